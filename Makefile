@@ -1,0 +1,59 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+
+AREA ?= store
+QUICK ?=
+ONLY ?=
+COUNT ?=
+PART ?=
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## make .venv with the locked dependencies and this package
+	command -v uv >/dev/null || python3 -m pip install --quiet uv
+	test -x $(PY) || uv venv --quiet --python '>=3.11' .venv
+	uv pip sync --quiet --python $(PY) --require-hashes requirements/dev.txt
+	uv pip install --quiet --python $(PY) --no-deps --editable .
+
+.PHONY: setup-model
+setup-model: ## make .venv-model with a small real model for the tests, which else do it themselves
+	$(PY) -c 'from tests.providers.local_model import python; print(python())'
+
+.PHONY: fmt
+fmt: ## format the code and apply the safe fixes
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+.PHONY: check
+check: ## everything CI runs (PART=lint, unit, store, models, agents, turns, faults or docs for one)
+	@$(PY) scripts/check.py $(PART)
+
+.PHONY: spec
+spec: ## run the scenario tests; the last line counts them
+	@$(PY) scripts/spec.py
+
+.PHONY: bench
+bench: ## measure (AREA=store or models, QUICK=1 for under a minute)
+	@$(PY) -m bench $(AREA) $(if $(QUICK),--quick)
+
+.PHONY: faults
+faults: ## break things and check the guarantees (ONLY=G4, COUNT=n)
+	@$(PY) -m faults $(if $(ONLY),--only $(ONLY)) $(if $(COUNT),--count $(COUNT))
+
+.PHONY: lock
+lock: ## resolve the dependencies again and write their hashes
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras \
+		--upgrade --no-emit-index-url --no-annotate --custom-compile-command 'make lock' \
+		--output-file requirements/dev.txt pyproject.toml
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
+		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' \
+		--output-file requirements/model.txt requirements/model.in
+
+.PHONY: clean
+clean: ## remove what tools leave behind
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

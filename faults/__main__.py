@@ -1,0 +1,71 @@
+"""`python -m faults`: try the guarantees by breaking things, and say which of them held."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from faults.g1_kills import G1, G3
+from faults.g4_writers import G4, G5
+from faults.g11_clocks import G11
+from faults.g12_state_machine import G12
+from faults.g13_histories import G13
+from faults.g14_streams import G14
+from faults.g15_http_faults import G15
+from faults.g16_hostile import G16
+from faults.harness import Guarantee, Outcome, Places, Run, report, temporary_places
+from faults.queue_machine import QUEUE
+from faults.turn_faults import G2, G6, G10
+
+GUARANTEES: Final[dict[str, Guarantee]] = {
+    each.name: each for each in (G1, G2, G3, G4, G5, G6, G10, G11, G12, G13, G14, G15, G16, QUEUE)
+}
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
+    parser.add_argument("--only", choices=sorted(GUARANTEES), help="one guarantee; default: all")
+    parser.add_argument("--count", type=int, help="how often; default: the full count")
+    parser.add_argument("--seed", type=int, help="replay a run; default: a new one, printed")
+    parser.add_argument("--ci", action="store_true", help="the counts that CI runs")
+    return parser.parse_args(argv)
+
+
+def _run(guarantee: Guarantee, places: Places, arguments: argparse.Namespace) -> bool:
+    count = arguments.count
+    if count is None:
+        count = guarantee.ci if arguments.ci else guarantee.full
+    seed = secrets.randbelow(2**32) if arguments.seed is None else arguments.seed
+    print(f"{guarantee.name}: count {count or 'all'}, seed {seed}", flush=True)
+    try:
+        outcome = guarantee.run(Run(count, seed, places, timed=not arguments.ci))
+    except Exception as error:  # noqa: BLE001 - whatever broke goes into the report
+        outcome = Outcome(failures=[f"{type(error).__name__}: {error}"])
+    for failure in outcome.failures[1:20]:
+        print(f"  {failure}")
+    print(report(guarantee, outcome), flush=True)
+    return not outcome.failures
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what was asked for; 0 if all of it held."""
+    arguments = _arguments(argv)
+    chosen = [GUARANTEES[arguments.only]] if arguments.only else list(GUARANTEES.values())
+    with asyncio.Runner() as runner:
+        databases = temporary_places()
+        places = runner.run(databases.__aenter__())
+        try:
+            held = [_run(guarantee, places, arguments) for guarantee in chosen]
+        finally:
+            runner.run(databases.__aexit__(None, None, None))
+    if len(chosen) > 1:
+        print(f"faults: {sum(held)} of {len(held)} guarantees held")
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Turns of a real ADK Runner with a model of ours, on our store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.agents.run_config import (
+    RunConfig,
+    StreamingMode,  # pyright: ignore[reportPrivateImportUsage]  # its documented home
+)
+from google.adk.runners import Runner
+from google.genai import types
+
+from lango.adk.model import ModelAdapter
+from lango.adk.session_service import SessionServiceAdapter
+from lango.providers.base import Provider
+
+APP: Final = "faults"
+USER: Final = "user"
+SESSION: Final = "session"
+
+
+@dataclass(slots=True)
+class Turn:
+    """What came of one turn."""
+
+    streamed: str = ""
+    final: str = ""
+    finals: int = 0
+    error: Exception | None = None
+    calls: list[str] = field(default_factory=list[str])  # the ids of the calls that were run
+
+
+class Talk:
+    """A conversation with an agent that can add."""
+
+    def __init__(self, service: SessionServiceAdapter, provider: Provider, model: str) -> None:
+        self.sums: list[int] = []
+        agent = LlmAgent(name="root", model=ModelAdapter(provider, model), tools=[self.add])
+        self._runner = Runner(app_name=APP, agent=agent, session_service=service)
+
+    def add(self, a: int, b: int) -> dict[str, int]:
+        """Add two numbers."""
+        self.sums.append(a + b)
+        return {"sum": a + b}
+
+    async def turn(self, text: str) -> Turn:
+        """Say something; the answer, or the error that came instead."""
+        turn = Turn()
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        config = RunConfig(streaming_mode=StreamingMode.SSE, max_llm_calls=6)
+        try:
+            async for event in self._runner.run_async(
+                user_id=USER, session_id=SESSION, new_message=message, run_config=config
+            ):
+                parts = (event.content.parts if event.content else None) or []
+                said = "".join(part.text or "" for part in parts if not part.thought)
+                if event.partial:
+                    turn.streamed += said
+                    continue
+                turn.calls += [str(call.id) for call in event.get_function_calls()]
+                if event.is_final_response() and not event.error_code:
+                    turn.final, turn.finals = said, turn.finals + 1
+        except Exception as error:  # noqa: BLE001 - the turn's own end, judged by the caller
+            turn.error = error
+        return turn
+
+
+@asynccontextmanager
+async def talk(url: str, tenant: str, provider: Provider, model: str) -> AsyncGenerator[Talk]:
+    """A new conversation."""
+    async with SessionServiceAdapter(url, tenant=tenant) as service:
+        await service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
+        yield Talk(service, provider, model)
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Without ADK's tracebacks: here, failing turns are what is wanted."""
+    logger = logging.getLogger("google_adk")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

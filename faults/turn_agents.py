@@ -1,0 +1,118 @@
+"""The agent whose turns are run here: its model says back what it hears, its tools leave traces."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.adk.agents import LlmAgent
+
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.tools import as_adk_tools
+from lango.providers.scripted import ScriptedProvider
+from lango.store.sessions import SqlSessionStore
+from lango.tools.function import tool
+
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Effects:
+    """A file that tools of any process append lines to."""
+
+    path: Path
+
+    def add(self, *words: object) -> None:
+        line = " ".join(map(str, (os.getpid(), time.monotonic(), *words))) + "\n"
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
+
+    def lines(self) -> list[list[str]]:
+        """The words of each line: process, time, then what the tool said."""
+        if not self.path.exists():
+            return []
+        return [line.split(" ") for line in self.path.read_text().splitlines()]
+
+    def words(self) -> list[str]:
+        return [" ".join(line[2:]) for line in self.lines()]
+
+    async def wait(self, until: Callable[[list[str]], bool]) -> None:
+        """Wait until the lines are as wanted; a file tells nobody, so it is looked at."""
+        async with asyncio.timeout(PATIENCE):
+            while not until(self.words()):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+
+def tools_of(effects: Effects) -> list[Any]:
+    @tool(idempotent=True)
+    async def step(name: str) -> str:
+        """Take a step."""
+        effects.add("begin", name)
+        await asyncio.sleep(0.005)
+        effects.add("end", name)
+        return "done"
+
+    @tool
+    async def mark(name: str) -> str:
+        """Do what must not be done twice."""
+        effects.add("mark", name)
+        await asyncio.sleep(0.005)
+        return "marked"
+
+    @tool(idempotent=True)
+    async def drip(count: int) -> str:
+        """Do something again and again."""
+        for number in range(count):
+            effects.add("drip", number)
+            await asyncio.sleep(0.005)
+        return "dry"
+
+    @tool(idempotent=True)
+    async def hold(name: str) -> str:
+        """Wait until a file of that name is there."""
+        effects.add("held", name)
+        while not effects.path.with_name(name).exists():  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.02)
+        effects.add("released", name)
+        return "released"
+
+    @tool(idempotent=True)
+    async def block(name: str) -> str:
+        """Block the event loop in the first process that runs it."""
+        first = not effects.path.with_name(name).exists()
+        effects.path.with_name(name).touch()
+        effects.add("blocks" if first else "passes", name)
+        while first and not effects.path.with_name("unblock").exists():
+            time.sleep(0.02)  # noqa: ASYNC251 - what this test is about
+        effects.add("unblocked", name)
+        return "over"
+
+    @tool(dangerous=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        effects.add("paid", amount)
+        return f"paid {amount}"
+
+    return as_adk_tools([step, mark, drip, hold, block, pay])
+
+
+def loaded(
+    store: SqlSessionStore, app: str, effects: Effects, delay: float = 0.0
+) -> dict[str, DurableAgent]:
+    """The app as a worker has it."""
+    agent = LlmAgent(
+        name="agent",
+        model=ModelAdapter(ScriptedProvider(delay=delay), "demo"),
+        tools=tools_of(effects),
+    )
+    runner = AgentRunner(agent, SessionServiceAdapter(store), name=app)
+    return {app: DurableAgent(runner, store)}

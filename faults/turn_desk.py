@@ -1,0 +1,105 @@
+"""The turn queue on one store, with what a test may do beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from lango.store.entries import Entry
+from lango.store.ledger import ToolLedger
+from lango.store.sessions import SqlSessionStore
+from lango.store.tables import IS_SCHEDULED, sessions, turns, workers
+from lango.store.turn_log import TurnLog
+from lango.store.turn_queue import TurnQueue
+from lango.store.turns import SqlTurnStore
+from lango.store.workers import Workers
+
+LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
+DEAD_AFTER: Final = 36_000.0  # a worker dies here when the test says so
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The tables as they are: turns, and of each session its queue, epoch and owner."""
+
+    turns: dict[str, tuple[Any, ...]]
+    queues: dict[int, list[str]]
+    epochs: dict[int, int]
+    owners: dict[int, str]
+    ready: set[str]
+
+
+class TurnDesk:
+    """One process's view of the database."""
+
+    def __init__(self, url: str) -> None:
+        self.sessions = SqlSessionStore(url)
+        database = self.sessions.database
+        self.turns = SqlTurnStore(database)
+        self.queue = TurnQueue(database, dead_after=DEAD_AFTER)
+        self.log = TurnLog(database)
+        self.ledger = ToolLedger(database)
+        self.workers = Workers(database)
+
+    async def _execute(self, statement: sa.Executable) -> None:
+        async with self.sessions.database.write() as connection:
+            await connection.execute(statement)
+
+    async def freeze(self, worker_id: str) -> None:
+        """Let a worker's last beat be long ago."""
+        mine = sa.update(workers).where(workers.c.id == worker_id)
+        await self._execute(mine.values(beat=LONG_AGO))
+
+    async def expire(self, turn_id: str) -> None:
+        """Let a turn have run for too long."""
+        mine = sa.update(turns).where(turns.c.id == turn_id, turns.c.deadline.is_not(None))
+        await self._execute(mine.values(deadline=LONG_AGO))
+
+    async def make_due(self, tenants: list[str]) -> None:
+        """Let every scheduled turn of some tenants be due."""
+        mine = sa.select(sessions.c.pk).where(sessions.c.tenant.in_(tenants))
+        due = sa.update(turns).where(turns.c.session_pk.in_(mine), IS_SCHEDULED)
+        await self._execute(due.values(run_at=LONG_AGO))
+
+    async def rows(self, tenants: list[str]) -> Rows:
+        """What the tables hold of some tenants."""
+        places = (sessions.c.pk, sessions.c.epoch.label("now"), sessions.c.owner)
+        joined = sessions.outerjoin(turns, turns.c.session_pk == sessions.c.pk)
+        told = ("id", "state", "number", "attempts", "cancel_requested", "last_event", "ready")
+        statement = sa.select(*places, *(turns.c[name] for name in told)).select_from(joined)
+        statement = statement.where(sessions.c.tenant.in_(tenants)).order_by(turns.c.place)
+        found = Rows({}, {}, {}, {}, set())
+        async with self.sessions.database.read() as connection:
+            for row in await connection.execute(statement):
+                found.epochs[row.pk] = row.now
+                if row.owner is not None:
+                    found.owners[row.pk] = row.owner
+                if row.id is None:
+                    continue
+                counts = (row.number, row.attempts, row.cancel_requested, row.last_event)
+                found.turns[row.id] = (row.state, *counts)
+                if row.ready is not None:
+                    found.ready.add(row.id)
+                if row.state == "queued":
+                    found.queues.setdefault(row.pk, []).append(row.id)
+        return found
+
+
+def entry(event_id: str) -> Entry:
+    """A message to append."""
+    return Entry(
+        event_id=event_id,
+        invocation_id="turn",
+        author="user",
+        role="user",
+        content="hi",
+        tool_calls=None,
+        event=None,
+        changes=None,
+        tokens=1,
+        timestamp=1.76e9,
+        counts=True,
+    )

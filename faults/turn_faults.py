@@ -1,0 +1,176 @@
+"""G2, G6 and G10: turns on real worker processes that are killed, crowded and told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.turn_place import END_TYPES, Place, Process, process
+from faults.turn_processes import WorkerProcess
+from lango.errors import SessionBusyError
+
+DEAD_AFTER: Final = 2.0
+DRAIN: Final = 1.0
+SESSIONS: Final = 8
+EXPOSED: Final = 3
+PATIENCE: Final = 120.0
+MESSAGE: Final = 'call mark {{"name": "{name}"}}'
+
+Trial = Callable[[Process, random.Random, int, Outcome], Awaitable[None]]
+
+
+def _on_both(trial: Trial) -> Callable[[Run], Outcome]:
+    """The trial on each database, half of the count each."""
+
+    async def on_each(run: Run) -> Outcome:
+        outcome, drawn = Outcome(), random.Random(run.seed)
+        for url in run.places.each().values():
+            with tempfile.TemporaryDirectory(prefix="lango-") as folder:
+                place = Place(url, f"app_{uuid4().hex}", Path(folder))
+                async with process(place, dead_after=DEAD_AFTER) as here:
+                    await trial(here, drawn, max(run.count // 2, 1), outcome)
+        return outcome
+
+    return lambda run: asyncio.run(on_each(run))
+
+
+async def _ended(here: Process, turns: dict[str, str], outcome: Outcome) -> None:
+    """Every turn ends, its history and its log are right, and its tool ran once at most."""
+    for name, turn_id in turns.items():
+        try:
+            async with asyncio.timeout(PATIENCE):
+                turn = await here.turns.wait(turn_id)
+        except TimeoutError:
+            outcome.fail(f"turn {name} is still {(await here.turns.get(turn_id)).state}")
+            continue
+        outcome.expect(turn.state == "completed", f"turn {name} is {turn.state}: {turn.error}")
+        events = await here.read(turn_id)
+        numbers = [event.number for event in events]
+        outcome.expect(numbers == list(range(1, len(events) + 1)), f"the log of {name} has a gap")
+        ends = [event.type for event in events if event.type in END_TYPES]
+        outcome.expect(len(ends) == 1, f"turn {name} ended {len(ends)} times")
+        await _check_history(here, name, turn_id, outcome)
+    for words, times in Counter(here.place.effects.words()).items():
+        outcome.expect(times == 1, f"{times} times: {words}")
+
+
+async def _check_history(here: Process, name: str, turn_id: str, outcome: Outcome) -> None:
+    """A message, a call, its result and an answer: each once, in this order."""
+    turn = await here.turns.get(turn_id)
+    loaded = await here.store.load(turn.session, None)
+    rows = loaded.messages if loaded else []
+    mine = [row.role for row in rows if row.invocation_id == turn.invocation_id]
+    said = [role for role in mine if role != "control"]
+    right = ["user", "assistant", "tool", "assistant"]
+    outcome.expect(said == right, f"the history of {name} is {said}")
+
+
+async def _submit(here: Process, name: str, session: int) -> str:
+    return await here.say(MESSAGE.format(name=name), session=f"s{session}")
+
+
+async def _kill_at_random(
+    here: Process, drawn: random.Random, count: int, outcome: Outcome
+) -> None:
+    """Two workers, one of them killed now and then and replaced, while turns keep coming."""
+    turns: dict[str, str] = {}
+    with ExitStack() as ending:
+        crew: list[WorkerProcess] = []
+
+        def hire() -> WorkerProcess:
+            crew.append(WorkerProcess(here.place, {"delay": 0.01, "dead_after": DEAD_AFTER}))
+            ending.callback(crew[-1].kill)
+            return crew[-1]
+
+        for _ in range(2):
+            await asyncio.to_thread(hire().wait_until_ready)
+        for kill in range(count):
+            for n in range(3):
+                name = f"{kill}-{n}"
+                turns[name] = await _submit(here, name, drawn.randrange(SESSIONS))
+                # A turn meets three kills at most: the fifth death of its worker would fail it.
+                if kill >= EXPOSED:
+                    await here.turns.wait(turns[f"{kill - EXPOSED}-{n}"])
+            await asyncio.sleep(drawn.uniform(0.0, 0.5))
+            doomed = crew.pop(drawn.randrange(len(crew)))
+            hire()
+            await asyncio.to_thread(doomed.kill)
+        await _ended(here, turns, outcome)
+    attempts = [(await here.turns.get(turn)).attempts for turn in turns.values()]
+    resumed = sum(each > 1 for each in attempts)
+    outcome.note(f"{count} kills over {len(turns)} turns, {resumed} resumed")
+
+
+async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
+    """Two processes hand in turns for one session, two run them."""
+    turns, refused = dict[str, str](), 0
+    with ExitStack() as ending:
+        for _ in range(2):
+            worker = WorkerProcess(here.place, {"dead_after": 30.0})
+            ending.callback(worker.kill)
+            await asyncio.to_thread(worker.wait_until_ready)
+        async with process(here.place) as other:
+            for n in range(count):
+                busy = drawn.choice(["enqueue", "reject"])
+                try:
+                    who = drawn.choice([here, other])
+                    said = MESSAGE.format(name=n)
+                    turns[str(n)] = await who.say(said, session="one", busy=busy)
+                except SessionBusyError:
+                    refused += 1
+        await _ended(here, turns, outcome)
+    marks = [words.split(" ")[1] for words in here.place.effects.words()]
+    outcome.expect(marks == list(turns), f"the turns ran in the order {marks}")
+    outcome.note(f"{len(turns)} turns of one session in order, {refused} refused")
+
+
+async def _stop(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
+    """A worker is told to stop while it runs turns; the next one finishes what it left."""
+    turns: dict[str, str] = {}
+    slowest = 0.0
+    options = {"delay": 0.05, "drain": DRAIN, "dead_after": 30.0}
+    for stop in range(count):
+        worker = WorkerProcess(here.place, dict(options))
+        try:
+            await asyncio.to_thread(worker.wait_until_ready)
+            for n in range(3):
+                turns[f"{stop}-{n}"] = await _submit(here, f"{stop}-{n}", n)
+            await asyncio.sleep(drawn.uniform(0.0, 0.4))
+            told = time.monotonic()
+            worker.send(signal.SIGTERM)
+            code = await asyncio.to_thread(worker.join)
+            slowest = max(slowest, time.monotonic() - told)
+            outcome.expect(code == 0, f"a worker that was told to stop ended with {code}")
+        finally:
+            worker.kill()
+    with ExitStack() as ending:
+        last = WorkerProcess(here.place, {"dead_after": 30.0})
+        ending.callback(last.kill)
+        await _ended(here, turns, outcome)
+    outcome.expect(slowest < DRAIN + 5.0, f"a worker took {slowest:.1f} s to stop")
+    outcome.note(f"{count} stops over {len(turns)} turns, the slowest {slowest:.1f} s")
+
+
+G2: Final = Guarantee(
+    "G2",
+    "kill -9 at random times: each turn ends, nothing twice",
+    1_000,
+    100,
+    _on_both(_kill_at_random),
+)
+G6: Final = Guarantee(
+    "G6", "concurrent turns on one session: queued or refused, in order", 500, 50, _on_both(_crowd)
+)
+G10: Final = Guarantee(
+    "G10", "SIGTERM during turns: none lost, exit within the deadline", 100, 10, _on_both(_stop)
+)

@@ -1,0 +1,176 @@
+"""The turn queue in plain Python: what the store must be the same as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lango.core.turn_states import MAX_ATTEMPTS, NEXT, Busy, TurnState
+from lango.store.entries import SessionKey
+
+
+@dataclass
+class ModelTurn:
+    """One turn."""
+
+    id: str
+    number: int
+    text: str
+    invocation: str
+    state: TurnState
+    answers: str | None = None
+    key: str | None = None
+    due: bool = False  # of a scheduled one
+    overdue: bool = False  # of a running one
+    cancel: bool = False
+    attempts: int = 0
+    epoch: int = 0
+    claim: str | None = None
+    waits_for: tuple[str, ...] = ()
+    log: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])  # type and epoch
+
+    def become(self, state: TurnState) -> None:
+        """Change state, as a turn may."""
+        assert state in NEXT[self.state], f"{self.state} became {state}"
+        self.state = state
+
+    def end(self, state: TurnState, epoch: int) -> None:
+        """End, once."""
+        self.become(state)
+        self.log.append((state, epoch))
+
+
+@dataclass
+class ModelSession:
+    """One session with its queue."""
+
+    key: SessionKey
+    pk: int
+    epoch: int = 0
+    owner: str | None = None
+    turns: list[ModelTurn] = field(default_factory=list[ModelTurn])
+    queue: list[ModelTurn] = field(default_factory=list[ModelTurn])
+    running: ModelTurn | None = None
+    deleted: bool = False
+    messages: list[str] = field(default_factory=list[str])
+    ledger: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
+
+    def __repr__(self) -> str:
+        return f"session {self.key.tenant[-4:]}/{self.key.session_id}"
+
+    # --- handing in -----------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether `reject` would refuse a turn."""
+        return self.running is not None or bool(self.queue)
+
+    def known(self, key: str | None) -> ModelTurn | None:
+        """The turn that stands under an idempotency key."""
+        return next((turn for turn in self.turns if key and turn.key == key), None)
+
+    def accept(self, turn: ModelTurn, busy: Busy) -> None:
+        """Put an accepted turn where it belongs."""
+        self.turns.append(turn)
+        turn.log.append(("accepted", self.epoch))
+        if turn.state == "scheduled":
+            return
+        if busy == "interrupt":
+            self.queue.insert(0, turn)
+            if self.running is not None:
+                self.running.cancel = True
+        else:
+            self.queue.append(turn)
+
+    def answered(self, invocation: str) -> set[str]:
+        """The calls of an invocation that have an answer."""
+        mine = (turn for turn in self.turns if turn.invocation == invocation)
+        return {turn.answers for turn in mine if turn.answers is not None}
+
+    def settle(self, invocation: str) -> None:
+        """Waiting turns are answered when all of their calls are."""
+        for turn in self.turns:
+            if turn.invocation != invocation or turn.state not in ("waiting", "answered"):
+                continue
+            done = set(turn.waits_for) <= self.answered(invocation)
+            if done != (turn.state == "answered"):
+                turn.become("answered" if done else "waiting")
+
+    def cancel(self, turn: ModelTurn) -> None:
+        """End what has not begun; ask what runs."""
+        if turn.state in ("queued", "scheduled"):
+            if turn in self.queue:
+                self.queue.remove(turn)
+            turn.answers = None
+            turn.end("cancelled", self.epoch)
+            self.settle(turn.invocation)
+        elif turn.state == "running":
+            turn.cancel = True
+
+    def promote(self) -> None:
+        """Queue what is due."""
+        for turn in self.turns:
+            if turn.state == "scheduled" and turn.due:
+                turn.become("queued")
+                self.queue.append(turn)
+
+    # --- running --------------------------------------------------------------------------------
+
+    def has_work(self, living: set[str]) -> bool:
+        """Whether a worker must be able to find this session."""
+        return bool(self.running or self.queue) and self.owner not in living
+
+    def take(self, worker: str) -> tuple[ModelTurn | None, list[ModelTurn]]:
+        """What a worker that may take something takes, and what it closes on the way."""
+        closed: list[ModelTurn] = []
+        running, epoch = self.running, self.epoch + 1
+        if running is not None and (end := _hopeless(running)) is not None:
+            running.end(end, epoch)
+            running.claim = None
+            closed.append(running)
+            self.running = running = None
+        turn = running or (self.queue.pop(0) if self.queue else None)
+        if turn is None and not closed:
+            return None, []
+        self.epoch, self.owner = epoch, worker if turn else None
+        if turn is None:
+            return None, closed
+        if turn.state == "queued":
+            turn.become("running")
+        turn.attempts += 1
+        turn.epoch = epoch
+        turn.log.append(("started", epoch))
+        self.running = turn
+        return turn, closed
+
+    def holds(self, turn: ModelTurn, claim: str) -> bool:
+        """Whether a claim is good for writing."""
+        return not self.deleted and self.running is turn and turn.claim == claim
+
+    def close(self, turn: ModelTurn, end: TurnState) -> None:
+        """End the running turn and give the session back."""
+        turn.end(end, self.epoch)
+        self.running = self.owner = None
+
+
+def _hopeless(turn: ModelTurn) -> TurnState | None:
+    if turn.cancel:
+        return "cancelled"
+    return "failed" if turn.attempts >= MAX_ATTEMPTS or turn.overdue else None
+
+
+@dataclass
+class Model:
+    """Sessions and workers."""
+
+    sessions: list[ModelSession] = field(default_factory=list[ModelSession])
+    living: set[str] = field(default_factory=set[str])
+
+    def there(self) -> list[ModelSession]:
+        """The sessions that are not deleted."""
+        return [session for session in self.sessions if not session.deleted]
+
+    def turns(self) -> Iterator[tuple[ModelSession, ModelTurn]]:
+        """Every turn of a session that is there."""
+        return ((session, turn) for session in self.there() for turn in session.turns)

@@ -1,0 +1,239 @@
+"""lango runs Google ADK agents in production on your own database.
+
+Every name is imported when it is first used: `import lango` loads neither ADK nor SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lango.adk.artifacts import SqlArtifactService
+    from lango.adk.convert import convert_messages
+    from lango.adk.events import EventsAdapter
+    from lango.adk.model import ModelAdapter
+    from lango.adk.normalise import normalise
+    from lango.adk.plugins import plugins
+    from lango.adk.plugins.budget import BudgetPlugin
+    from lango.adk.plugins.caller import CallerPlugin
+    from lango.adk.plugins.limits import LimitsPlugin
+    from lango.adk.plugins.model_calls import ModelCallsPlugin
+    from lango.adk.plugins.repeat_stop import RepeatStopPlugin
+    from lango.adk.plugins.tool_feedback import ToolFeedbackPlugin
+    from lango.adk.plugins.transfer import TransferGuardPlugin
+    from lango.adk.session import SessionAdapter
+    from lango.adk.session_service import SessionServiceAdapter
+    from lango.adk.tools import ToolAdapter
+    from lango.agent.agent import Agent
+    from lango.core.history import DEFAULT_TOKEN_BUDGET, token_budget_truncate
+    from lango.core.messages import Media, Message, Reasoning, ToolCall
+    from lango.core.model_calls import ModelCall
+    from lango.core.streams import (
+        Done,
+        ReasoningDone,
+        StreamEvent,
+        StreamEventError,
+        TextDelta,
+        ThoughtDelta,
+        ToolCallDone,
+        Usage,
+    )
+    from lango.core.tokens import estimate_tokens
+    from lango.core.turns import Answer, Approval, TurnEvent
+    from lango.errors import (
+        AgentChangedError,
+        AgentNotFoundError,
+        AppLoadError,
+        ApprovalNeededError,
+        ApprovalNotFoundError,
+        AuthenticationError,
+        BadRequestError,
+        BadStreamError,
+        ConfigError,
+        ContextTooLongError,
+        Fenced,
+        ImportSourceError,
+        InvalidIdError,
+        InvalidToolError,
+        LangoError,
+        MissingExtraError,
+        ModelError,
+        ModelStoppedError,
+        ModelTimeoutError,
+        ModelUnavailableError,
+        NotResumableError,
+        RateLimitedError,
+        RepeatedCallError,
+        SandboxError,
+        SchemaError,
+        SessionBusyError,
+        SessionExistsError,
+        SessionNotFoundError,
+        StoreError,
+        StoreUnavailableError,
+        ToolArgumentsError,
+        ToolError,
+        ToolTimeoutError,
+        TurnCancelledError,
+        TurnConflictError,
+        TurnError,
+        TurnLimitError,
+        TurnNotFoundError,
+        TurnTimeoutError,
+        UnknownModelError,
+        UnknownToolError,
+        UnsupportedUrlError,
+        WorkerLostError,
+    )
+    from lango.providers.base import ModelRequest, Provider, ToolSpec
+    from lango.store.sessions import SqlSessionStore
+    from lango.tools.base import CallInfo, Tool
+    from lango.tools.function import tool
+
+__all__ = [  # noqa: RUF022 - in the order of sorted(), constants among the rest
+    "Agent",
+    "AgentChangedError",
+    "AgentNotFoundError",
+    "Answer",
+    "AppLoadError",
+    "Approval",
+    "ApprovalNeededError",
+    "ApprovalNotFoundError",
+    "AuthenticationError",
+    "BadRequestError",
+    "BadStreamError",
+    "BudgetPlugin",
+    "CallInfo",
+    "CallerPlugin",
+    "ConfigError",
+    "ContextTooLongError",
+    "DEFAULT_TOKEN_BUDGET",
+    "Done",
+    "EventsAdapter",
+    "Fenced",
+    "ImportSourceError",
+    "InvalidIdError",
+    "InvalidToolError",
+    "LangoError",
+    "LimitsPlugin",
+    "Media",
+    "Message",
+    "MissingExtraError",
+    "ModelAdapter",
+    "ModelCall",
+    "ModelCallsPlugin",
+    "ModelError",
+    "ModelRequest",
+    "ModelStoppedError",
+    "ModelTimeoutError",
+    "ModelUnavailableError",
+    "NotResumableError",
+    "Provider",
+    "RateLimitedError",
+    "Reasoning",
+    "ReasoningDone",
+    "RepeatStopPlugin",
+    "RepeatedCallError",
+    "SandboxError",
+    "SchemaError",
+    "SessionAdapter",
+    "SessionBusyError",
+    "SessionExistsError",
+    "SessionNotFoundError",
+    "SessionServiceAdapter",
+    "SqlArtifactService",
+    "SqlSessionStore",
+    "StoreError",
+    "StoreUnavailableError",
+    "StreamEvent",
+    "StreamEventError",
+    "TextDelta",
+    "ThoughtDelta",
+    "Tool",
+    "ToolAdapter",
+    "ToolArgumentsError",
+    "ToolCall",
+    "ToolCallDone",
+    "ToolError",
+    "ToolFeedbackPlugin",
+    "ToolSpec",
+    "ToolTimeoutError",
+    "TransferGuardPlugin",
+    "TurnCancelledError",
+    "TurnConflictError",
+    "TurnError",
+    "TurnEvent",
+    "TurnLimitError",
+    "TurnNotFoundError",
+    "TurnTimeoutError",
+    "UnknownModelError",
+    "UnknownToolError",
+    "UnsupportedUrlError",
+    "Usage",
+    "WorkerLostError",
+    "convert_messages",
+    "estimate_tokens",
+    "normalise",
+    "plugins",
+    "token_budget_truncate",
+    "tool",
+]
+
+_HOMES = {
+    "Agent": "lango.agent.agent",
+    "Answer": "lango.core.turns",
+    "Approval": "lango.core.turns",
+    "BudgetPlugin": "lango.adk.plugins.budget",
+    "CallInfo": "lango.tools.base",
+    "CallerPlugin": "lango.adk.plugins.caller",
+    "DEFAULT_TOKEN_BUDGET": "lango.core.history",
+    "Done": "lango.core.streams",
+    "EventsAdapter": "lango.adk.events",
+    "LimitsPlugin": "lango.adk.plugins.limits",
+    "Media": "lango.core.messages",
+    "Message": "lango.core.messages",
+    "ModelAdapter": "lango.adk.model",
+    "ModelCall": "lango.core.model_calls",
+    "ModelCallsPlugin": "lango.adk.plugins.model_calls",
+    "ModelRequest": "lango.providers.base",
+    "Provider": "lango.providers.base",
+    "Reasoning": "lango.core.messages",
+    "ReasoningDone": "lango.core.streams",
+    "RepeatStopPlugin": "lango.adk.plugins.repeat_stop",
+    "SessionAdapter": "lango.adk.session",
+    "SessionServiceAdapter": "lango.adk.session_service",
+    "SqlArtifactService": "lango.adk.artifacts",
+    "SqlSessionStore": "lango.store.sessions",
+    "StreamEvent": "lango.core.streams",
+    "StreamEventError": "lango.core.streams",
+    "TextDelta": "lango.core.streams",
+    "ThoughtDelta": "lango.core.streams",
+    "Tool": "lango.tools.base",
+    "ToolAdapter": "lango.adk.tools",
+    "ToolCall": "lango.core.messages",
+    "ToolCallDone": "lango.core.streams",
+    "ToolFeedbackPlugin": "lango.adk.plugins.tool_feedback",
+    "ToolSpec": "lango.providers.base",
+    "TransferGuardPlugin": "lango.adk.plugins.transfer",
+    "TurnEvent": "lango.core.turns",
+    "Usage": "lango.core.streams",
+    "convert_messages": "lango.adk.convert",
+    "estimate_tokens": "lango.core.tokens",
+    "normalise": "lango.adk.normalise",
+    "plugins": "lango.adk.plugins",
+    "token_budget_truncate": "lango.core.history",
+    "tool": "lango.tools.function",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'lango' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "lango.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

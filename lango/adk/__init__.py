@@ -1,0 +1,1 @@
+"""The only room that speaks google.adk: its sessions, events and artifacts on our store."""

@@ -1,0 +1,117 @@
+"""ADK's questions to people, and the answers on their way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from lango.core.turns import Answer, Approval
+from lango.core.values import JsonObject, storable_json
+from lango.errors import ApprovalNotFoundError, TurnConflictError
+
+CONFIRMATION: Final = "adk_request_confirmation"
+"""The call by which ADK asks whether a tool may run."""
+INPUT: Final = "adk_request_input"
+"""The call by which a Workflow's node asks a person for something."""
+QUESTIONS: Final = frozenset({CONFIRMATION, INPUT, "adk_request_credential"})
+_STOCK_HINT: Final = "Please approve or reject the tool call "
+"""How ADK's own hint begins, which tells a program what to send and a person nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as the session holds it."""
+
+    approval: Approval
+    question: str  # the name of ADK's call
+    turn: str  # the invocation that waits
+    is_open: bool = True
+
+
+def approval_of(call: types.FunctionCall, agent: str) -> Approval | None:
+    """What a person is to decide, if the call is a question that can be answered here."""
+    arguments = call.args or {}
+    if call.name == INPUT:
+        hint = str(arguments.get("message") or "")
+        return Approval(call.id or "", call.id or "", INPUT, arguments, hint, agent)
+    if call.name != CONFIRMATION:
+        return None
+    original = cast("JsonObject", arguments.get("originalFunctionCall") or {})
+    confirmation = cast("JsonObject", arguments.get("toolConfirmation") or {})
+    hint = str(confirmation.get("hint") or "")
+    return Approval(
+        id=call.id or "",
+        call_id=str(original.get("id") or ""),
+        name=str(original.get("name") or ""),
+        arguments=cast("JsonObject", original.get("args") or {}),
+        hint="" if hint.startswith(_STOCK_HINT) else hint,
+        agent=agent,
+    )
+
+
+def asked_in(events: Iterable[Event]) -> dict[str, Asked]:
+    """Every question in a session by its id, in order."""
+    found: dict[str, Asked] = {}
+    for event in events:
+        for call in event.get_function_calls():
+            approval = approval_of(call, event.author)
+            if approval is not None:
+                found[approval.id] = Asked(approval, call.name or "", event.invocation_id)
+        for response in event.get_function_responses():
+            known = found.get(response.id or "")
+            if known is not None:
+                found[known.approval.id] = Asked(known.approval, known.question, known.turn, False)
+    return found
+
+
+def matched(answers: Sequence[Answer], asked: Mapping[str, Asked]) -> dict[str, Answer]:
+    """The answers by the id of their question; every one fits an open question of one turn."""
+    found: dict[str, Answer] = {}
+    for answer in answers:
+        question = _question(answer.call_id, asked)
+        if not question.is_open or question.approval.id in found:
+            raise TurnConflictError(f"{question.approval.name} was answered before: once is all.")
+        found[question.approval.id] = answer
+    turns = {asked[one].turn for one in found}
+    if len(turns) != 1:
+        raise TurnConflictError("Answer at least one approval, and those of one turn at a time.")
+    return found
+
+
+def _question(given: str, asked: Mapping[str, Asked]) -> Asked:
+    """By its own id, or by that of its call: the newest, and rather one that is still open."""
+    if given in asked:
+        return asked[given]
+    same = [one for one in asked.values() if one.approval.call_id == given]
+    still_open = [one for one in same if one.is_open]
+    if len(still_open) > 1:
+        raise TurnConflictError(f"Several approvals have the call {given!r}: name one by its id.")
+    if not same:
+        raise ApprovalNotFoundError(f"No tool call of this session waits for {given!r}.")
+    return (still_open or same)[-1]
+
+
+def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Asked]) -> types.Content:
+    """The answers as the message that ADK waits for."""
+    parts = [
+        types.Part(
+            function_response=types.FunctionResponse(
+                id=question,
+                name=asked[question].question,
+                response=_response(answer, asked[question]),
+            )
+        )
+        for question, answer in answers.items()
+    ]
+    return types.Content(role="user", parts=parts)
+
+
+def _response(answer: Answer, asked: Asked) -> dict[str, Any]:
+    payload = storable_json(answer.payload)
+    if asked.question == CONFIRMATION:
+        return {"confirmed": answer.approved, "payload": payload}
+    return cast("JsonObject", payload) if isinstance(payload, dict) else {"result": payload}

@@ -1,0 +1,75 @@
+"""ADK's parts made from ours: an agent from a few words, and the services it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+from google.adk.models.base_llm import BaseLlm
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.genai import types
+
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.model import ModelAdapter
+from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.tools import AdkTool, as_adk_tools
+from lango.providers.base import Provider
+from lango.store.sessions import SqlSessionStore
+from lango.tools.base import Tool
+
+Model = str | BaseLlm | Provider
+"""A model by its name ("openai:gpt-5"), as ADK has it, or as one of our providers."""
+
+
+def llm_agent(
+    name: str,
+    model: Model,
+    *,
+    instruction: str = "",
+    description: str = "",
+    tools: Iterable[Tool | AdkTool] = (),
+    sub_agents: Iterable[BaseAgent] = (),
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+) -> LlmAgent:
+    """An agent with a model, an instruction and what it can use."""
+    return LlmAgent(
+        name=name,
+        model=model if isinstance(model, BaseLlm) else ModelAdapter(model),
+        instruction=instruction,
+        description=description,
+        tools=as_adk_tools(tools),
+        sub_agents=list(sub_agents),
+        generate_content_config=types.GenerateContentConfig(
+            temperature=temperature, max_output_tokens=max_tokens
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Where sessions and artifacts are kept."""
+
+    sessions: BaseSessionService
+    artifacts: BaseArtifactService
+    store: SqlSessionStore | None = None
+
+    async def close(self) -> None:
+        """Close the store, if it was opened here."""
+        if isinstance(self.sessions, SessionServiceAdapter):
+            await self.sessions.close()
+
+
+def services(
+    store: SqlSessionStore | str | None, *, tenant: str = "", root_agent_name: str = ""
+) -> Services:
+    """ADK's services on a store or its URL; without one in memory, as long as the process lives."""
+    if store is None:
+        return Services(InMemorySessionService(), InMemoryArtifactService())
+    sessions = SessionServiceAdapter(store, tenant=tenant, root_agent_name=root_agent_name)
+    artifacts = SqlArtifactService(sessions.store, tenant=tenant)
+    return Services(sessions, artifacts, sessions.store)

@@ -1,0 +1,106 @@
+"""Who a model is called for: ADK tells a model its request, and nothing of the session.
+
+Plugins note it before the call, in a context variable: parallel agents have each their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.models.llm_request import LlmRequest
+
+from lango.adk.session import link_of
+from lango.core.model_calls import CutReason, ModelCall
+from lango.store.entries import StoredMessage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was done to a request to make it fit, before its model got it."""
+
+    budget: int
+    left_out: int = 0
+    shortened: tuple[str, ...] = ()
+    why: CutReason = ""
+
+
+@dataclass(eq=False, slots=True)
+class Caller:
+    """The session and turn that a model call belongs to, and who wants to hear of it."""
+
+    session: tuple[str, str, str]  # app, user, session id
+    turn: str = ""
+    tenant: str | None = None  # None: the session is not one of our store's
+    agent: str = ""
+    rows: Sequence[StoredMessage] = ()  # what the session had loaded when the call began
+    request: LlmRequest | None = None
+    cut: Cut | None = None
+    started: float = field(default_factory=time.time)
+    first_byte: float | None = None
+    reports: list[Report] = field(default_factory=list["Report"])
+    records: list[ModelCall] = field(default_factory=list[ModelCall])
+
+    def report(self, record: ModelCall) -> None:
+        """Tell everyone who asked; nobody's trouble with it is the turn's."""
+        self.records.append(record)
+        for tell in self.reports:
+            try:
+                tell(self, record)
+            except Exception:
+                logger.exception("A model call was not noted; the turn goes on without it.")
+
+
+Report = Callable[[Caller, ModelCall], None]
+"""What receives the records of a call: at once, so it must not take long."""
+
+caller: ContextVar[Caller | None] = ContextVar("lango_caller", default=None)
+_around: ContextVar[Caller | None] = ContextVar("lango_caller_around", default=None)
+
+
+def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> Caller:
+    """The caller of the model call that follows, the same for all plugins that ask."""
+    known = caller.get()
+    if known is not None and known.request is llm_request:
+        return known
+    who = _caller_of(context)
+    who.request = llm_request
+    caller.set(who)
+    return who
+
+
+def note_tool(context: ReadonlyContext) -> str:
+    """A tool runs from here on: an agent that it runs belongs to this turn, whose id is returned.
+
+    ADK runs every tool in a context of its own, so the note ends with the tool.
+    """
+    who = _caller_of(context)
+    _around.set(who)
+    return who.turn
+
+
+def is_inner(invocation_id: str) -> bool:
+    """Whether an invocation is that of an agent which a tool of another one runs."""
+    around = _around.get()
+    return around is not None and around.turn != invocation_id
+
+
+def _caller_of(context: ReadonlyContext) -> Caller:
+    around = _around.get()
+    if around is not None and around.turn != context.invocation_id:
+        return Caller(around.session, around.turn, around.tenant, context.agent_name)
+    session = context.session
+    link = link_of(session)
+    return Caller(
+        (session.app_name, session.user_id, session.id),
+        context.invocation_id,
+        link.ref.key.tenant if link.ref else None,
+        context.agent_name,
+        tuple(link.rows),
+    )

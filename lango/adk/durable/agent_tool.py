@@ -1,0 +1,147 @@
+"""An agent run as a tool, in a session that lasts.
+
+ADK's AgentTool runs its agent in memory: cut off, all of it runs again. Here the agent has a child
+session, and both that and its invocation are named after the call, so it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from google.adk.agents._streaming_mode import StreamingMode
+from google.adk.agents.run_config import RunConfig
+from google.adk.apps.app import App
+from google.adk.events.event import Event
+from google.adk.runners import Runner
+from google.adk.tools import agent_tool as adk
+from google.adk.tools._forwarding_artifact_service import ForwardingArtifactService
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from google.adk.utils._schema_utils import validate_schema
+from google.genai import types
+
+from lango.adk.append import split_state
+from lango.adk.durable.output_key import output_keys
+from lango.adk.durable.resume import Resumed, resumable
+from lango.core.ids import MAX_ID_LENGTH
+from lango.core.values import storable_json
+from lango.store.entries import SessionKey, StateChange
+
+if TYPE_CHECKING:
+    from lango.adk.durable.claimed import ClaimedSessions
+
+ForChild = Callable[[str], "ClaimedSessions"]
+"""The session service for the invocation of a child."""
+_OF_ADK: Final = "_adk"
+
+
+def runs_a_child(tool: BaseTool) -> bool:
+    """Whether a tool is ADK's plain AgentTool, and not one that does it in its own way."""
+    return type(tool) is AgentTool
+
+
+def child_id(invocation_id: str, call_id: str) -> str:
+    """The id of the session and invocation that a call has to itself."""
+    name = f"{invocation_id}/{call_id}"
+    return name if len(name) <= MAX_ID_LENGTH // 2 else sha256(name.encode()).hexdigest()
+
+
+class ChildAgents:
+    """Runs the agents that a turn's tools call."""
+
+    def __init__(self, for_child: ForChild) -> None:
+        self._for_child = for_child
+
+    async def run(
+        self, tool: AgentTool, args: dict[str, Any], context: ToolContext
+    ) -> dict[str, Any]:
+        """The agent's answer, from its child session if it has answered before."""
+        if tool.skip_summarization:
+            context.actions.skip_summarization = True
+        name = child_id(context.invocation_id, context.function_call_id or "")
+        sessions = self._for_child(name)
+        sessions.output_keys = output_keys(tool.agent)
+        around = context.session
+        key = SessionKey(sessions.tenant, around.app_name, around.user_id, name)
+        await sessions.writes.open_child(key, _initial_state(context))
+        message = types.Content(role="user", parts=[types.Part(text=_request(tool, args))])
+        runner = _runner(tool, context, sessions)
+        resumed = await resumable(runner, sessions, key, f"{name}.user", message)
+        if not resumed.is_over:
+            await _drive(runner, key, name, resumed, context)
+        session = await sessions.get_session(
+            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+        )
+        events = session.events if session else []
+        for event in events:
+            context.state.update(event.actions.state_delta)
+        return {"result": _answer(tool, events)}
+
+
+def _initial_state(context: ToolContext) -> StateChange:
+    """What the caller's session knows; app and user state are the child's as they are."""
+    state = {k: v for k, v in context.state.to_dict().items() if not k.startswith(_OF_ADK)}
+    return StateChange(split_state(storable_json(state)).session)
+
+
+def _request(tool: AgentTool, args: dict[str, Any]) -> str:
+    schema = adk._get_input_schema(tool.agent)  # pyright: ignore[reportPrivateUsage]
+    if schema is not None:
+        return schema.model_validate(args).model_dump_json(exclude_none=True)
+    given: Any = args.get("request")
+    return given if isinstance(given, str) else json.dumps(args, ensure_ascii=False, sort_keys=True)
+
+
+def _runner(tool: AgentTool, context: ToolContext, sessions: ClaimedSessions) -> Runner:
+    around = context.get_invocation_context()
+    plugins = around.plugin_manager.plugins if tool.include_plugins else []
+    ours = [one for one in around.plugin_manager.plugins if one.name.startswith("lango_ledger")]
+    runner = Runner(
+        app=App(
+            name=context.session.app_name,
+            root_agent=tool.agent,
+            plugins=list(plugins or ours),
+            resumability_config=around.resumability_config,
+        ),
+        artifact_service=ForwardingArtifactService(context),
+        session_service=sessions,
+        credential_service=around.credential_service,
+    )
+    runner.plugin_manager.set_skip_closing_plugins(True)  # they are the turn's
+    return runner
+
+
+async def _drive(
+    runner: Runner, key: SessionKey, invocation_id: str, resumed: Resumed, context: ToolContext
+) -> None:
+    around = context.get_invocation_context()
+    config = (around.run_config or RunConfig()).model_copy(
+        update={"streaming_mode": StreamingMode.NONE, "support_cfc": False}
+    )
+    run = runner.run_async(
+        user_id=key.user_id,
+        session_id=key.session_id,
+        invocation_id=invocation_id,
+        new_message=resumed.message,
+        run_config=config,
+    )
+    async with aclosing(run) as events:
+        async for _ in events:
+            if around.is_aborted:
+                break
+
+
+def _answer(tool: AgentTool, events: list[Event]) -> Any:
+    said = [event for event in events if event.author != "user" and event.content]
+    parts = (said[-1].content.parts or []) if said and said[-1].content else []
+    texts = (adk._part_to_text(part) for part in parts if not part.thought)  # pyright: ignore[reportPrivateUsage]
+    text = "\n".join(one for one in texts if one)
+    if not text:
+        return next((one.error_message for one in reversed(events) if one.error_message), "")
+    schema = adk._get_output_schema(tool.agent)  # pyright: ignore[reportPrivateUsage]
+    return validate_schema(schema, text) if schema else text

@@ -1,0 +1,30 @@
+"""Artifacts of a claimed turn: saved under its fence, and once by each call that saves them."""
+
+from __future__ import annotations
+
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.durable.ledger import saving
+from lango.store.artifact_rows import NewArtifact
+from lango.store.claimed import ClaimedWrites
+from lango.store.entries import SessionKey
+
+
+class ClaimedArtifacts(SqlArtifactService):
+    """Artifacts beside the sessions; a tool that runs again finds what it has saved."""
+
+    def __init__(self, artifacts: SqlArtifactService, writes: ClaimedWrites) -> None:
+        super().__init__(artifacts.store, tenant=artifacts.tenant)
+        self._writes = writes
+
+    async def _save(self, key: SessionKey, new: NewArtifact) -> int:
+        call = saving.get()
+        if call is not None:
+            new = NewArtifact(
+                new.name,
+                new.data,
+                new.part,
+                new.mime_type,
+                new.metadata,
+                call_id=call.next_id(new.name),
+            )
+        return await self._writes.save_artifact(key, new)

@@ -1,0 +1,92 @@
+"""ADK's session service as a claimed turn uses it: every write carries the claim's epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.session import Session
+
+from lango.adk.durable.long_running import hide_marks
+from lango.adk.durable.open_calls import calls_last
+from lango.adk.durable.output_key import complete_output
+from lango.adk.session_service import SessionServiceAdapter
+from lango.errors import Fenced
+from lango.store.claimed import ClaimedWrites
+from lango.store.entries import Appended, Entry, SessionRef
+from lango.store.ledger import ToolLedger
+from lango.store.turn_rows import Claim
+
+
+class ClaimedSessions(SessionServiceAdapter):
+    """The sessions of one claimed turn: its own, and those of agents that its tools run.
+
+    Who has lost the claim gets `Fenced`, which ADK cannot catch. A turn that is taken up again
+    loads its session whole: ADK looks for what has happened in all of its events.
+    """
+
+    def __init__(
+        self, sessions: SessionServiceAdapter, claim: Claim, invocation_id: str = ""
+    ) -> None:
+        super().__init__(
+            sessions.store,
+            tenant=claim.turn.session.tenant,
+            token_budget=None if claim.resumes else sessions.token_budget,
+            root_agent_name=sessions.root_agent_name,
+        )
+        self.claim = claim
+        self.invocation_id = invocation_id or claim.turn.invocation_id
+        self.ledger = ToolLedger(self.store.database)
+        self.writes = ClaimedWrites(self.store.database, claim)
+        self.message_id: str | None = None
+        """The id of the user's next message: appended again, it is known by it."""
+        self.output_keys: dict[str, str] = {}
+        self.unmarked: set[str] = set()
+        """Long-running calls that must run again, and then still wait for somebody."""
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Never here: a session that is gone while its turn runs was deleted, and the turn too."""
+        del app_name, user_id, state, session_id
+        raise Fenced
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """The session, in which calls that never ran are not waited for."""
+        session = await super().get_session(
+            app_name=app_name, user_id=user_id, session_id=session_id, config=config
+        )
+        if session is not None and self.claim.resumes:
+            finished = await self.ledger.finished(self.claim, self.invocation_id)
+            self.unmarked = hide_marks(session.events, self.invocation_id, finished)
+            calls_last(session.events, self.invocation_id)
+        return session
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append under the fence; the turn's own message gets its id here."""
+        if self.message_id and event.author == "user" and event.content and not event.partial:
+            event.id, self.message_id = self.message_id, None
+        if not self.claim.resumes or event.partial:
+            return await super().append_event(session, event)
+        complete_output(self.output_keys, session.events, event)
+        appended = await super().append_event(session, event)
+        calls_last(session.events, self.invocation_id)
+        return appended
+
+    async def _append(self, ref: SessionRef, entry: Entry) -> Appended:
+        if ref.key == self.claim.turn.session:
+            return await self.store.append(ref, entry, self.claim.epoch)
+        return await self.writes.append(ref, entry)

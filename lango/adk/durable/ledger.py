@@ -1,0 +1,203 @@
+"""The tool ledger as ADK plugins, so that it covers every tool of an app.
+
+Two of them, as plugins before it may answer a call, and plugins behind it may change a result:
+`LedgerPlugin` comes last and decides whether a tool runs, `LedgerKeeper` comes first and enters
+what it gave.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.events.event_actions import EventActions
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+
+from lango.adk.append import said_actions
+from lango.adk.durable.agent_tool import ChildAgents, runs_a_child
+from lango.adk.tools import ToolAdapter
+from lango.core.failpoints import failpoint
+from lango.core.values import storable_json
+from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun
+from lango.store.turn_rows import Claim
+
+INTERRUPTED: Final = "interrupted, outcome unknown"
+_ADVICE: Final = (
+    "The worker died while this ran. It may have happened or not: check before trying again."
+)
+_MARK: Final = "idempotent"
+_OF_ADK: Final = "google.adk."
+_CHANGE_ONLY_THE_TURN: Final = frozenset(
+    {"transfer_to_agent", "exit_loop", "set_model_response", "load_artifacts", "load_memory"}
+)
+"""Tools of ADK's own that do nothing a repetition could do twice."""
+
+
+@dataclass(slots=True)
+class Saving:
+    """The call that is running, and how often it has saved each artifact."""
+
+    call: str
+    idempotent: bool = False
+    saves: Counter[str] = field(default_factory=Counter[str])
+
+    def next_id(self, name: str) -> str:
+        """The same in every attempt for the same save of the same call."""
+        self.saves[name] += 1
+        return f"{self.call}#{self.saves[name]}"
+
+
+saving: ContextVar[Saving | None] = ContextVar("lango_saving", default=None)
+
+
+class LedgerPlugin(BasePlugin):
+    """Answers a call from the ledger, or enters it before its tool runs."""
+
+    def __init__(self, ledger: ToolLedger, claim: Claim, children: ChildAgents) -> None:
+        super().__init__("lango_ledger")
+        self._ledger = ledger
+        self._claim = claim
+        self._children = children
+        self.started: set[tuple[str, str]] = set()
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """What the call gave before; None to let it run."""
+        if not await _takes_effect(tool, tool_args, tool_context):
+            return None
+        run = tool_run(tool, tool_args, tool_context)
+        verdict = await self._ledger.start(self._claim, run)
+        if isinstance(verdict, Finished):
+            return _again(verdict, tool, tool_context)
+        self.started.add((run.invocation_id, run.call_key))
+        saving.set(Saving(f"{run.invocation_id}/{run.call_key}", run.idempotent))
+        if verdict == UNKNOWN:
+            return {"error": INTERRUPTED, "note": _ADVICE}
+        if runs_a_child(tool):
+            return await self._run_child(cast(AgentTool, tool), tool_args, tool_context)
+        return None
+
+    async def _run_child(
+        self, tool: AgentTool, args: dict[str, Any], context: ToolContext
+    ) -> dict[str, Any]:
+        """The agent in a session that lasts; what its caller's own callbacks say goes first."""
+        answer = await _asked_callbacks(tool, args, context)
+        return answer if answer is not None else await self._children.run(tool, args, context)
+
+    async def finish(self, run: ToolRun, result: Any, context: ToolContext) -> None:
+        """Enter what a call gave, unless the ledger itself gave it."""
+        if (run.invocation_id, run.call_key) in self.started:
+            actions = said_actions(context.actions)
+            await self._ledger.finish(self._claim, run, storable_json(result), actions)
+
+
+class LedgerKeeper(BasePlugin):
+    """Enters what tools gave, before any other plugin has its say."""
+
+    def __init__(self, ledger: LedgerPlugin) -> None:
+        super().__init__("lango_ledger_keeper")
+        self._ledger = ledger
+
+    async def after_tool_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: dict[str, Any],
+        tool_context: ToolContext,
+        result: Any,
+    ) -> dict[str, Any] | None:
+        """Enter the result."""
+        await self._ledger.finish(tool_run(tool, tool_args, tool_context), result, tool_context)
+        return None
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """A place where a test can end the process."""
+        del callback_context, llm_request
+        failpoint("model.start")
+        return None
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Two more of them."""
+        del callback_context
+        failpoint("model.delta" if llm_response.partial else "model.end")
+        return None
+
+
+def tool_run(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> ToolRun:
+    """A call as the ledger names it. What was confirmed is another run than what only asked."""
+    call = context.function_call_id or ""
+    return ToolRun(
+        invocation_id=context.invocation_id,
+        call_key=f"{call}#confirmed" if context.tool_confirmation else call,
+        tool=tool.name,
+        args=args,
+        idempotent=is_idempotent(tool),
+    )
+
+
+def is_idempotent(tool: BaseTool) -> bool:
+    """Whether doing it twice does no more than doing it once.
+
+    Ours say so themselves; others by `custom_metadata={"idempotent": True}` or, for a plain
+    function, an attribute `idempotent`.
+    """
+    if isinstance(tool, ToolAdapter):
+        return tool.tool.idempotent
+    if runs_a_child(tool):
+        return True  # it goes on in its own session
+    if type(tool).__module__.startswith(_OF_ADK) and tool.name in _CHANGE_ONLY_THE_TURN:
+        return True
+    if (tool.custom_metadata or {}).get(_MARK):
+        return True
+    return bool(getattr(getattr(tool, "func", None), _MARK, False))
+
+
+async def _takes_effect(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> bool:
+    """Not a call that a person has still to confirm, or has refused."""
+    if not context.function_call_id:
+        return False
+    if context.tool_confirmation is not None:
+        return context.tool_confirmation.confirmed
+    return not await tool.check_require_confirmation(args, context)
+
+
+def _again(before: Finished, tool: BaseTool, context: ToolContext) -> dict[str, Any]:
+    """What a call gave, with what it did to its context done once more."""
+    said = EventActions.model_validate(before.actions)
+    context.state.update(said.state_delta)
+    for name in said.model_fields_set - {"state_delta"}:
+        setattr(context.actions, name, getattr(said, name))
+    result: Any = before.result
+    if isinstance(result, dict):
+        return cast("dict[str, Any]", result)
+    if result is None and tool.is_long_running:
+        return {}  # it runs on elsewhere: ADK writes no response for it
+    return {"result": result}
+
+
+async def _asked_callbacks(
+    tool: AgentTool, args: dict[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    agent = context.get_invocation_context().agent
+    callbacks = agent.canonical_before_tool_callbacks if isinstance(agent, LlmAgent) else []
+    for callback in callbacks:
+        answer: Any = callback(tool, args, context)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if answer is not None:
+            return answer
+    return None

@@ -1,0 +1,36 @@
+"""The one thing in ADK that must be put right from inside: where a node's input stands.
+
+ADK hands an agent in a Workflow its input as a message at the end of the session's events. When
+the agent goes on after a kill, its own calls and their results are there already; behind them, the
+input reads as a new request, and the model would begin again. It belongs before them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.adk.agents.context import Context
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.events.event import Event
+from google.adk.workflow import _llm_agent_wrapper as wrapper
+
+_original: Final = wrapper.prepare_llm_agent_input
+
+
+def _prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
+    given = _original(agent, ctx, node_input)
+    events = ctx.session.events
+    if given is None or not events or events[-1] is not given:
+        return given
+    mine = ctx.invocation_id
+    for place, event in enumerate(events[:-1]):
+        same_node = event.node_info.path == given.node_info.path and event.branch == given.branch
+        if event.invocation_id == mine and same_node and event.content:
+            events.insert(place, events.pop())
+            break
+    return given
+
+
+def put_right() -> None:
+    """Replace ADK's function; once is enough, and again does no harm."""
+    wrapper.prepare_llm_agent_input = _prepared

@@ -1,0 +1,125 @@
+"""Bringing a session to where ADK can begin an invocation, or go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.runners import Runner
+from google.adk.sessions.session import Session
+from google.adk.workflow import BaseNode
+from google.genai import types
+
+from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.repairs import REPAIRS, is_over
+from lango.store.entries import SessionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """An invocation that is ready to run."""
+
+    message: types.Content | None  # what ADK is to be given
+    is_over: bool = False
+    stored: Sequence[Event] = field(default_factory=list[Event])  # since the message
+    repaired: Sequence[Event] = field(default_factory=list[Event])  # written just now
+    state: dict[str, Any] | None = None  # to go with the message
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an agent has done anything yet."""
+        return any(event.author != "user" for event in self.stored)
+
+
+async def load(sessions: ClaimedSessions, key: SessionKey) -> Session | None:
+    """The session of a key."""
+    return await sessions.get_session(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+    )
+
+
+def since_message(sessions: ClaimedSessions, session: Session, message_id: str) -> list[Event]:
+    """What the invocation has written since its message; the message itself comes first.
+
+    Empty if it never got to write that.
+    """
+    place = next((n for n, event in enumerate(session.events) if event.id == message_id), None)
+    if place is None:
+        return []
+    mine = sessions.invocation_id
+    return [event for event in session.events[place:] if event.invocation_id == mine]
+
+
+async def resumable(
+    runner: Runner,
+    sessions: ClaimedSessions,
+    key: SessionKey,
+    message_id: str,
+    message: types.Content,
+    state: dict[str, Any] | None = None,
+) -> Resumed:
+    """Make an invocation ready, writing whatever a dead worker did not get to write."""
+    session = await load(sessions, key)
+    root = runner.agent
+    written = since_message(sessions, session, message_id) if session else []
+    if session is None or not written:
+        return await _begun(sessions, session, root, message_id, message, state)
+    stored = written[1:]
+    if is_over(stored, root):
+        return Resumed(None, is_over=True, stored=stored)
+    repaired = await _repaired(sessions, session, root)
+    said: types.Content | None = written[0].content or message
+    if _answers(said or message):  # ADK must be told again; by its id the store knows it
+        sessions.message_id = message_id
+    elif _in_fixed_order(root):
+        said = None
+    return Resumed(said, stored=stored, repaired=repaired)
+
+
+async def _repaired(sessions: ClaimedSessions, session: Session, root: BaseNode) -> list[Event]:
+    """Write what is missing, each repair on what those before it have written."""
+    done: list[Event] = []
+    for repair in REPAIRS:
+        mine = [e for e in session.events if e.invocation_id == sessions.invocation_id]
+        for event in list(repair(mine, root)):
+            await sessions.append_event(session, event)
+            done.append(event)
+    return done
+
+
+async def _begun(
+    sessions: ClaimedSessions,
+    session: Session | None,
+    root: BaseNode,
+    message_id: str,
+    message: types.Content,
+    state: dict[str, Any] | None,
+) -> Resumed:
+    sessions.message_id = message_id
+    if session is None or session.events or not _in_fixed_order(root):
+        return Resumed(message, state=state)
+    # ADK finds nothing to resume in an empty session, and a chosen invocation id means resuming.
+    await sessions.append_event(
+        session,
+        Event(
+            invocation_id=sessions.invocation_id,
+            author="user",
+            content=message,
+            actions=EventActions(state_delta=state or {}),
+        ),
+    )
+    return Resumed(None)
+
+
+def _answers(content: types.Content) -> bool:
+    return any(part.function_response for part in content.parts or [])
+
+
+def _in_fixed_order(root: BaseNode) -> bool:
+    """Sequences, loops and the like: ADK runs them by an older path."""
+    return isinstance(root, BaseAgent) and not isinstance(root, LlmAgent)

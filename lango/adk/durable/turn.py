@@ -1,0 +1,252 @@
+"""One claimed turn, run or resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from google.adk.apps.app import App, ResumabilityConfig
+from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.events.event import Event
+from google.genai import types
+
+from lango.adk.approvals import QUESTIONS, asked_in, content_of, matched
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.durable import function_nodes, node_input
+from lango.adk.durable.agent_tool import ChildAgents
+from lango.adk.durable.artifacts import ClaimedArtifacts
+from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.closing import close_history
+from lango.adk.durable.function_nodes import NodeLedger, node_ledger
+from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
+from lango.adk.durable.open_calls import open_calls
+from lango.adk.durable.output_key import output_keys
+from lango.adk.durable.resume import Resumed, load, resumable, since_message
+from lango.adk.durable.shapes import fingerprint, missing_parts, shape_of
+from lango.adk.runner import AgentRunner, TurnOptions
+from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.turn_events import TurnReader
+from lango.core.failpoints import failpoint
+from lango.core.turn_inputs import said_in
+from lango.core.turns import ENDS, Answer, Failed, Started, TurnEvent
+from lango.core.values import JsonObject
+from lango.errors import AgentChangedError, ConfigError, NotResumableError, TurnError
+from lango.store.sessions import SqlSessionStore
+from lango.store.turn_rows import Claim
+
+
+class DurableAgent:
+    """An agent whose turns can be taken up by another process."""
+
+    def __init__(self, runner: AgentRunner, store: SqlSessionStore) -> None:
+        node_input.put_right()
+        function_nodes.put_right()
+        self.runner = runner
+        self.store = store
+        self.shape = shape_of(runner.root)
+        self.fingerprint = fingerprint(runner.root)
+        if not isinstance(runner.session_service, SessionServiceAdapter):
+            raise ConfigError("Durable turns need the sessions in lango's own store.")
+        self.sessions = runner.session_service
+        self.output_keys = output_keys(runner.root)
+
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """Run the turn of a claim, or go on with it: what happens, then one end.
+
+        It may be called again after any crash. The turn is not closed here. Raises Fenced when
+        another worker has taken the turn over.
+        """
+        failpoint("turn.start")
+        async with aclosing(_ClaimedTurn(self, claim).events(abort)) as events:
+            async for event in events:
+                if isinstance(event, ENDS):
+                    failpoint("turn.unmarked")
+                yield event
+
+
+async def run_claimed(
+    runner: AgentRunner,
+    store: SqlSessionStore,
+    claim: Claim,
+    *,
+    abort: asyncio.Event | None = None,
+) -> AsyncGenerator[TurnEvent]:
+    """Run or resume one claimed turn of an agent; see `DurableAgent.run`."""
+    async with aclosing(DurableAgent(runner, store).run(claim, abort=abort)) as events:
+        async for event in events:
+            yield event
+
+
+class _ClaimedTurn:
+    def __init__(self, agent: DurableAgent, claim: Claim) -> None:
+        self.agent = agent
+        self.claim = claim
+        self.key = claim.turn.session
+        self.message_id = f"{claim.turn.id}.user"
+        self.sessions = self._sessions_for("")
+        self.sessions.output_keys = agent.output_keys
+        self.runner = self._runner()
+
+    def _sessions_for(self, invocation_id: str) -> ClaimedSessions:
+        return ClaimedSessions(self.agent.sessions, self.claim, invocation_id)
+
+    def _runner(self) -> AgentRunner:
+        """The agent's runner on this claim's services; its app is made resumable."""
+        children = ChildAgents(self._sessions_for)
+        ledger = LedgerPlugin(self.sessions.ledger, self.claim, children)
+        app = self.agent.runner.app
+        ours = {
+            "resumability_config": ResumabilityConfig(is_resumable=True),
+            "plugins": [LedgerKeeper(ledger), *app.plugins, ledger],
+        }
+        durable: App = app.model_copy(update=ours)
+        return AgentRunner(
+            durable,
+            self.sessions,
+            self._artifacts(),
+            next_turn=self.agent.runner.next_turn,
+            name=app.name,
+        )
+
+    def _artifacts(self) -> BaseArtifactService | None:
+        given = self.agent.runner.artifact_service
+        ours = isinstance(given, SqlArtifactService)
+        return ClaimedArtifacts(given, self.sessions.writes) if ours else given
+
+    async def events(self, abort: asyncio.Event | None) -> AsyncGenerator[TurnEvent]:
+        """What happens in the turn, from where it is."""
+        problem = await self._problem() if self.claim.resumes else None
+        if problem is not None:
+            yield Failed(problem)
+            return
+        try:
+            message = await self._message()
+        except TurnError as refused:
+            yield Failed(refused)
+            return
+        state: dict[str, Any] | None = self.claim.turn.options.get("state")
+        resumed = await resumable(
+            self.runner.adk, self.sessions, self.key, self.message_id, message, state
+        )
+        reader = await self._reader(resumed)
+        for event in resumed.repaired:
+            for told in reader.read(event):
+                yield told
+        if resumed.is_over:
+            yield self.runner.end(reader)
+            return
+        async with aclosing(self._driven(resumed, reader, abort)) as events:
+            async for event in events:
+                yield event
+
+    async def _driven(
+        self, resumed: Resumed, reader: TurnReader, abort: asyncio.Event | None
+    ) -> AsyncGenerator[TurnEvent]:
+        node_ledger.set(NodeLedger(self.sessions.ledger, self.claim))
+        how = TurnOptions(
+            abort=abort,
+            invocation_id=self.claim.turn.invocation_id,
+            attempt=self.claim.turn.attempts,
+            go_on=resumed.has_begun or self.claim.turn.answers is not None,
+            state=resumed.state,
+            reader=reader,
+        )
+        run = self.runner.run(self.key.user_id, self.key.session_id, resumed.message, how)
+        try:
+            async with aclosing(run) as events:
+                async for event in events:
+                    if not isinstance(event, Started):  # the claim has said so
+                        yield event
+        finally:
+            node_ledger.set(None)
+
+    async def _problem(self) -> TurnError | None:
+        """Why a turn that lost its worker cannot go on; its history is then closed."""
+        session = await load(self.sessions, self.key)
+        written = since_message(self.sessions, session, self.message_id) if session else []
+        if session is None or len(written) < 2:
+            return None  # nothing has happened that could be repeated
+        problem: TurnError | None = None
+        if not self.agent.shape.is_exact:
+            why = "; ".join(self.agent.shape.problems)
+            problem = NotResumableError(f"The turn's worker died, and it cannot go on: {why}.")
+        elif self.claim.ran_under != self.agent.fingerprint:
+            problem = self._changed(written)
+        if problem is not None:
+            await close_history(self.sessions, session, self.sessions.invocation_id)
+        return problem
+
+    def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
+        root = self.agent.runner.root
+        authors = {event.author for event in written} - {"user"}
+        calls = {
+            call.name or "": event.author
+            for event, call in open_calls(written)
+            if call.name not in QUESTIONS
+        }
+        gone = missing_parts(root, authors, calls)
+        if not gone:
+            return None
+        what = ", ".join(gone)
+        return AgentChangedError(f"The turn's worker died, and the new agent lacks {what}.")
+
+    async def _message(self) -> types.Content:
+        """What the turn was handed in with, as ADK takes it."""
+        said = said_in(self.claim.turn.input)
+        if isinstance(said, str):
+            return types.Content(role="user", parts=[types.Part(text=said)])
+        session = await load(self.sessions, self.key)
+        events = session.events if session else []
+        stored = next((one for one in events if one.id == self.message_id), None)
+        if stored is not None and stored.content is not None:
+            return stored.content
+        return _answered(said, events)
+
+    async def _reader(self, resumed: Resumed) -> TurnReader:
+        """A reader that knows what the attempts before have done."""
+        reader = TurnReader()
+        if self.claim.turn.answers is not None:
+            reader.waits = await self._waits()
+        for event in resumed.stored:
+            list(reader.read(event))
+        reader.waits |= self.sessions.unmarked
+        return reader
+
+    async def _waits(self) -> set[str]:
+        """The calls of the invocation that are still open, but for those this turn answers."""
+        session = await load(self.sessions, self.key)
+        mine = [
+            event
+            for event in (session.events if session else [])
+            if event.invocation_id == self.claim.turn.invocation_id
+        ]
+        marked = {one for event in mine for one in event.long_running_tool_ids or ()}
+        answered = {r.id for event in mine for r in event.get_function_responses()}
+        return marked - answered - {self.claim.turn.answers}
+
+
+def _answered(answers: Sequence[Answer], events: Sequence[Event]) -> types.Content:
+    """Answers as the message that ADK waits for: to its questions, or to long-running calls."""
+    calls = {
+        call.id: call.name
+        for event in events
+        for call in event.get_function_calls()
+        if call.id in (event.long_running_tool_ids or ()) and call.name not in QUESTIONS
+    }
+    if all(answer.call_id in calls for answer in answers):
+        parts = [_result(answer, calls[answer.call_id] or "") for answer in answers]
+        return types.Content(role="user", parts=parts)
+    asked = asked_in(events)
+    return content_of(matched(answers, asked), asked)
+
+
+def _result(answer: Answer, name: str) -> types.Part:
+    given: Any = answer.payload if answer.payload is not None else {"approved": answer.approved}
+    response = cast("JsonObject", given) if isinstance(given, dict) else {"result": given}
+    return types.Part(
+        function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
+    )

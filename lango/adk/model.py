@@ -1,0 +1,174 @@
+"""ADK's model on any provider: requests go out valid and in budget, answers come back once."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, Self
+
+from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from pydantic import Field, PrivateAttr
+
+from lango.adk.calls import caller
+from lango.adk.prepared import PreparedCall, prepare
+from lango.adk.responses import Answer
+from lango.core.calibrations import Calibrations
+from lango.core.model_calls import Attempt, CallHook, ModelCall
+from lango.providers.base import Provider
+from lango.providers.policy import Policy, PolicyProvider
+from lango.providers.registry import Access, resolve
+from lango.providers.registry import context_window as known_window
+
+logger = logging.getLogger(__name__)
+
+PREFIX: Final = "lango/"
+"""What a model's name begins with for ADK's registry: `Agent(model="lango/openai:gpt-5")`."""
+_ONCE: Final = Policy(tries=1)
+
+
+class ModelAdapter(BaseLlm):
+    """A model of any provider, as ADK wants one.
+
+    `provider` is a name like "openai:gpt-5", with `policy`, `fallbacks` (names too), `api_key`
+    and `base_url` to go with it (for fallbacks elsewhere, in `access` by provider); or a Provider,
+    used as it is, with `model` the name it knows.
+
+    `token_budget` bounds the messages of each request: 0 means the default of 32,000, None as
+    much as the model's window takes. `context_window` is that window, where it is not known by
+    itself. `extra` is passed to the vendor as it is. `on_model_call` gets the record of every
+    attempt, and may be async.
+    """
+
+    token_budget: int | None = 0
+    context_window: int | None = None
+    extra: dict[str, Any] = Field(default_factory=dict[str, Any])
+    on_model_call: CallHook | None = None
+    _provider: PolicyProvider = PrivateAttr()
+    _name: str = PrivateAttr()
+    _calibrations: Calibrations = PrivateAttr(default_factory=Calibrations)
+
+    def __init__(
+        self,
+        provider: Provider | str = "",
+        model: str = "",
+        *,
+        policy: Policy | None = None,
+        fallbacks: Sequence[str] = (),
+        api_key: str | None = None,
+        base_url: str | None = None,
+        access: Mapping[str, Access] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(provider, str):
+            named = (provider or model).removeprefix(PREFIX)
+            if api_key or base_url:
+                own = Access(api_key, base_url)
+                access = {**(access or {}), named.partition(":")[0]: own}
+            chosen, model = resolve(named, policy=policy, fallbacks=fallbacks, access=access)
+            options.setdefault("context_window", known_window(named))
+        else:
+            chosen, named = provider, f"{provider.name}:{model}".removesuffix(":")
+        super().__init__(model=named, **options)
+        self._name = model
+        self._provider = (
+            chosen
+            if isinstance(chosen, PolicyProvider)
+            else PolicyProvider(chosen, policy or _ONCE)
+        )
+
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        """The names that ADK's registry gives to this class."""
+        return [f"{PREFIX}.+"]
+
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        """Not every wire takes tools and a schema at once: ADK brings the two together."""
+        return LlmCapabilities(output_schema_and_tools=False)
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """One response with all of the answer; when streaming, a partial one per delta before it.
+
+        A provider's error is raised as it comes. When a model finds the conversation too long,
+        its history is shrunk and the request sent to it once more.
+        """
+        call = self._prepared(llm_request)
+        answer = Answer(call.provider, call.model, call.call_ids(), streaming=stream)
+        told: list[Awaitable[None]] = []
+        note = partial(self._note, call, told)
+        try:
+            async with aclosing(self._provider.answer(call, on_attempt=note)) as events:
+                async for event in events:
+                    delta = answer.take(event)
+                    if delta is not None:
+                        yield delta
+            answer.of(call.provider, call.model)
+            final = answer.final()
+        except Exception as error:
+            answer.of(call.provider, call.model)
+            answer.explain(error)
+            raise
+        finally:
+            await _all(told)
+        yield final
+
+    async def warm_up(self) -> None:
+        """Import the SDKs and make the clients, so that the first answer does not wait for them.
+
+        Raises MissingExtraError, and AuthenticationError where the SDK wants its key at once.
+        """
+        await self._provider.warm_up()
+
+    async def close(self) -> None:
+        """Close the connections of the running loop; a later request makes new ones."""
+        await self._provider.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _prepared(self, llm_request: LlmRequest) -> PreparedCall:
+        call = prepare(llm_request, self._provider.name, self._name, self.extra, caller.get())
+        call.token_budget, call.window = self.token_budget, self.context_window
+        call.calibrations = self._calibrations
+        return call
+
+    def _note(self, call: PreparedCall, told: list[Awaitable[None]], attempt: Attempt) -> None:
+        """An attempt has ended: learn from it and report it."""
+        if attempt.usage is not None:
+            call.learn(attempt.usage)
+        record = call.record(attempt)
+        if call.caller is not None:
+            call.caller.report(record)
+        told.extend(self._report(record))
+
+    def _report(self, record: ModelCall) -> list[Awaitable[None]]:
+        """Tell the hook; what it leaves to be awaited is returned."""
+        if self.on_model_call is None:
+            return []
+        try:
+            told = self.on_model_call(record)
+        except Exception:
+            logger.exception("on_model_call failed; the turn goes on without it.")
+            return []
+        return [told] if inspect.isawaitable(told) else []
+
+
+async def _all(waiting: Sequence[Awaitable[None]]) -> None:
+    for one in waiting:
+        try:
+            await one
+        except Exception:
+            logger.exception("on_model_call failed; the turn goes on without it.")
+
+
+LLMRegistry.register(ModelAdapter)

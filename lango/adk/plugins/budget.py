@@ -1,0 +1,155 @@
+"""The history budget before every call of any model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.genai import types
+
+from lango.adk.calls import Cut, note_caller
+from lango.adk.convert import convert_messages, system_text
+from lango.adk.model import ModelAdapter
+from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
+from lango.adk.plugins.stopping import Stop
+from lango.core.budget import Calibration, Limits, fit
+from lango.core.messages import Message
+from lango.core.tokens import estimate_tokens
+from lango.core.values import json_object
+from lango.errors import ContextTooLongError
+
+
+class BudgetPlugin(BasePlugin):
+    """Leaves out and shortens what is over the budget, whatever model the agent has.
+
+    `token_budget` bounds the messages of each request: 0 means the default of 32,000, None as
+    much as `context_window` takes. A `ModelAdapter` does this by itself and is left alone.
+    """
+
+    def __init__(
+        self,
+        token_budget: int | None = 0,
+        context_window: int | None = None,
+        name: str = "lango_budget",
+    ) -> None:
+        super().__init__(name)
+        self.token_budget = token_budget
+        self.context_window = context_window
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Cut the request to what fits; one that cannot be made to fit ends the turn."""
+        model = model_of(callback_context)
+        if isinstance(model, ModelAdapter):
+            return None
+        limits = self._limits(llm_request.config)
+        try:
+            cut = cut_to_fit(llm_request, limits)
+        except ContextTooLongError as error:
+            error.provider, error.model = named(model)
+            return Stop(error)
+        note_caller(callback_context, llm_request).cut = cut
+        return None
+
+    def _limits(self, config: types.GenerateContentConfig) -> Limits:
+        told = [system_text(instruction_of(config)), declared_text(config)]
+        overhead = sum(estimate_tokens(text) for text in told if text)
+        return Limits(self.token_budget, self.context_window, overhead, config.max_output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """As many parts of a content as make one message."""
+
+    content: int
+    role: str | None
+    parts: tuple[types.Part, ...]
+
+    def as_content(self) -> types.Content:
+        return types.Content(role=self.role, parts=list(self.parts))
+
+    def shortened(self, message: Message) -> _Piece:
+        """The same piece with the message's output in place of its own."""
+        (part,) = self.parts
+        response = part.function_response
+        if response is None:
+            return self
+        output = json_object(message.tool_calls[0].output)
+        shorter = response.model_copy(update={"response": output})
+        return _Piece(
+            self.content, self.role, (part.model_copy(update={"function_response": shorter}),)
+        )
+
+
+def cut_to_fit(llm_request: LlmRequest, limits: Limits) -> Cut:
+    """Make the contents of a request fit; what fits already is not touched."""
+    room = limits.room(Calibration())
+    pieces = [
+        piece
+        for number, content in enumerate(llm_request.contents)
+        for piece in _pieces(number, content)
+        if convert_messages([piece.as_content()])  # what says nothing is no message
+    ]
+    messages = convert_messages([piece.as_content() for piece in pieces])
+    fitted = fit(messages, room)
+    budget = fitted.tokens if room is None else room
+    if not fitted.left_out and not fitted.shortened:
+        return Cut(budget)
+    kept = _valid(list(zip(pieces[fitted.left_out :], fitted.messages, strict=True)))
+    originals = {id(message) for message in messages}
+    llm_request.contents = list(
+        _contents(
+            [
+                piece if id(message) in originals else piece.shortened(message)
+                for piece, message in kept
+            ]
+        )
+    )
+    left_out = len(messages) - len(kept)
+    return Cut(budget, left_out, fitted.shortened, limits.bound(Calibration()))
+
+
+def _pieces(number: int, content: types.Content) -> Iterator[_Piece]:
+    """Each function response by itself, and what stands between them."""
+    between: list[types.Part] = []
+    for part in content.parts or ():
+        if part.function_response is None:
+            between.append(part)
+            continue
+        if between:
+            yield _Piece(number, content.role, tuple(between))
+        between = []
+        yield _Piece(number, content.role, (part,))
+    if between:
+        yield _Piece(number, content.role, tuple(between))
+
+
+def _valid(kept: Sequence[tuple[_Piece, Message]]) -> list[tuple[_Piece, Message]]:
+    """What a model may be given: from a user's message on, and no result without its call.
+
+    ADK's own repair is over by now, and some models refuse a history that begins otherwise.
+    """
+    users = (number for number, (_, message) in enumerate(kept) if message.role == "user")
+    valid: list[tuple[_Piece, Message]] = []
+    called: set[str] = set()
+    for piece, message in kept[next(users, 0) :]:
+        ids = {call.id for call in message.tool_calls}
+        if message.is_assistant:
+            called |= ids
+        if not message.is_tool or ids <= called:
+            valid.append((piece, message))
+    return valid
+
+
+def _contents(pieces: Sequence[_Piece]) -> Iterator[types.Content]:
+    """The pieces of each content together again."""
+    for _, together in groupby(pieces, key=lambda piece: piece.content):
+        several = list(together)
+        parts = [part for piece in several for part in piece.parts]
+        yield types.Content(role=several[0].role, parts=parts)

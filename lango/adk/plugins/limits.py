@@ -1,0 +1,121 @@
+"""What one turn may use: model calls, tool calls, tokens, money."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+
+from lango.adk.calls import Caller, note_caller, note_tool
+from lango.adk.plugins.records import RecordingPlugin
+from lango.adk.plugins.stopping import Stop
+from lango.adk.plugins.turns import TurnPlugin
+from lango.core.model_calls import ModelCall
+from lango.errors import TurnLimitError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Used:
+    """What a turn has used so far."""
+
+    model_calls: int = 0
+    tool_calls: int = 0  # those refused included
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
+    """Ends a turn with TurnLimitError before it uses more than it is allowed.
+
+    Sub-agents, and agents that tools run, use what their turn has. Tokens and money (US dollars)
+    are known when an answer is there, so the call that goes over is the last one. A tool call
+    over its limit is answered by saying so, and the turn ends when the model is asked next.
+    """
+
+    def __init__(
+        self,
+        *,
+        model_calls: int | None = None,
+        tool_calls: int | None = None,
+        tokens: int | None = None,
+        cost: float | None = None,
+        name: str = "lango_limits",
+    ) -> None:
+        super().__init__(name, _Used)
+        self.model_calls = model_calls
+        self.tool_calls = tool_calls
+        self.tokens = tokens
+        self.cost = cost
+        self._unpriced: set[str] = set()
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """End the turn if a limit is reached, else count the call."""
+        used = self.turns[note_caller(callback_context, llm_request).turn]
+        error = next(self._reached(used), None)
+        if error is not None:
+            return Stop(error)
+        used.model_calls += 1
+        return await super().before_model_callback(
+            callback_context=callback_context, llm_request=llm_request
+        )
+
+    def _reached(self, used: _Used) -> Iterator[TurnLimitError]:
+        """The limits that leave no room for another model call."""
+        if self.model_calls is not None and used.model_calls >= self.model_calls:
+            yield _over("model_calls", self.model_calls, used.model_calls + 1)
+        if self.tool_calls is not None and used.tool_calls > self.tool_calls:
+            yield _over("tool_calls", self.tool_calls, used.tool_calls)
+        if self.tokens is not None and used.tokens >= self.tokens:
+            yield _over("tokens", self.tokens, used.tokens)
+        if self.cost is not None and used.cost >= self.cost:
+            yield _over("cost", self.cost, used.cost)
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Count the call, and refuse it if it is one too many."""
+        del tool, tool_args
+        used = self.turns[note_tool(tool_context)]
+        used.tool_calls += 1
+        if self.tool_calls is None or used.tool_calls <= self.tool_calls:
+            return None
+        return {"error": f"Not run: a turn may call tools {self.tool_calls} times."}
+
+    def recorded(self, who: Caller, record: ModelCall) -> None:
+        """Add what a call used to what its turn has used."""
+        usage = record.attempt.usage
+        if usage is None:
+            return
+        used = self.turns[who.turn]
+        used.tokens += usage.input + usage.output
+        used.cost += record.price or 0.0
+        if self.cost is not None and record.price is None:
+            self._tell_unpriced(f"{record.attempt.provider}:{record.attempt.model}")
+
+    def _tell_unpriced(self, model: str) -> None:
+        if model not in self._unpriced:
+            self._unpriced.add(model)
+            logger.warning("Nobody knows what %s costs: its calls count as free.", model)
+
+
+def _over(limit: str, allowed: float, used: float) -> TurnLimitError:
+    figures = (
+        f"{used:.4f} of {allowed:.4f} US dollars" if limit == "cost" else f"{used} of {allowed}"
+    )
+    return TurnLimitError(
+        f"The turn reached its limit of {limit.replace('_', ' ')}: {figures}.",
+        limit=limit,
+        allowed=allowed,
+        used=used,
+    )

@@ -1,0 +1,53 @@
+"""Which model an agent calls, ours or anybody's, and what it is told of itself."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.base_llm import BaseLlm
+from google.genai import types
+
+from lango.adk.model import ModelAdapter
+from lango.core.values import json_text, storable_json
+
+_FAMILIES: Final = {"claude": "anthropic", "anthropicllm": "anthropic"}
+_ROUTER: Final = "litellm"
+"""The class, in small letters, whose models carry their provider before a slash."""
+
+
+def model_of(context: CallbackContext) -> BaseLlm | None:
+    """The model that the running agent calls."""
+    agent = context.get_invocation_context().agent
+    found = cast(object, getattr(agent, "canonical_model", None))
+    return found if isinstance(found, BaseLlm) else None
+
+
+def named(model: BaseLlm | None) -> tuple[str, str]:
+    """Provider and model, as our registry names them where it knows them."""
+    if model is None:
+        return "", ""
+    if isinstance(model, ModelAdapter):
+        provider, _, name = model.model.partition(":")
+        return provider, name
+    family = type(model).__name__.lower()
+    if family == _ROUTER and "/" in model.model:
+        provider, _, name = model.model.partition("/")
+        return provider, name
+    return _FAMILIES.get(family, family), model.model.rpartition("/")[2]
+
+
+def instruction_of(config: types.GenerateContentConfig | None) -> object:
+    """The system instruction, in whatever shape it has."""
+    return cast(object, config.system_instruction) if config else None  # pyright: ignore[reportUnknownMemberType]
+
+
+def declared_text(config: types.GenerateContentConfig | None) -> str:
+    """The tools as a model is told of them, as one text; empty without tools."""
+    tools = cast("list[Any]", (config and config.tools) or [])  # pyright: ignore[reportUnknownMemberType]
+    told = [tool.model_dump(mode="json", exclude_none=True) for tool in tools if _is_told(tool)]
+    return json_text(storable_json(told)) if told else ""
+
+
+def _is_told(tool: object) -> bool:
+    return isinstance(tool, types.Tool)

@@ -1,0 +1,126 @@
+"""A record of every model call, whoever's model it is."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+
+from lango.adk.calls import Caller, Cut, caller, note_caller, note_tool
+from lango.adk.convert import convert_messages
+from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
+from lango.adk.sent_rows import sent_span
+from lango.adk.usage import usage_of
+from lango.core.budget import request_tokens
+from lango.core.ids import new_id
+from lango.core.model_calls import Attempt, CallOutcome, ModelCall, PromptPart
+from lango.core.streams import Usage
+from lango.core.tokens import estimate_tokens
+from lango.providers.registry import price
+
+
+class RecordingPlugin(BasePlugin):
+    """Hears of every model call: from our models by themselves, from others by ADK's callbacks.
+
+    A call of another model is one attempt: what it tries again inside, nobody sees. One that is
+    cancelled has no record, as ADK tells no plugin of it.
+    """
+
+    @abstractmethod
+    def recorded(self, who: Caller, record: ModelCall) -> None:
+        """Take a record; the turn waits meanwhile."""
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Ask to be told of the call that follows."""
+        who = note_caller(callback_context, llm_request)
+        if self.recorded not in who.reports:
+            who.reports.append(self.recorded)
+        return None
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Report a call that its model has not reported itself."""
+        who = caller.get()
+        if who is None:
+            return None
+        who.first_byte = who.first_byte or time.time()
+        if not llm_response.partial and not who.records:
+            metadata = llm_response.usage_metadata
+            usage = usage_of(metadata) if metadata else None
+            error = llm_response.error_code or ""
+            who.report(_record(who, callback_context, "completed", error, usage))
+        return None
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        """Report a call that failed, likewise."""
+        who = caller.get()
+        if who is not None and who.request is llm_request and not who.records:
+            who.report(_record(who, callback_context, "failed", type(error).__name__))
+        return None
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Note whose tool it is: an agent that it runs calls in the same turn's name."""
+        del tool, tool_args
+        note_tool(tool_context)
+        return None
+
+
+def _record(
+    who: Caller,
+    context: CallbackContext,
+    outcome: CallOutcome,
+    error: str,
+    usage: Usage | None = None,
+) -> ModelCall:
+    """What can be told of a call from outside of its model."""
+    request = who.request or LlmRequest()
+    messages = convert_messages(request.contents, instruction_of(request.config))
+    system = messages[0] if messages and messages[0].role == "system" else None
+    sent = messages[1:] if system else messages
+    tools = declared_text(request.config)
+    span = sent_span(who.rows, sent)
+    cut = who.cut or Cut(0)
+    provider, model = named(model_of(context))
+    attempt = Attempt(
+        provider=provider,
+        model=model,
+        started=who.started,
+        ended=time.time(),
+        first_byte=who.first_byte,
+        outcome=outcome,
+        error=error,
+        usage=usage,
+    )
+    return ModelCall(
+        attempt=attempt,
+        number=1,
+        call=new_id("mc"),
+        session=who.session,
+        turn=who.turn,
+        agent=who.agent,
+        budget=cut.budget,
+        estimated=sum(map(request_tokens, messages)) + (estimate_tokens(tools) if tools else 0),
+        sent=len(sent),
+        left_out=cut.left_out,
+        shortened=cut.shortened,
+        why=cut.why,
+        first_seq=span[0] if span else None,
+        last_seq=span[1] if span else None,
+        price=price(f"{provider}:{model}", usage) if usage else None,
+        system=PromptPart(system.content) if system else None,
+        tools=PromptPart(tools) if tools else None,
+    )

@@ -1,0 +1,60 @@
+"""Reasoning in ADK's parts: a thought, whose signature says whose data it holds.
+
+ADK keeps a thought with a signature through sessions, requests and copies, and drops the part's
+metadata on some of these ways. So the tag travels inside the signature, with the data it names
+(docs/adr/0007-reasoning-in-the-signature.md).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, cast
+
+from google.genai import types
+
+from lango.adk.revive import build
+from lango.core.messages import Reasoning
+from lango.core.values import json_text
+
+_HEAD: Final = b'{"lango":1,'
+"""What every signature of ours begins with, and no provider's own does."""
+
+
+def thought_part(reasoning: Reasoning) -> types.Part:
+    """The part that keeps a piece of reasoning in a session."""
+    if not (reasoning.opaque or reasoning.provider or reasoning.model):
+        return build(types.Part, text=reasoning.text, thought=True)
+    return build(
+        types.Part, text=reasoning.text, thought=True, thought_signature=_signature(reasoning)
+    )
+
+
+def reasoning_of(part: types.Part) -> Reasoning:
+    """The reasoning in a thought part; the signature of another ADK model's is not ours to send."""
+    tag = _tag(part.thought_signature)
+    return Reasoning(
+        text=part.text or "",
+        provider=str(tag.get("provider", "")),
+        model=str(tag.get("model", "")),
+        opaque=str(tag.get("opaque", "")),
+    )
+
+
+def _signature(reasoning: Reasoning) -> bytes:
+    tag = {
+        "lango": 1,
+        "provider": reasoning.provider,
+        "model": reasoning.model,
+        "opaque": reasoning.opaque,
+    }
+    return json_text(tag).encode("utf-8", "surrogatepass")
+
+
+def _tag(signature: bytes | None) -> dict[str, Any]:
+    if not signature or not signature.startswith(_HEAD):
+        return {}
+    try:
+        tag = json.loads(signature.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", tag)

@@ -1,0 +1,258 @@
+"""One turn of an ADK agent, told as turn events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from google.adk.agents import (
+    LoopAgent,  # pyright: ignore[reportDeprecated]  # people have them
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.run_config import RunConfig
+from google.adk.apps.app import App, ResumabilityConfig, validate_app_name
+from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.events.event import Event
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.runners import Runner
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.session import Session
+from google.adk.workflow import BaseNode
+from google.genai import types
+
+from lango.adk.approvals import Asked, asked_in, content_of, matched
+from lango.adk.errors import unknown_agent, unwrapped
+from lango.adk.loading import Root
+from lango.adk.transfers import find_agent, root_of, transfer_targets
+from lango.adk.turn_events import TurnReader
+from lango.adk.warm import skip_a2a
+from lango.core.turns import (
+    Answer,
+    Approval,
+    Cancelled,
+    Completed,
+    End,
+    Failed,
+    Started,
+    TurnEvent,
+    Waiting,
+)
+from lango.errors import AgentNotFoundError, InvalidIdError, LangoError
+
+logger = logging.getLogger(__name__)
+
+NextTurn = Literal["sticky", "root"]
+"""Who gets the next message: the agent that spoke last, or always the root."""
+Said = str | Sequence[Answer] | types.Content
+"""What a turn begins with: a user's message, or answers to approvals; in ADK's form or in ours."""
+
+_IN_FIXED_ORDER: Final = (
+    LoopAgent,  # pyright: ignore[reportDeprecated]
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """How a turn is run."""
+
+    streaming: bool = True
+    abort: asyncio.Event | None = None  # set it to end the turn
+    invocation_id: str | None = None  # ADK's, to choose it or to resume one
+    attempt: int = 1
+    go_on: bool = False  # with the agent that spoke last, whatever `next_turn` says: no new turn
+    state: dict[str, Any] | None = None  # changes of state that come with the message
+    reader: TurnReader | None = None  # of an attempt that is gone on with
+
+
+_PLAIN: Final = TurnOptions()
+
+
+class AgentRunner:
+    """Runs turns of an agent, App or Workflow on the services it is given.
+
+    A session that is not there is created. `next_turn` says who gets the next message: the agent
+    that spoke last ("sticky", which is ADK's way) or the root agent. `name` is ADK's app name, by
+    default the App's own or the root agent's.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        session_service: BaseSessionService,
+        artifact_service: BaseArtifactService | None = None,
+        *,
+        plugins: Sequence[BasePlugin] = (),
+        next_turn: NextTurn = "sticky",
+        name: str = "",
+    ) -> None:
+        skip_a2a()
+        self.app = as_app(root, plugins, name)
+        self.root = root_of(self.app)
+        self.session_service = session_service
+        self.artifact_service = artifact_service
+        self.next_turn: NextTurn = next_turn
+        kinds = (Runner, _RootRunner)
+        self._sticky, self._rooted = (
+            kind(
+                app=self.app,
+                session_service=session_service,
+                artifact_service=artifact_service,
+                auto_create_session=True,
+            )
+            for kind in kinds
+        )
+
+    async def run(
+        self, user_id: str, session_id: str, said: Said | None, options: TurnOptions | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """One turn: Started, what happens, one end. Nothing is said to resume an invocation.
+
+        An error ends the turn as Failed and is not raised. What was said of a message that a
+        failure or an abort cut off is kept in the session, marked as interrupted.
+        """
+        how = options or TurnOptions()
+        reader, error = how.reader or TurnReader(), None
+        yield Started(how.attempt)
+        try:
+            message = await self._message(user_id, session_id, said, reader)
+            run = self._runner(said, how).run_async(
+                user_id=user_id,
+                session_id=session_id,
+                new_message=message,
+                state_delta=how.state,
+                invocation_id=how.invocation_id,
+                abort_signal=how.abort,
+                run_config=_config(how),
+            )
+            async with aclosing(run) as events:
+                async for event in events:
+                    for told in reader.read(event):
+                        yield told
+        except Exception as raised:  # noqa: BLE001 - whatever ends the turn is told as its end
+            error = self._named(raised, reader)
+        await self._keep(user_id, session_id, reader.unfinished())
+        yield self.end(reader, error, how)
+
+    @property
+    def adk(self) -> Runner:
+        """ADK's own runner."""
+        return self._sticky
+
+    def _runner(self, said: Said | None, how: TurnOptions) -> Runner:
+        begins = isinstance(said, str | types.Content) and not how.go_on
+        return self._rooted if begins and self.next_turn == "root" else self._sticky
+
+    async def _message(
+        self, user_id: str, session_id: str, said: Said | None, reader: TurnReader
+    ) -> types.Content | None:
+        """What was said, for ADK; approvals of the turn that stay open are noted."""
+        if said is None or isinstance(said, types.Content):
+            return said
+        if isinstance(said, str):
+            return types.UserContent(said)
+        asked = await self._asked(user_id, session_id)
+        answers = matched(said, asked)
+        turn = asked[next(iter(answers))].turn
+        still_open = {one for one in asked if asked[one].turn == turn and asked[one].is_open}
+        reader.waits = still_open - answers.keys()
+        return content_of(answers, asked)
+
+    async def pending(self, user_id: str, session_id: str) -> list[Approval]:
+        """The approvals that a session waits for, oldest first."""
+        asked = await self._asked(user_id, session_id)
+        return [one.approval for one in asked.values() if one.is_open]
+
+    async def _asked(self, user_id: str, session_id: str) -> dict[str, Asked]:
+        session = await self._session(user_id, session_id)
+        return asked_in(session.events) if session else {}
+
+    async def _session(self, user_id: str, session_id: str) -> Session | None:
+        return await self.session_service.get_session(
+            app_name=self.app.name, user_id=user_id, session_id=session_id
+        )
+
+    async def _keep(self, user_id: str, session_id: str, unfinished: Sequence[Event]) -> None:
+        """Store what was cut off. That it cannot be stored must not hide why it was cut off."""
+        if not unfinished:
+            return
+        try:
+            session = await self._session(user_id, session_id)
+            if session is not None:
+                for event in unfinished:
+                    await self.session_service.append_event(session, event)
+        except Exception:
+            logger.exception("The unfinished answer in session %s was not stored.", session_id)
+
+    def end(
+        self, reader: TurnReader, error: Exception | None = None, how: TurnOptions = _PLAIN
+    ) -> End:
+        """How a turn has ended, of which this was read."""
+        text, usage = reader.unfinished_text, reader.usage
+        if error is not None and not isinstance(error, LangoError):
+            logger.warning("A turn of %s failed.", self.app.name, exc_info=error)
+        if reader.aborted or (error and how.abort and how.abort.is_set()):
+            return Cancelled(text, usage)
+        error = error or reader.stopped()
+        if error is not None:
+            return Failed(error, text, usage)
+        if reader.waits:
+            return Waiting(tuple(sorted(reader.waits)), usage)
+        return Completed(usage)
+
+    def _named(self, error: Exception, reader: TurnReader) -> Exception:
+        """ADK's errors for an unknown agent as ours; any other as it was raised."""
+        error = unwrapped(error)
+        name = unknown_agent(error)
+        if name is None or isinstance(error, AgentNotFoundError):
+            return error
+        agent = find_agent(self.root, reader.passed_on_by)
+        found = AgentNotFoundError(name, transfer_targets(agent) if agent else ())
+        found.__cause__ = error
+        return found
+
+    async def close(self) -> None:
+        """Close toolsets and plugins; the services are their owner's to close."""
+        await self._sticky.close()
+
+
+class _RootRunner(Runner):
+    """Begins every turn at the root; ADK would go on with the agent that spoke last."""
+
+    def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
+        del session
+        return root_agent
+
+
+def as_app(root: Root, plugins: Sequence[BasePlugin] = (), name: str = "") -> App:
+    """The App to run: the given one with these plugins beside its own, or a new one.
+
+    A sequence, loop or parallel agent is made resumable: after an approval it would else end with
+    the agent that asked.
+    """
+    name = name or (root.name if isinstance(root, App) else root.name.strip("_"))
+    try:
+        validate_app_name(name)
+    except ValueError as error:
+        raise InvalidIdError(str(error)) from error
+    if isinstance(root, App):
+        taken = {plugin.name for plugin in root.plugins}
+        new = [plugin for plugin in plugins if plugin.name not in taken]
+        return root.model_copy(update={"name": name, "plugins": [*root.plugins, *new]})
+    resumable = ResumabilityConfig(is_resumable=True) if _is_composed(root) else None
+    return App(name=name, root_agent=root, plugins=list(plugins), resumability_config=resumable)
+
+
+def _is_composed(root: BaseNode) -> bool:
+    return isinstance(root, _IN_FIXED_ORDER)
+
+
+def _config(how: TurnOptions) -> RunConfig:
+    return RunConfig.model_validate({"streaming_mode": "sse" if how.streaming else None})

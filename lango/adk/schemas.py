@@ -1,0 +1,77 @@
+"""JSON Schemas from everything that ADK and google-genai take for a schema."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from google.genai import types
+from pydantic import BaseModel, TypeAdapter
+
+from lango.core.values import JsonObject
+
+NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
+
+_ONLY_GEMINIS: Final = frozenset({"nullable", "propertyOrdering", "property_ordering", "example"})
+_RENAMED: Final = {"defs": "$defs", "ref": "$ref"}
+_OF_SCHEMAS: Final = frozenset({"items", "additionalProperties"})
+_OF_LISTS: Final = frozenset({"anyOf"})
+_OF_NAMES: Final = frozenset({"properties", "$defs"})
+
+
+def parameters_of(declaration: types.FunctionDeclaration) -> JsonObject:
+    """The schema of a tool's arguments."""
+    given = declaration.parameters_json_schema
+    if given is None:
+        given = declaration.parameters
+    return NO_PARAMETERS if given is None else json_schema(given)
+
+
+def json_schema(schema: Any) -> JsonObject:
+    """The schema as JSON Schema: of a dict, a genai Schema, a pydantic class or any type."""
+    if isinstance(schema, types.Schema):
+        return _plain(schema.model_dump(mode="json", by_alias=True, exclude_none=True))
+    if isinstance(schema, dict):
+        given = cast(JsonObject, schema)
+        return _plain(given) if _is_geminis(given) else given
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        return schema.model_json_schema()
+    adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, schema))
+    return adapter.json_schema()
+
+
+def _is_geminis(schema: JsonObject) -> bool:
+    """Whether a dict writes its types as Gemini does: "OBJECT", not "object"."""
+    kind = schema.get("type")
+    return isinstance(kind, str) and kind.isupper()
+
+
+def _plain(schema: JsonObject) -> JsonObject:
+    """Gemini's dialect as JSON Schema: small types, null as a type, no keys of its own."""
+    plain: JsonObject = {}
+    for key, value in schema.items():
+        name = _RENAMED.get(key, key)
+        if name not in _ONLY_GEMINIS:
+            plain[name] = _plain_value(name, value)
+    return _nullable(plain) if schema.get("nullable") else plain
+
+
+def _plain_value(key: str, value: Any) -> Any:
+    if key == "type" and isinstance(value, str):
+        return value.lower()
+    if key in _OF_SCHEMAS and isinstance(value, dict):
+        return _plain(cast(JsonObject, value))
+    if key in _OF_LISTS and isinstance(value, list):
+        return [_plain(item) for item in cast("list[JsonObject]", value)]
+    if key in _OF_NAMES and isinstance(value, dict):
+        return {name: _plain(item) for name, item in cast("dict[str, JsonObject]", value).items()}
+    return value
+
+
+def _nullable(schema: JsonObject) -> JsonObject:
+    if "type" in schema:
+        schema["type"] = [schema["type"], "null"]
+        if "enum" in schema:
+            schema["enum"] = [*schema["enum"], None]
+    elif "anyOf" in schema:
+        schema["anyOf"] = [*schema["anyOf"], {"type": "null"}]
+    return schema

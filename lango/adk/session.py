@@ -1,0 +1,62 @@
+"""The session object that ADK holds during a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from google.adk.sessions.session import Session
+from pydantic import PrivateAttr
+
+from lango.adk.events import message_of
+from lango.core.messages import CONTROL, Message
+from lango.store.entries import SessionKey, SessionRef, StoredMessage
+
+
+@dataclass(slots=True)
+class Link:
+    """What ties a session object to the store; one private attribute, as pydantic's are slow."""
+
+    ref: SessionRef | None = None
+    rows: list[StoredMessage] = field(default_factory=list[StoredMessage])
+    whole: bool = True
+
+    def first_seq_of(self, invocation_id: str) -> int | None:
+        """Where an invocation begins in the rows at hand."""
+        return next((row.seq for row in self.rows if row.invocation_id == invocation_id), None)
+
+
+class SessionAdapter(Session):
+    """ADK's session, which also knows its rows, and whether it has all of them."""
+
+    _link: Link = PrivateAttr(default_factory=Link)
+
+    @property
+    def whole(self) -> bool:
+        """False when older events were left out to fit the token budget."""
+        return self.link.whole
+
+    @property
+    def history(self) -> list[Message]:
+        """The conversation as this object has it: loaded messages, then appended ones."""
+        return [message_of(row) for row in self.link.rows if row.role != CONTROL]
+
+    @property
+    def link(self) -> Link:
+        """What ties this object to the store; read where pydantic keeps it, at a tenth the cost."""
+        return (self.__pydantic_private__ or {})["_link"]
+
+    def attach(self, link: Link) -> None:
+        """Bind the object to its session in the store."""
+        self._link = link
+
+
+def link_of(session: Session) -> Link:
+    """The link of any session object; one that we did not load has none to speak of."""
+    return session.link if isinstance(session, SessionAdapter) else Link()
+
+
+def ref_of(session: Session, link: Link, tenant: str) -> SessionRef:
+    """The session in the store; one that another tenant loaded is looked up, not trusted."""
+    if link.ref is not None and link.ref.key.tenant == tenant:
+        return link.ref
+    return SessionRef(SessionKey(tenant, session.app_name, session.user_id, session.id))

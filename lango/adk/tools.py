@@ -1,0 +1,140 @@
+"""Our tools as ADK's: arguments checked, a person asked, failures told, results made to fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any, Final, cast
+
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from lango.adk.feedback import feedback
+from lango.core.values import JsonObject, json_text, storable_json
+from lango.errors import ToolArgumentsError
+from lango.tools.base import CallInfo, Tool
+from lango.tools.calling import call
+
+logger = logging.getLogger(__name__)
+
+MAX_OUTPUT: Final = 256 * 1024
+"""Bytes of JSON that a model gets to see of one result; more is kept as an artifact."""
+HEAD: Final = 4 * 1024
+"""Characters of a longer result that stay in its place."""
+
+# ADK's own words, of FunctionTool and of the gate in front of every tool.
+HINT: Final = (
+    "Please approve or reject the tool call {name}() by responding with a FunctionResponse with "
+    "an expected ToolConfirmation payload."
+)
+UNCONFIRMED: Final = "This tool call requires confirmation, please approve or reject."
+REJECTED: Final = "This tool call is rejected."
+
+AdkTool = Callable[..., Any] | BaseTool | BaseToolset
+"""What ADK takes among an agent's tools."""
+
+
+class ToolAdapter(BaseTool):
+    """One of our tools, as ADK runs it: an error of the tool never ends the turn."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self.tool = tool
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=deepcopy(self.tool.parameters),  # ADK edits declarations
+        )
+
+    async def check_require_confirmation(
+        self, args: dict[str, Any], tool_context: ToolContext
+    ) -> bool:
+        """Whether a person is to be asked: for a dangerous tool, and a call that could run."""
+        del tool_context
+        if not self.tool.dangerous:
+            return False
+        try:
+            self.tool.checked(args)
+        except ToolArgumentsError:
+            return False  # the model is told what is wrong; there is nothing to approve
+        return True
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> JsonObject:
+        """The tool's result, or `{"error": …}` and the id under which the log has the rest."""
+        try:
+            arguments = self.tool.checked(args)
+            refusal = self._unconfirmed(tool_context)
+            if refusal is not None:
+                return refusal
+            result = await call(self.tool, arguments, call_info(tool_context))
+            return await fitted(as_result(result), self.name, tool_context)
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told of it
+            return feedback(error, self.name)
+
+    def _unconfirmed(self, tool_context: ToolContext) -> JsonObject | None:
+        """ADK asks before it comes here; whoever calls the tool in another way is asked too."""
+        if not self.tool.dangerous:
+            return None
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint=HINT.format(name=self.name))
+            tool_context.actions.skip_summarization = True
+            return {"error": UNCONFIRMED}
+        return None if tool_context.tool_confirmation.confirmed else {"error": REJECTED}
+
+
+def as_adk_tools(items: Iterable[Tool | AdkTool]) -> list[AdkTool]:
+    """Our tools in ADK's form; what ADK knows already is left as it is."""
+    return [ToolAdapter(item) if isinstance(item, Tool) else item for item in items]
+
+
+def call_info(tool_context: ToolContext) -> CallInfo:
+    """The call, as a tool is told of it."""
+    session = tool_context.session
+    call_id = tool_context.function_call_id or ""
+    return CallInfo(
+        call_id=call_id,
+        key=f"{tool_context.invocation_id}/{call_id}",
+        app_name=session.app_name,
+        user_id=session.user_id,
+        session_id=session.id,
+    )
+
+
+def as_result(value: Any) -> JsonObject:
+    """Any result as the storable object that ADK wants."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    storable = storable_json(value)
+    return cast(JsonObject, storable) if isinstance(storable, dict) else {"result": storable}
+
+
+async def fitted(result: JsonObject, name: str, tool_context: ToolContext) -> JsonObject:
+    """The result itself, or what is left of one too long: where it is kept, and its beginning."""
+    text = json_text(result)
+    if len(text) * 4 <= MAX_OUTPUT:
+        return result
+    data = text.encode()
+    if len(data) <= MAX_OUTPUT:
+        return result
+    shortened: JsonObject = {"truncated": True, "size": len(data), "head": text[:HEAD]}
+    return shortened | await _keep(data, name, tool_context)
+
+
+async def _keep(data: bytes, name: str, tool_context: ToolContext) -> JsonObject:
+    # Hashed: a call's id may be anything, and the artifact's name may become a path.
+    call = sha256(call_info(tool_context).key.encode(errors="replace")).hexdigest()[:16]
+    filename = f"{name}-{call}.json"
+    part = types.Part.from_bytes(data=data, mime_type="application/json")
+    try:
+        version = await tool_context.save_artifact(filename, part)
+    except Exception:  # the tool has run: what it did must not be lost with its output
+        logger.warning("The long output of %r was not kept as an artifact", name, exc_info=True)
+        return {"note": "The rest of the output was not kept: no artifact service took it."}
+    return {"artifact": filename, "version": version}

@@ -1,0 +1,69 @@
+"""Who may pass a turn to whom, in a tree of ADK agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from google.adk.agents import BaseAgent
+from google.adk.apps.app import App
+from google.adk.workflow import BaseNode, Workflow
+
+from lango.adk.loading import Root
+from lango.errors import AppLoadError
+
+_CALLED_AS_TOOLS: Final = frozenset({"single_turn", "task"})
+"""Modes of agents that are given a task by a call of their own, never by a transfer."""
+
+
+def root_of(root: Root) -> BaseNode:
+    """The agent or Workflow at the top."""
+    if not isinstance(root, App):
+        return root
+    if root.root_agent is None:  # ADK's App checks this itself, unless told not to
+        raise AppLoadError("The App has no root agent.")
+    return root.root_agent
+
+
+def find_agent(root: BaseNode, name: str) -> BaseAgent | None:
+    """The agent of that name under a root, in a Workflow's graph too."""
+    return next((agent for agent in agents_of(root) if agent.name == name), None)
+
+
+def agents_of(node: BaseNode) -> Iterator[BaseAgent]:
+    """Every agent under a node, itself included, parents first."""
+    if isinstance(node, BaseAgent):
+        yield node
+        below: list[Any] = list(node.sub_agents)
+    else:
+        graph = node.graph if isinstance(node, Workflow) else None
+        below = list(graph.nodes) if graph else []
+    for one in below:
+        yield from agents_of(one)
+
+
+def transfer_targets(agent: BaseAgent) -> list[str]:
+    """The names of the agents that an agent may transfer to, in ADK's order.
+
+    Its sub-agents; its parent and its siblings, unless it is told to keep from them or the parent
+    is one that runs its agents in a fixed order.
+    """
+    if not _transfers(agent):
+        return []
+    names = [one.name for one in agent.sub_agents if _is_target(one)]
+    parent = agent.parent_agent
+    if parent is None or not _transfers(parent):
+        return names
+    if not getattr(agent, "disallow_transfer_to_parent", False):
+        names.append(parent.name)
+    if not getattr(agent, "disallow_transfer_to_peers", False):
+        names += [p.name for p in parent.sub_agents if p.name != agent.name and _is_target(p)]
+    return names
+
+
+def _transfers(agent: BaseAgent) -> bool:
+    return hasattr(agent, "disallow_transfer_to_parent")
+
+
+def _is_target(agent: BaseAgent) -> bool:
+    return getattr(agent, "mode", None) not in _CALLED_AS_TOOLS

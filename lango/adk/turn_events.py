@@ -1,0 +1,179 @@
+"""ADK's events of one run as turn events: each text told once, each call with its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from google.adk.events.event import Event
+from google.adk.tools.transfer_to_agent_tool import transfer_to_agent
+from google.genai import types
+
+from lango.adk.approvals import QUESTIONS, approval_of
+from lango.adk.usage import usage_of
+from lango.core.streams import Usage
+from lango.core.turns import (
+    AgentChanged,
+    ApprovalRequired,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    ThoughtDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+)
+from lango.core.values import json_text, storable_json
+from lango.errors import ModelStoppedError
+
+ABORTED: Final = "INVOCATION_ABORTED"
+"""The error code of the events by which ADK closes a run that was aborted."""
+NOTHING_TO_SAY: Final = "MODEL_RETURNED_NO_CONTENT"
+"""The error code of an answer that ended well and is empty, as after a tool's last word."""
+_TRANSFER: Final = transfer_to_agent.__name__
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A message of which only deltas have come."""
+
+    newest: Event
+    texts: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+@dataclass(slots=True)
+class TurnReader:
+    """Reads the events of one run; afterwards it knows how the run ended."""
+
+    waits: set[str] = field(default_factory=set[str])
+    """Calls that somebody has still to answer."""
+    usage: Usage = field(default_factory=Usage)
+    aborted: bool = False
+    passed_on_by: str = ""
+    """The agent that asked for the newest transfer."""
+    _stopped: Event | None = None
+    _next_agent: str | None = None
+    _drafts: dict[str, _Draft] = field(default_factory=dict[str, _Draft])
+    _thought: set[str] = field(default_factory=set[str])
+
+    def read(self, event: Event) -> Iterator[TurnEvent]:
+        """What an event tells."""
+        if event.author == self._next_agent:
+            self._next_agent = None
+            yield AgentChanged(event.author)
+        if event.partial:
+            yield from self._deltas(event)
+            return
+        self._note(event)
+        if event.author != "user":
+            yield from self._message(event)
+        yield from self._calls(event)
+        yield from self._results(event)
+
+    def _deltas(self, event: Event) -> Iterator[TurnEvent]:
+        for part in _parts(event):
+            if not part.text:
+                continue
+            if part.thought:
+                self._thought.add(event.id)
+                yield ThoughtDelta(event.id, part.text)
+                continue
+            draft = self._drafts.setdefault(event.id, _Draft(event))
+            draft.newest = event
+            draft.texts.append(part.text)
+            yield MessageDelta(event.id, part.text)
+
+    def _note(self, event: Event) -> None:
+        """Take down what only the end of the run will show the meaning of."""
+        self.usage += usage_of(event.usage_metadata)
+        self.aborted = self.aborted or event.error_code == ABORTED
+        says = bool(_parts(event))
+        if says or event.error_code:
+            self._stopped = None if says else event
+        if event.actions.transfer_to_agent:
+            self.passed_on_by = event.author
+            self._next_agent = event.actions.transfer_to_agent
+        self.waits |= event.long_running_tool_ids or set()
+        self.waits -= {response.id or "" for response in event.get_function_responses()}
+
+    def _message(self, event: Event) -> Iterator[TurnEvent]:
+        """The whole message, which replaces its deltas; its thoughts only if none were told."""
+        said = _text(part for part in _parts(event) if not part.thought) or _output(event)
+        thoughts = _text(part for part in _parts(event) if part.thought)
+        if thoughts and event.id not in self._thought:
+            yield ThoughtDelta(event.id, thoughts)
+        draft = self._drafts.pop(event.id, None)
+        if said:
+            yield MessageCompleted(event.id, event.author, said)
+        elif draft is not None:
+            yield MessageReset(event.id)
+
+    def _calls(self, event: Event) -> Iterator[TurnEvent]:
+        for call in event.get_function_calls():
+            approval = approval_of(call, event.author)
+            if approval is not None:
+                yield ApprovalRequired(approval)
+            elif call.name not in QUESTIONS and call.name != _TRANSFER:
+                yield ToolStarted(call.id or "", call.name or "", call.args or {})
+
+    def _results(self, event: Event) -> Iterator[TurnEvent]:
+        """Results, but for the stand-in of a call that waits for its confirmation."""
+        asked = event.actions.requested_tool_confirmations
+        for response in event.get_function_responses():
+            if response.name != _TRANSFER and response.id not in asked:
+                yield _finished(response)
+
+    def unfinished(self) -> list[Event]:
+        """The messages that were cut off, as events a session can keep."""
+        return [
+            draft.newest.model_copy(
+                update={
+                    "content": types.ModelContent(draft.text),
+                    "partial": None,
+                    "interrupted": True,
+                }
+            )
+            for draft in self._drafts.values()
+        ]
+
+    @property
+    def unfinished_text(self) -> str:
+        """What had come of the messages that were cut off."""
+        return "\n\n".join(draft.text for draft in self._drafts.values())
+
+    def stopped(self) -> ModelStoppedError | None:
+        """The error of a run whose last answer was none, though nothing was raised."""
+        event = self._stopped
+        if event is None or event.error_code in (ABORTED, NOTHING_TO_SAY):
+            return None
+        said = event.error_message or "The model stopped without an answer."
+        return ModelStoppedError(f"{said} ({event.error_code})")
+
+
+def _finished(response: types.FunctionResponse) -> ToolFinished:
+    given: dict[str, Any] = response.response or {}
+    call, name = response.id or "", response.name or ""
+    if given.get("error"):
+        return ToolFinished(call, name, error=str(given["error"]))
+    return ToolFinished(call, name, given, truncated=given.get("truncated") is True)
+
+
+def _output(event: Event) -> str:
+    """What a whole Workflow gives, when it ends with a function and not with an agent's words."""
+    whole = any("/" not in path for path in event.node_info.output_for or ())
+    if _parts(event) or event.output is None or not whole:
+        return ""
+    return event.output if isinstance(event.output, str) else json_text(storable_json(event.output))
+
+
+def _parts(event: Event) -> list[types.Part]:
+    return (event.content.parts if event.content else None) or []
+
+
+def _text(parts: Iterable[types.Part]) -> str:
+    return "".join(part.text or "" for part in parts)

@@ -1,0 +1,60 @@
+"""What ADK leaves to the first turn, done before it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Final
+
+from google.adk.agents import LlmAgent
+from google.adk.apps.app import App
+from google.adk.runners import Runner
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.genai import types
+
+from lango.adk.model import ModelAdapter
+
+_A2A_AGENT: Final = "google.adk.agents.remote_a2a_agent"
+
+
+class _Absent(ModuleType):
+    """Stands for a module that cannot be imported, and says so at once."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ImportError(f"{self.__name__} needs a2a: pip install 'google-adk[a2a]'", name=name)
+
+
+def skip_a2a() -> None:
+    """Without a2a, keep ADK from trying to import what needs it again in every turn."""
+    if _A2A_AGENT not in sys.modules and find_spec("a2a") is None:
+        sys.modules[_A2A_AGENT] = _Absent(_A2A_AGENT)
+
+
+async def warm_up() -> None:
+    """Import what ADK imports when it first runs, so that no user waits for it.
+
+    One turn of an agent with a tool and a scripted model, in memory; nothing is left of it.
+    """
+    skip_a2a()
+    runner = Runner(
+        app=App(name="warm_up", root_agent=_agent()),
+        session_service=InMemorySessionService(),
+        auto_create_session=True,
+    )
+    said = types.UserContent("call ready {}")
+    async with aclosing(
+        runner.run_async(user_id="nobody", session_id="warm_up", new_message=said)
+    ) as events:
+        async for _ in events:
+            pass
+    await runner.close()
+
+
+def _agent() -> LlmAgent:
+    def ready() -> str:
+        """Say that the agent is ready."""
+        return "ready"
+
+    return LlmAgent(name="warm_up", model=ModelAdapter("scripted:demo"), tools=[ready])

@@ -1,0 +1,123 @@
+"""An agent one can talk to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any, Self
+
+from lango.adk.build import Model, llm_agent, services
+from lango.adk.loading import Root
+from lango.adk.model import ModelAdapter
+from lango.adk.plugins import plugins as usual_plugins
+from lango.adk.runner import AgentRunner, NextTurn, TurnOptions
+from lango.adk.transfers import root_of
+from lango.agent.run import run_and_collect, run_turn
+from lango.core.turns import Answer, Approval, TurnEvent
+from lango.store.sessions import SqlSessionStore
+
+
+class Agent:
+    """An agent with its sessions: yours from ADK, or a new one from a few keywords.
+
+    `root` is an ADK agent, App or Workflow, used as it is; instead of it `model` with `name`,
+    `instruction`, `description`, `tools` and `sub_agents` makes one. `store` is a store or its
+    URL; without one, sessions live in memory. `plugins` replaces the usual set. `next_turn` says
+    who gets the next message: the agent that spoke last ("sticky") or always the root agent.
+    """
+
+    def __init__(
+        self,
+        root: Root | None = None,
+        *,
+        store: SqlSessionStore | str | None = None,
+        tenant: str = "",
+        app_name: str | None = None,
+        plugins: Sequence[Any] | None = None,
+        next_turn: NextTurn = "sticky",
+        model: Model | None = None,
+        name: str = "agent",
+        instruction: str = "",
+        description: str = "",
+        tools: Iterable[Any] = (),
+        sub_agents: Iterable[Any] = (),
+    ) -> None:
+        if (root is None) == (model is None):
+            raise TypeError("An Agent is made of an ADK agent, or of a model: give one of the two.")
+        self._made_model = ModelAdapter(model) if isinstance(model, str) else None
+        if model is not None:
+            root = llm_agent(
+                name,
+                self._made_model or model,
+                instruction=instruction,
+                description=description,
+                tools=tools,
+                sub_agents=map(_adk_agent, sub_agents),
+            )
+        assert root is not None  # noqa: S101 - made sure of above
+        self.root = root_of(root)
+        self._services = services(store, tenant=tenant, root_agent_name=self.root.name)
+        if plugins is None:
+            plugins = usual_plugins(self._services.store, tenant=tenant)
+        self.runner = AgentRunner(
+            root,
+            self._services.sessions,
+            self._services.artifacts,
+            plugins=plugins,
+            next_turn=next_turn,
+            name=app_name or "",
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close tools and plugins, and what was given by its name: the model, the store."""
+        try:
+            await self.runner.close()
+        finally:
+            if self._made_model is not None:
+                await self._made_model.close()
+            await self._services.close()
+
+    async def run_and_collect(
+        self, message: str | Sequence[Answer], *, user: str = "user", session: str = "default"
+    ) -> str:
+        """The answer to a message, or to approvals, as one text.
+
+        Raises what ended the turn; ApprovalNeededError when a tool call waits for a person.
+        """
+        return await run_and_collect(self.runner, user, session, message)
+
+    def stream(
+        self,
+        message: str,
+        *,
+        user: str = "user",
+        session: str = "default",
+        abort: asyncio.Event | None = None,
+    ) -> AsyncGenerator[TurnEvent]:
+        """What happens in the turn, as it happens; set `abort` to end it."""
+        return run_turn(self.runner, user, session, message, TurnOptions(abort=abort))
+
+    def answer(
+        self,
+        answers: Sequence[Answer],
+        *,
+        user: str = "user",
+        session: str = "default",
+        abort: asyncio.Event | None = None,
+    ) -> AsyncGenerator[TurnEvent]:
+        """The rest of a turn that waits for these answers, as it happens."""
+        return run_turn(self.runner, user, session, answers, TurnOptions(abort=abort))
+
+    async def pending(self, *, user: str = "user", session: str = "default") -> list[Approval]:
+        """The approvals a session waits for, oldest first."""
+        return await self.runner.pending(user, session)
+
+
+def _adk_agent(agent: Any) -> Any:
+    return agent.root if isinstance(agent, Agent) else agent

@@ -1,0 +1,120 @@
+"""The text of a turn, from its events: each model response once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lango.core.turns import (
+    ENDS,
+    Approval,
+    ApprovalRequired,
+    Cancelled,
+    End,
+    Failed,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    Retrying,
+    ThoughtDelta,
+    TurnEvent,
+    Waiting,
+)
+from lango.errors import ApprovalNeededError, ModelError, TurnCancelledError, TurnError
+
+BETWEEN: Final = "\n\n"
+"""What stands between the texts of two model responses."""
+
+
+class Collector:
+    """Gathers the text of a turn, from deltas where there are any and else from whole messages."""
+
+    def __init__(self) -> None:
+        self.end: End | None = None
+        self._approvals: list[Approval] = []
+        self._texts: list[str] = []
+        self._drafts: dict[str, list[str]] = {}
+        self._pieces: list[MessageCompleted] = []
+
+    def take(self, event: TurnEvent) -> None:
+        """Take the next event of the turn."""
+        match event:
+            case MessageDelta():
+                self._drafts.setdefault(event.message, []).append(event.text)
+            case MessageReset():
+                self._drafts.pop(event.message, None)
+            case MessageCompleted():
+                self._complete(event)
+            case ThoughtDelta():
+                pass
+            case _:
+                self._close_pieces()
+                self._note(event)
+
+    def _complete(self, event: MessageCompleted) -> None:
+        deltas = self._drafts.pop(event.message, None)
+        if deltas is None:
+            self._add_piece(event)
+            return
+        self._close_pieces()
+        self._texts.append("".join(deltas))
+
+    def _add_piece(self, event: MessageCompleted) -> None:
+        """A message that came whole may be a piece of a response: some models send those.
+
+        Pieces follow each other and are of one agent. The response repeated behind its pieces is
+        none of them.
+        """
+        if self._pieces and self._pieces[-1].author != event.author:
+            self._close_pieces()
+        if len(self._pieces) > 1 and event.text == self._joined():
+            return
+        self._pieces.append(event)
+
+    def _joined(self) -> str:
+        return "".join(piece.text for piece in self._pieces)
+
+    def _close_pieces(self) -> None:
+        if self._pieces:
+            self._texts.append(self._joined())
+            self._pieces.clear()
+
+    def _note(self, event: TurnEvent) -> None:
+        if isinstance(event, Retrying):
+            self._texts.clear()  # the answer is that of the try that counts
+        elif isinstance(event, ApprovalRequired):
+            self._approvals.append(event.approval)
+        elif isinstance(event, ENDS):
+            self.end = event
+
+    @property
+    def text(self) -> str:
+        """What was said so far, unfinished messages included."""
+        drafts = ["".join(deltas) for deltas in self._drafts.values()]
+        pieces = [self._joined()] if self._pieces else []
+        return BETWEEN.join([*self._texts, *pieces, *drafts])
+
+    def answer(self) -> str:
+        """The text of a turn that was completed; otherwise its error is raised, text and all."""
+        error = self._error()
+        if error is None:
+            return self.text
+        if isinstance(error, TurnError | ModelError):
+            error.partial_text = self._with(error.partial_text)
+        raise error
+
+    def _error(self) -> Exception | None:
+        match self.end:
+            case Failed():
+                return self.end.error
+            case Cancelled():
+                return TurnCancelledError()
+            case Waiting():
+                return ApprovalNeededError(approvals=self._approvals)
+            case _:
+                return None
+
+    def _with(self, partial: str) -> str:
+        """The text so far, and what only the error knows of the answer it cut off."""
+        if self.text.endswith(partial):
+            return self.text
+        return BETWEEN.join(filter(None, [self.text, partial]))

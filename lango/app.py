@@ -1,0 +1,177 @@
+"""The composition root: what the settings name becomes a store, agents and their parts."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import SecretStr
+
+from lango.adk.build import llm_agent
+from lango.adk.loading import Root, load_root
+from lango.adk.mcp import McpServer, mcp_toolset
+from lango.adk.model import ModelAdapter
+from lango.adk.plugins import plugins
+from lango.agent.agent import Agent
+from lango.config.load import Loaded
+from lango.config.settings import AgentSettings, AppSettings, McpServerSettings, Settings
+from lango.core.named_code import did_you_mean
+from lango.errors import ConfigError
+from lango.providers.registry import GATEWAYS, Access
+from lango.store.sessions import SqlSessionStore
+from lango.tools.registry import load_tools
+
+
+class Application:
+    """Everything the settings name, opened together and closed together."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.settings = loaded.settings
+        self._access = access_of(self.settings)
+        store = self.settings.store
+        self.store = SqlSessionStore(store.url.get_secret_value(), schema=store.db_schema)
+        self._agents: dict[str, Agent] = {}
+        self._models: list[ModelAdapter] = []
+
+    async def __aenter__(self) -> Self:
+        await self.store.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the agents, then their models and the store they write to."""
+        for agent in self._agents.values():
+            await agent.close()
+        self._agents.clear()
+        for model in self._models:
+            await model.close()
+        self._models.clear()
+        await self.store.close()
+
+    def app_name(self, name: str | None) -> str:
+        """The app that was meant; where there is only one, it need not be said."""
+        apps = self.settings.apps
+        if name is None and len(apps) == 1:
+            return next(iter(apps))
+        if name is not None and (name in apps or ":" in name):
+            return name
+        if not apps:
+            raise ConfigError(
+                "There is no app here. `lango init .` writes a lango.yaml with one; an ADK agent "
+                "of your own is named as package.module:attribute."
+            )
+        known = ", ".join(apps)
+        said = "Say which app" if name is None else f"There is no app {name}"
+        raise ConfigError(f"{said}; lango.yaml has {known}.")
+
+    async def agent(self, name: str | None = None) -> Agent:
+        """The agent of an app of the settings, or of code named as package.module:attribute."""
+        chosen = self.app_name(name)
+        if chosen not in self._agents:
+            self._agents[chosen] = await self._made(chosen)
+        return self._agents[chosen]
+
+    async def _made(self, name: str) -> Agent:
+        app = self.settings.apps.get(name) or AppSettings(load=name)
+        limits = self.settings.limits
+        return Agent(
+            await self._root(name, app),
+            store=self.store,
+            tenant=self.settings.store.tenant,
+            app_name=name if name in self.settings.apps else None,
+            plugins=plugins(
+                self.store,
+                tenant=self.settings.store.tenant,
+                token_budget=self.settings.history.token_budget,
+                model_calls=limits.model_calls,
+                tool_calls=limits.tool_calls,
+                tokens=limits.tokens,
+                cost=limits.cost,
+                repeats=limits.identical_calls,
+            ),
+            next_turn=app.next_turn,
+        )
+
+    async def _root(self, name: str, app: AppSettings) -> Root:
+        if app.load is not None:
+            return await load_root(app.load)
+        assert app.agent is not None, "the settings have made sure"  # noqa: S101
+        return self._written(app.agent, name)
+
+    def _written(self, spec: AgentSettings, name: str) -> Any:
+        """The agent that the file describes, with the agents below it."""
+        return llm_agent(
+            name=spec.name or name,
+            model=self.model(spec),
+            description=spec.description,
+            instruction=spec.instruction,
+            tools=self._tools(spec),
+            sub_agents=[self._written(sub, name) for sub in spec.sub_agents],
+            temperature=spec.temperature,
+            max_tokens=spec.max_tokens,
+        )
+
+    def model(self, spec: AgentSettings) -> ModelAdapter:
+        """The model that an agent of the file names; closed with the application."""
+        options: dict[str, Any] = {}
+        if spec.context_window is not None:
+            options["context_window"] = spec.context_window
+        made = ModelAdapter(
+            spec.model,
+            fallbacks=spec.fallbacks,
+            access=self._access,
+            token_budget=self.settings.history.token_budget,
+            **options,
+        )
+        self._models.append(made)
+        return made
+
+    def _tools(self, spec: AgentSettings) -> list[Any]:
+        found: list[Any] = []
+        for item in spec.tools:
+            found += load_tools(item.use, item.options)
+        return found + [mcp_toolset(self._server(name)) for name in spec.mcp]
+
+    def _server(self, name: str) -> McpServer:
+        server = self.settings.mcp_servers.get(name)
+        if server is None:
+            known = ", ".join(self.settings.mcp_servers) or "none"
+            raise ConfigError(f"There is no MCP server {name} in the settings; they have {known}.")
+        return mcp_server(name, server)
+
+
+def access_of(settings: Settings) -> dict[str, Access]:
+    """How the providers that the settings name are reached."""
+    known = [gateway.name for gateway in GATEWAYS]
+    for name in settings.providers:
+        if name not in known:
+            raise ConfigError(
+                f"providers.{name}: there is no such provider.{did_you_mean(name, known)} "
+                f"There are {', '.join(sorted(known))}."
+            )
+    return {
+        name: Access(_revealed(provider.api_key), provider.base_url)
+        for name, provider in settings.providers.items()
+    }
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
+
+
+def mcp_server(name: str, settings: McpServerSettings) -> McpServer:
+    """An MCP server as ADK's side wants it."""
+    dangerous = settings.dangerous
+    return McpServer(
+        name=name,
+        command=tuple(settings.command) if settings.command else None,
+        env={key: value.get_secret_value() for key, value in settings.env.items()},
+        cwd=settings.cwd,
+        url=settings.url,
+        headers={key: value.get_secret_value() for key, value in settings.headers.items()},
+        tools=tuple(settings.tools) if settings.tools is not None else None,
+        dangerous=dangerous if isinstance(dangerous, bool) else tuple(dangerous),
+        timeout=settings.timeout,
+        prefix=settings.prefix,
+    )

@@ -1,0 +1,17 @@
+"""The terminal: `lango`, one file per command group."""
+
+from __future__ import annotations
+
+import sys
+
+from lango.cli.root import app
+from lango.errors import LangoError
+
+
+def main() -> None:
+    """Run a command; an error of ours is one line on standard error and exit code 1."""
+    try:
+        app(prog_name="lango")
+    except LangoError as error:
+        print(f"lango: {error}", file=sys.stderr)
+        sys.exit(1)

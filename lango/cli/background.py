@@ -1,0 +1,57 @@
+"""An event loop in a thread of its own: it lives on while a person types, or reads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class Background:
+    """Runs coroutines while this thread waits for them and hears the Ctrl-C."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="lango", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(_end_tasks())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(
+        self, work: Coroutine[Any, Any, T], *, interrupted: Callable[[], None] | None = None
+    ) -> T:
+        """Its result; a first Ctrl-C is passed on, in the loop, a second one ends the waiting."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            if interrupted is None:
+                future.cancel()
+                raise
+        self._loop.call_soon_threadsafe(interrupted)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+
+async def _end_tasks() -> None:
+    """End what is still going on, as `asyncio.run` does."""
+    loop = asyncio.get_running_loop()
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()

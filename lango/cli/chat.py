@@ -1,0 +1,54 @@
+"""`lango chat`: a conversation at the terminal."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import typer
+
+from lango.cli.options import (
+    DEFAULT_USER,
+    Config,
+    SessionName,
+    Target,
+    Thoughts,
+    Url,
+    UserName,
+    store_flags,
+)
+
+
+def chat(
+    target: Target = None,
+    session: SessionName = None,
+    user: UserName = DEFAULT_USER,
+    url: Url = None,
+    config: Config = None,
+    thoughts: Thoughts = False,
+) -> None:
+    """Talk with an agent. Ctrl-C stops an answer, Ctrl-D ends the conversation."""
+    from lango.cli.conversation import conversation
+    from lango.cli.screen import TextScreen
+    from lango.cli.talk import ask_at_terminal
+
+    screen = TextScreen(thoughts=thoughts)
+    flags = store_flags(url)
+    with conversation(target, config, flags, screen, user, session, ask_at_terminal) as here:
+        typer.secho(f"{here.app} · session {here.session}", dim=True, err=True)
+        if here.pending:
+            here.talk.decide(here.pending)
+        while (line := _typed()) is not None:
+            if line.strip():
+                here.talk.say(line)
+        typer.secho(f"{here.again} goes on with it.", dim=True, err=True)
+
+
+def _typed() -> str | None:
+    """What was typed; None at the end. Arrow keys work where the terminal knows how."""
+    with suppress(ImportError):
+        import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    try:
+        return input("you> ")
+    except (EOFError, KeyboardInterrupt):
+        typer.echo()
+        return None

@@ -1,0 +1,48 @@
+"""`lango doctor`: what works, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lango.cli.options import Config, Url, store_flags
+from lango.cli.printable import printable
+
+if TYPE_CHECKING:
+    from lango.cli.diagnosis import Finding
+    from lango.config.load import Loaded
+
+
+def doctor(
+    url: Url = None,
+    config: Config = None,
+    models: Annotated[
+        bool, typer.Option(help="Make one small real call of every model (it may cost a cent).")
+    ] = True,
+) -> None:
+    """Check the settings, the store, the apps, and every model with a streamed tool call."""
+    from lango.config.load import load
+
+    broken = asyncio.run(_examine(load(config, store_flags(url)), models))
+    if broken:
+        typer.echo(f"\n{broken} of these {'does' if broken == 1 else 'do'} not work.")
+        raise typer.Exit(1)
+    typer.echo("\nAll of it works.")
+
+
+async def _examine(loaded: Loaded, models: bool) -> int:
+    from lango.cli.diagnosis import examine
+
+    broken = 0
+    async for finding in examine(loaded, models=models):
+        _show(finding)
+        broken += not finding.ok
+    return broken
+
+
+def _show(finding: Finding) -> None:
+    mark, colour = ("ok", typer.colors.GREEN) if finding.ok else ("!!", typer.colors.RED)
+    typer.secho(mark, fg=colour, nl=False)
+    typer.echo(f"  {finding.what:<30} {printable(finding.said)}")

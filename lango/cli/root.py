@@ -1,0 +1,59 @@
+"""The root command and its groups."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from lango.cli import adk, chat, config, db, doctor, init, run
+
+DISTRIBUTION = "lango-adk"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    # Errors a user can do something about are caught in `main`; the rest are bugs, shown plainly.
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(init.init)
+app.command()(chat.chat)
+app.command()(run.run)
+app.command()(doctor.doctor)
+app.add_typer(db.app, name="db")
+app.add_typer(adk.app, name="adk")
+app.add_typer(config.app, name="config")
+
+
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        found = version(DISTRIBUTION)
+    except PackageNotFoundError:
+        found = "(not installed)"
+    typer.echo(f"lango {found}")
+    raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the log on standard error.")
+    ] = False,
+) -> None:
+    """Run Google ADK agents on your own SQL database."""
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    else:
+        # What a person can do something about is said by the command; the rest is for -v.
+        logging.getLogger().addHandler(logging.NullHandler())

@@ -1,0 +1,57 @@
+"""`lango run`: one turn, for people in a hurry and for scripts."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lango.cli.options import (
+    DEFAULT_USER,
+    Config,
+    SessionName,
+    Thoughts,
+    Url,
+    UserName,
+    store_flags,
+)
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[APP] MESSAGE",
+        help="What to say; - reads it from standard input. Before it, where there is a choice, "
+        "the app: its name in the settings, or package.module:attribute.",
+    ),
+]
+
+
+def run(
+    words: Words,
+    session: SessionName = None,
+    user: UserName = DEFAULT_USER,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every event as a line of JSON.")
+    ] = False,
+    url: Url = None,
+    config: Config = None,
+    thoughts: Thoughts = False,
+) -> None:
+    """Run one turn. Exit code 0: answered; 1: failed; 3: waits for an approval; 130: stopped."""
+    from lango.cli.conversation import conversation
+    from lango.cli.screen import JsonScreen, TextScreen
+    from lango.cli.talk import ask_at_terminal, exit_code
+
+    *targets, message = words
+    if len(targets) > 1:
+        raise typer.BadParameter("put what you want to say in quotes: lango run [APP] MESSAGE")
+    screen = JsonScreen() if as_json else TextScreen(thoughts=thoughts)
+    ask = ask_at_terminal if sys.stdin.isatty() and not as_json else None
+    text = sys.stdin.read() if message == "-" else message
+    target = targets[0] if targets else None
+    with conversation(target, config, store_flags(url), screen, user, session, ask) as here:
+        end = here.talk.say(text)
+    if exit_code(end) == 3 and not as_json:
+        typer.secho(f"{here.again} asks you about it.", dim=True, err=True)
+    raise typer.Exit(exit_code(end))

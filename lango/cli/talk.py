@@ -1,0 +1,109 @@
+"""One conversation at a terminal, for `lango chat` and `lango run` alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import typer
+
+from lango.agent.agent import Agent
+from lango.cli.background import Background
+from lango.cli.printable import printable
+from lango.cli.screen import Screen
+from lango.core.turns import (
+    ENDS,
+    Answer,
+    Approval,
+    ApprovalRequired,
+    Cancelled,
+    Completed,
+    End,
+    Failed,
+    TurnEvent,
+    Waiting,
+)
+
+Ask = Callable[[Approval], bool]
+Turn = Callable[[asyncio.Event], AsyncIterator[TurnEvent]]
+
+_CODES: Final[dict[type[End], int]] = {Completed: 0, Failed: 1, Waiting: 3, Cancelled: 130}
+
+
+def exit_code(end: End) -> int:
+    """What a script is told of how a turn ended; 3 says that it waits for an approval."""
+    return _CODES[type(end)]
+
+
+class Talk:
+    """Turns of one session, shown as they run; Ctrl-C stops the turn and not the program."""
+
+    def __init__(
+        self,
+        background: Background,
+        agent: Agent,
+        screen: Screen,
+        *,
+        user: str,
+        session: str,
+        ask: Ask | None = None,
+    ) -> None:
+        self._background = background
+        self._agent = agent
+        self._screen = screen
+        self._who = {"user": user, "session": session}
+        self._ask = ask
+
+    def say(self, text: str) -> End:
+        """One turn, with the approvals it asks for."""
+        return self._to_its_end(lambda abort: self._agent.stream(text, **self._who, abort=abort))
+
+    def decide(self, approvals: Sequence[Approval]) -> End:
+        """Go on with a turn that waits for these."""
+        answers = self._answers(approvals)
+        return self._to_its_end(lambda abort: self._agent.answer(answers, **self._who, abort=abort))
+
+    def _to_its_end(self, turn: Turn) -> End:
+        abort = asyncio.Event()
+        end, approvals = self._background.run(self._shown(turn(abort)), interrupted=abort.set)
+        if isinstance(end, Waiting) and approvals and self._ask is not None:
+            return self.decide(approvals)
+        return end
+
+    async def _shown(self, events: AsyncIterator[TurnEvent]) -> tuple[End, list[Approval]]:
+        approvals: list[Approval] = []
+        end: End | None = None
+        async for event in events:
+            self._screen.show(event)
+            if isinstance(event, ApprovalRequired):
+                approvals.append(event.approval)
+            if isinstance(event, ENDS):
+                end = event
+        assert end is not None, "a turn ends with exactly one end"  # noqa: S101 - its contract
+        return end, approvals
+
+    def _answers(self, approvals: Sequence[Approval]) -> list[Answer]:
+        ask = self._ask or _refuse
+        return [approval.answer(ask(approval)) for approval in approvals]
+
+
+def _refuse(approval: Approval) -> bool:
+    """Nobody is there to be asked."""
+    del approval
+    return False
+
+
+def ask_at_terminal(approval: Approval) -> bool:
+    """Ask a person; anything but a yes is a no."""
+    arguments = json.dumps(approval.arguments, ensure_ascii=False, indent=2)
+    typer.secho(f"\n{printable(approval.name)} wants to run with", bold=True)
+    typer.echo(printable(arguments))
+    if approval.hint:
+        typer.echo(printable(approval.hint))
+    try:
+        return input("Let it? [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        typer.echo()
+        return False

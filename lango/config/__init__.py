@@ -1,0 +1,1 @@
+"""One settings file, `lango.yaml`: what it may say, where values come from, what is wrong."""

@@ -1,0 +1,141 @@
+"""Reading the settings: defaults, then the file, then `LANGO_*`, then flags; later wins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource, SettingsError
+
+from lango.config.problems import in_words
+from lango.config.secrets import Given, expanded
+from lango.config.settings import Settings
+from lango.errors import ConfigError
+
+FILE: Final = "lango.yaml"
+FILE_VARIABLE: Final = "LANGO_CONFIG"
+_FLAG: Final = "a flag"
+
+Layer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings, and where each value was said."""
+
+    settings: Settings
+    path: Path | None  # of the file, if there is one
+    origins: Mapping[str, str]
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the file are relative to."""
+        return self.path.parent if self.path else Path.cwd()
+
+    def values(self) -> Iterator[tuple[str, Any, str]]:
+        """Every value with its path and origin; secrets are masked."""
+        shown = self.settings.model_dump(mode="json", by_alias=True)
+        for path, value in _leaves(shown):
+            yield path, value, self._origin(path)
+
+    def _origin(self, path: str) -> str:
+        """What was said of the value itself, or of the part of the file it stands in."""
+        while path:
+            if path in self.origins:
+                return self.origins[path]
+            path = path.rpartition(".")[0]
+        return "default"
+
+
+def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None) -> Loaded:
+    """The settings; without a path the file is what LANGO_CONFIG names, else ./lango.yaml."""
+    file = _find(path)
+    said_in_file = _read(file) if file else {}
+    said_in_environment = _environment()
+    given = dict(flags or {})
+    origins = {
+        **_origins(said_in_file, lambda _: file.name if file else ""),
+        **_origins(said_in_environment, _variable_name),
+        **_origins(given, lambda _: _FLAG),
+    }
+    merged = _merged(_merged(said_in_file, said_in_environment), given)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigError(in_words(error, str(file) if file else "settings")) from None
+    return Loaded(settings, file, origins)
+
+
+def _find(path: str | Path | None) -> Path | None:
+    """Only ever the file that was named, or the one right here: never a parent folder's."""
+    named = path or os.environ.get(FILE_VARIABLE)
+    if named is None:
+        here = Path(FILE)
+        return here if here.is_file() else None
+    if not Path(named).is_file():
+        said = "" if path else f", which {FILE_VARIABLE} names"
+        raise ConfigError(f"There is no file {named}{said}.")
+    return Path(named)
+
+
+def _read(path: Path) -> Layer:
+    try:
+        said: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}:" if error.problem_mark else ""
+        raise ConfigError(f"{path}:{line} {error.problem or 'not YAML'}.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.") from error
+    if said is None:
+        return {}
+    if not isinstance(said, dict):
+        raise ConfigError(f"{path}: the file must be a mapping of keys to values.")
+    return expanded(cast(Layer, said), "", path.parent)
+
+
+def _environment() -> Layer:
+    try:
+        return _marked(EnvSettingsSource(Settings)())
+    except SettingsError as error:
+        raise ConfigError(f"{error}: {error.__cause__}.") from error
+
+
+def _marked(value: Any) -> Any:
+    """What the environment says is never written out in a file."""
+    if isinstance(value, str):
+        return Given(value)
+    if isinstance(value, dict):
+        return {key: _marked(inner) for key, inner in cast(Layer, value).items()}
+    return value
+
+
+def _variable_name(path: str) -> str:
+    return "LANGO_" + path.upper().replace(".", "__")
+
+
+def _merged(lower: Layer, upper: Layer) -> Layer:
+    both = dict(lower)
+    for key, value in upper.items():
+        below = both.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _merged(cast(Layer, below), cast(Layer, value))
+        both[key] = value
+    return both
+
+
+def _origins(layer: Layer, label: Callable[[str], str]) -> dict[str, str]:
+    return {path: label(path) for path, _ in _leaves(layer)}
+
+
+def _leaves(value: Layer, path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, inner in value.items():
+        where = f"{path}.{key}" if path else str(key)
+        if isinstance(inner, dict) and inner:
+            yield from _leaves(cast(Layer, inner), where)
+        else:
+            yield where, inner

@@ -1,0 +1,67 @@
+"""What is wrong with a settings file, in words: where, what, and the name that was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+_UNKNOWN: Final = "extra_forbidden"
+_OURS: Final = "value_error"
+_MISSING: Final = "missing"
+
+Schema = dict[str, Any]
+
+
+def in_words(error: ValidationError, file: str) -> str:
+    """One line for each problem."""
+    from lango.config.settings import Settings
+
+    schema = Settings.model_json_schema()
+    problems = [_problem(one["loc"], one["type"], one["msg"], schema) for one in error.errors()]
+    return "\n".join(f"{file}: {problem}" for problem in problems)
+
+
+def _problem(loc: Sequence[str | int], kind: str, message: str, schema: Schema) -> str:
+    where = ".".join(map(str, loc))
+    if kind == _UNKNOWN:
+        return f"{where}: there is no such key.{_meant(loc, schema)}"
+    if kind == _MISSING:
+        return f"{where}: this key is needed."
+    if kind == _OURS:
+        message = message.removeprefix("Value error, ")
+    return f"{where}: {message}." if where else f"{message}."
+
+
+def _meant(loc: Sequence[str | int], schema: Schema) -> str:
+    known = sorted(set(_keys(schema, loc[:-1], schema)))
+    near = get_close_matches(str(loc[-1]), known, n=1)
+    if near:
+        return f" Did you mean {near[0]}?"
+    return f" There are: {', '.join(known)}." if known else ""
+
+
+def _keys(part: Schema, loc: Sequence[str | int], whole: Schema) -> Iterator[str]:
+    """The keys that may stand at a place, by the schema."""
+    for choice in _choices(part, whole):
+        properties = cast(Schema, choice.get("properties", {}))
+        if not loc:
+            yield from properties
+        elif isinstance(loc[0], int):
+            yield from _keys(choice.get("items", {}), loc[1:], whole)
+        elif loc[0] in properties:
+            yield from _keys(properties[loc[0]], loc[1:], whole)
+        elif isinstance(choice.get("additionalProperties"), dict):
+            yield from _keys(choice["additionalProperties"], loc[1:], whole)
+
+
+def _choices(part: Schema, whole: Schema) -> Iterator[Schema]:
+    if "$ref" in part:
+        yield from _choices(whole["$defs"][part["$ref"].rpartition("/")[2]], whole)
+    elif "anyOf" in part:
+        for choice in part["anyOf"]:
+            yield from _choices(choice, whole)
+    else:
+        yield part

@@ -1,0 +1,120 @@
+"""Values that must not stand in a file: references to them, and telling the two apart."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, PlainSerializer, SecretStr
+
+from lango.errors import ConfigError
+
+_REFERENCE: Final = re.compile(r"\$(\$|\{(?P<file>file:)?(?P<name>[^{}]*)\})")
+_SENSITIVE: Final = re.compile(r"auth|cookie|key|passw|secret|token", re.IGNORECASE)
+
+
+class Given(str):
+    """A text that came from the environment or a file of its own, not from the settings file."""
+
+    __slots__ = ()
+
+
+class Secret(SecretStr):
+    """A secret that knows whether it was written out where it should be referred to."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(value)
+        self.literal = not isinstance(value, Given)
+
+    def __str__(self) -> str:
+        return "**********"
+
+
+def _secret(value: Any) -> Any:
+    return Secret(value) if isinstance(value, str) else value
+
+
+def _shown(value: SecretStr) -> str:
+    return str(value)
+
+
+SecretText = Annotated[
+    SecretStr, BeforeValidator(_secret), PlainSerializer(_shown, return_type=str)
+]
+"""A secret in the settings."""
+
+
+def _shown_url(value: SecretStr) -> str:
+    """A URL of which only the password is a secret."""
+    url = value.get_secret_value()
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    return url.replace(f":{parts.password}@", f":{value}@", 1)
+
+
+SecretUrl = Annotated[
+    SecretStr, BeforeValidator(_secret), PlainSerializer(_shown_url, return_type=str)
+]
+"""A URL that may have a password in it."""
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether what goes by this name is likely to be a secret: a header, a variable."""
+    return _SENSITIVE.search(name) is not None
+
+
+def has_password(url: str) -> bool:
+    """Whether a database URL has a password written into it."""
+    try:
+        return bool(urlsplit(url).password)
+    except ValueError:
+        return False
+
+
+def expanded(value: Any, where: str, folder: Path) -> Any:
+    """A value of the file with every `${NAME}` and `${file:path}` in it replaced; `$$` is a $."""
+    if isinstance(value, str):
+        return _expanded_text(value, where, folder)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {key: expanded(inner, f"{where}.{key}", folder) for key, inner in items}
+    if isinstance(value, list):
+        inners = enumerate(cast("list[Any]", value))
+        return [expanded(inner, f"{where}[{index}]", folder) for index, inner in inners]
+    return value
+
+
+def _expanded_text(text: str, where: str, folder: Path) -> str:
+    found = [match for match in _REFERENCE.finditer(text) if match[0] != "$$"]
+    new = _REFERENCE.sub(_replacing(where.lstrip("."), folder), text)
+    return Given(new) if found else new
+
+
+def _replacing(where: str, folder: Path) -> Callable[[re.Match[str]], str]:
+    def replacement(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        name = match["name"]
+        return _file_text(folder / name, where) if match["file"] else _variable(name, where)
+
+    return replacement
+
+
+def _variable(name: str, where: str) -> str:
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise ConfigError(f"{where}: the environment variable {name} is not set.") from None
+
+
+def _file_text(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ConfigError(f"{where}: {path} cannot be read: {why}.") from error

@@ -1,0 +1,278 @@
+"""What `lango.yaml` may say. Every key is in docs/reference/configuration.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from lango.config.secrets import Secret, SecretText, SecretUrl, has_password, is_sensitive
+
+DEFAULT_STORE = "sqlite:///lango.db"
+RESERVED_NAME = "user"
+"""What ADK calls the person; no agent can have it."""
+
+
+class Section(BaseModel):
+    """A part of the file; a key it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+
+class StoreSettings(Section):
+    """Where sessions, artifacts and the records of model calls are kept."""
+
+    url: SecretUrl = Field(
+        default=SecretStr(DEFAULT_STORE),
+        description="postgresql://user@host/database or sqlite:///file.db",
+        json_schema_extra={"default": DEFAULT_STORE},
+    )
+    db_schema: str | None = Field(
+        default=None, alias="schema", description="The PostgreSQL schema that has lango's tables."
+    )
+    tenant: str = Field(default="", description="The tenant that local commands work as.")
+
+
+class HistorySettings(Section):
+    """How much of a conversation a model gets to see."""
+
+    token_budget: int | None = Field(
+        default=32_000,
+        ge=1,
+        description="Tokens of messages in a request; null for all the model's window takes.",
+    )
+
+
+class ProviderSettings(Section):
+    """How a provider is reached, where its own environment variables do not say so."""
+
+    api_key: SecretText | None = Field(default=None, description="The key, as a reference.")
+    base_url: str | None = Field(default=None, description="Where it is, if not as usual.")
+
+
+class LimitSettings(Section):
+    """What one turn may use before it is stopped; null for no limit."""
+
+    model_calls: int | None = Field(default=100, ge=1, description="Calls of models.")
+    tool_calls: int | None = Field(default=200, ge=1, description="Calls of tools.")
+    tokens: int | None = Field(default=None, ge=1, description="Tokens, in and out.")
+    cost: float | None = Field(default=None, gt=0, description="US dollars.")
+    identical_calls: int = Field(
+        default=3, ge=2, description="The same tool call with the same arguments, in a row."
+    )
+
+
+class McpServerSettings(Section):
+    """An MCP server: a command to run, or a URL to call."""
+
+    command: list[str] | None = Field(
+        default=None, min_length=1, description="The program and its arguments (stdio)."
+    )
+    env: dict[str, SecretText] = Field(
+        default_factory=dict[str, SecretStr], description="Its environment variables."
+    )
+    cwd: str | None = Field(default=None, description="The folder it runs in.")
+    url: str | None = Field(default=None, description="Where it is (streamable HTTP).")
+    headers: dict[str, SecretText] = Field(
+        default_factory=dict[str, SecretStr], description="Headers sent with each request."
+    )
+    tools: list[str] | None = Field(
+        default=None, description="The tools to offer to models; null for all it has."
+    )
+    dangerous: bool | list[str] = Field(
+        default=False, description="Tools that ask a person first: true for all, or their names."
+    )
+    timeout: float = Field(
+        default=30.0, gt=0, description="Seconds a call may take; connecting and listing, too."
+    )
+    prefix: str = Field(default="", description="What its tools' names begin with.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> McpServerSettings:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("give either `command` (a program to run) or `url`, not both")
+        return self
+
+
+class ToolSettings(Section):
+    """A tool with options of its own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    use: str = Field(description="builtin:NAME or package.module:attribute")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is said beside `use`; the tool itself knows what it takes."""
+        return dict(self.model_extra or {})
+
+
+def _by_name(value: Any) -> Any:
+    """A tool without options is its name alone."""
+    return {"use": value} if isinstance(value, str) else value
+
+
+ToolItem = Annotated[
+    ToolSettings, BeforeValidator(_by_name, json_schema_input_type=str | ToolSettings)
+]
+
+
+class AgentSettings(Section):
+    """An agent written in the file."""
+
+    name: str | None = Field(
+        default=None, description="An identifier; by default the name it stands under."
+    )
+    description: str = Field(default="", description="What it is for, as other agents are told.")
+    model: str = Field(description="provider:name, such as openai:gpt-5 or scripted:demo")
+    fallbacks: list[str] = Field(
+        default_factory=list[str], description="Models to turn to when that one fails."
+    )
+    instruction: str = Field(default="", description="What the model is told first.")
+    temperature: float | None = Field(default=None, ge=0, description="Left to the model if null.")
+    max_tokens: int | None = Field(default=None, ge=1, description="The longest answer.")
+    context_window: int | None = Field(
+        default=None, ge=1, description="Tokens the model takes, where nobody knows."
+    )
+    tools: list[ToolItem] = Field(
+        default_factory=list[ToolSettings],
+        description="builtin:NAME or package.module:attribute, or those under `use` with options.",
+    )
+    mcp: list[str] = Field(
+        default_factory=list[str], description="The MCP servers, by name, whose tools it has."
+    )
+    sub_agents: list[AgentSettings] = Field(
+        default_factory=list["AgentSettings"], description="Agents it can hand over to."
+    )
+
+
+class AppSettings(Section):
+    """One root agent and what goes with it: an agent written here, or ADK code."""
+
+    agent: AgentSettings | None = Field(default=None, description="The agent, written here.")
+    load: str | None = Field(
+        default=None,
+        description="package.module:attribute: an ADK agent, App, Workflow, or a function for one.",
+    )
+    next_turn: Literal["sticky", "root"] = Field(
+        default="sticky",
+        description="Who answers next: the agent that spoke last, or always the root.",
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> AppSettings:
+        if (self.agent is None) == (self.load is None):
+            raise ValueError("give either `agent` (written here) or `load` (from code), not both")
+        return self
+
+
+def _loaded(value: Any) -> Any:
+    """An app given as a text is code to load."""
+    return {"load": value} if isinstance(value, str) else value
+
+
+AppItem = Annotated[AppSettings, BeforeValidator(_loaded, json_schema_input_type=str | AppSettings)]
+
+
+class Settings(BaseSettings):
+    """The whole file."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        env_prefix="LANGO_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        validate_default=True,
+        title="lango.yaml",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What it is made from says all: `lango.config.load` has read the other sources."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    apps: dict[str, AppItem] = Field(
+        default_factory=dict[str, AppSettings],
+        description="The agents to run, by app name; a text is short for `load`.",
+    )
+    store: StoreSettings = Field(default_factory=StoreSettings, description="The database.")
+    history: HistorySettings = Field(
+        default_factory=HistorySettings, description="The budget of a conversation."
+    )
+    providers: dict[str, ProviderSettings] = Field(
+        default_factory=dict[str, ProviderSettings],
+        description="Keys and addresses of model providers, by name.",
+    )
+    mcp_servers: dict[str, McpServerSettings] = Field(
+        default_factory=dict[str, McpServerSettings], description="MCP servers, by name."
+    )
+    limits: LimitSettings = Field(default_factory=LimitSettings, description="Limits of a turn.")
+    allow_literal_secrets: bool = Field(
+        default=False, description="Let secrets stand in the file; for tests."
+    )
+
+    @model_validator(mode="after")
+    def _no_literal_secrets(self) -> Settings:
+        if self.allow_literal_secrets:
+            return self
+        literal = [where for where, secret in self._secrets() if _is_literal(secret)]
+        if literal:
+            raise ValueError(
+                f"{', '.join(literal)}: a secret does not belong in this file; write ${{NAME}} for "
+                "an environment variable or ${file:path} for a file that holds it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _good_agent_names(self) -> Settings:
+        for app, item in self.apps.items():
+            if item.agent is not None:
+                _check_names(item.agent, f"apps.{app}.agent", app, set())
+        return self
+
+    def _secrets(self) -> Iterator[tuple[str, SecretStr | None]]:
+        for name, provider in self.providers.items():
+            yield f"providers.{name}.api_key", provider.api_key
+        if has_password(self.store.url.get_secret_value()):
+            yield "store.url", self.store.url
+        for name, server in self.mcp_servers.items():
+            for kind, values in (("env", server.env), ("headers", server.headers)):
+                for key, secret in values.items():
+                    if is_sensitive(key):
+                        yield f"mcp_servers.{name}.{kind}.{key}", secret
+
+
+def published_schema() -> str:
+    """The JSON Schema of the file, for editors."""
+    schema = Settings.model_json_schema(mode="validation")
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _check_names(agent: AgentSettings, where: str, default: str, taken: set[str]) -> None:
+    """Each agent of a tree has a name that ADK takes, and has it alone."""
+    name = default if agent.name is None else agent.name
+    if not name.isidentifier() or name == RESERVED_NAME:
+        raise ValueError(
+            f"{where}.name: {name!r} cannot name an agent; write letters, digits and underscores, "
+            f"beginning with a letter, and not {RESERVED_NAME!r}"
+        )
+    if name in taken:
+        raise ValueError(f"{where}.name: another agent of the app is called {name}")
+    taken.add(name)
+    for number, sub in enumerate(agent.sub_agents):
+        _check_names(sub, f"{where}.sub_agents.{number}", "", taken)
+
+
+def _is_literal(secret: SecretStr | None) -> bool:
+    return isinstance(secret, Secret) and secret.literal

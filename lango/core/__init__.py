@@ -1,0 +1,1 @@
+"""What things are: messages, ids, authors, tokens, history. Standard library only; never awaits."""

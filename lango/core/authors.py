@@ -1,0 +1,19 @@
+"""Who said a message, when its row does not say."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEFAULT_AGENT_NAME: Final = "lango-agent"
+"""The author of last resort. No ADK agent can have it, so a runtime always gives a root name."""
+
+
+def author_of(role: str, author: str, root_agent_name: str = "") -> str:
+    """A stored author always wins; otherwise only a user message is the user's.
+
+    Never the bare role: ADK warns about an author that is no agent's name ("model"), and drops
+    the call that a message by "tool" answers.
+    """
+    if author:
+        return author
+    return "user" if role == "user" else root_agent_name or DEFAULT_AGENT_NAME

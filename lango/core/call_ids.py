@@ -1,0 +1,32 @@
+"""Ids of tool calls that came without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from lango.core.ids import MAX_ID_LENGTH, as_id
+
+_ROOM = MAX_ID_LENGTH - 12  # for the number behind it
+
+
+def with_fallback_ids(calls: Iterable[tuple[str | None, str | None]]) -> list[str]:
+    """The id of each (id, name) of one message: its own, or `call_<name>`, `call_<name>_2`, …
+
+    Calls and responses are numbered alike, so that the nth id-less response of a name answers the
+    nth id-less call of it.
+    """
+    given = list(calls)
+    taken = {call_id for call_id, _ in given if call_id}
+    ids: list[str] = []
+    for call_id, name in given:
+        ids.append(call_id or _free_id(as_id(f"call_{name or ''}", _ROOM), taken))
+        taken.add(ids[-1])
+    return ids
+
+
+def _free_id(fallback: str, taken: set[str]) -> str:
+    """The fallback, numbered when another call of the message has it."""
+    if fallback not in taken:
+        return fallback
+    return next(numbered for n in count(2) if (numbered := f"{fallback}_{n}") not in taken)

@@ -1,0 +1,42 @@
+"""Ids: the ones we make, and the rule for the ones others give us."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from lango.errors import InvalidIdError
+
+MAX_ID_LENGTH = 256
+
+# C0, DEL and C1 controls, and lone surrogates: what some database, log or terminal would not keep.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def check_id(kind: str, value: str, room: int = MAX_ID_LENGTH) -> str:
+    """Return `value` if it may be an id, never normalised; raise InvalidIdError otherwise."""
+    if 0 < len(value) <= room and (value.isalnum() or not _FORBIDDEN.search(value)):
+        return value
+    if not value:
+        problem = "is empty"
+    elif len(value) > room:
+        problem = f"has {len(value)} characters, {room} at most are allowed"
+    else:
+        problem = "holds a control character or a lone surrogate"
+    raise InvalidIdError(f"The {kind} {problem}: {value[:40]!r}")
+
+
+def as_id(text: str, room: int = MAX_ID_LENGTH) -> str:
+    """A text made fit to be an id: cut to its room, U+FFFD for what an id may not hold."""
+    return _FORBIDDEN.sub("\ufffd", text[:room])
+
+
+def new_id(prefix: str) -> str:
+    """A UUIDv7 behind a prefix (`ses_…`): unique everywhere, and sorts by the time it was made."""
+    milliseconds = time.time_ns() // 1_000_000
+    random_bits = int.from_bytes(os.urandom(10), "big")
+    value = (milliseconds & (1 << 48) - 1) << 80 | random_bits
+    value = value & ~(0xF << 76) | 0x7 << 76  # version 7
+    value = value & ~(0x3 << 62) | 0x2 << 62  # RFC 9562 variant
+    return f"{prefix}_{value:032x}"

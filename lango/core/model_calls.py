@@ -1,0 +1,68 @@
+"""The record of a model call: one for each attempt, for accounts, calibration and timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+from lango.core.streams import Usage
+
+CallOutcome = Literal["completed", "failed", "cancelled"]
+CutReason = Literal["", "budget", "window", "refused"]
+"""Why less was sent than there was: the token budget, the model's window, or the model said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a request, as whoever talked to the provider saw it. Times are epoch seconds."""
+
+    provider: str
+    model: str
+    started: float
+    ended: float
+    first_byte: float | None = None
+    outcome: CallOutcome = "completed"
+    error: str = ""  # the class of the error that ended it
+    request_id: str = ""
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A text that many requests share; whoever stores it keeps it once, under its hash."""
+
+    text: str
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the text, in hex."""
+        return sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One attempt of a model call, with what was sent and what was left out of it."""
+
+    attempt: Attempt
+    number: int  # of the attempt, within its call, from 1
+    call: str = ""  # the id that all attempts of one call share
+    session: tuple[str, ...] = ()  # app, user, session id, when known
+    turn: str = ""
+    agent: str = ""
+    budget: int = 0  # tokens the messages were allowed
+    estimated: int = 0  # tokens of the whole prompt, uncalibrated
+    sent: int = 0  # messages, without the system message
+    left_out: int = 0  # older messages that did not fit
+    shortened: tuple[str, ...] = ()  # ids of the calls whose outputs were shortened
+    why: CutReason = ""
+    first_seq: int | None = None  # of the oldest stored message sent; None: not known exactly
+    last_seq: int | None = None  # of the newest
+    price: float | None = None  # US dollars; None: nobody knows
+    system: PromptPart | None = None
+    tools: PromptPart | None = None
+
+
+CallHook = Callable[[ModelCall], Awaitable[None] | None]
+"""What receives the records: plain or async."""

@@ -1,0 +1,63 @@
+"""Code by its name, "package.module:attribute": what settings and command lines refer to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from functools import reduce
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+Problem = Callable[[str], Exception]
+"""Makes the error to raise, of whatever kind fits what the code was wanted for."""
+
+
+def is_code_name(text: str) -> bool:
+    """Whether a text has the form "package.module:attribute"."""
+    module, colon, attribute = text.partition(":")
+    parts = [*module.split("."), *attribute.split(".")]
+    return bool(colon) and all(part.isidentifier() for part in parts)
+
+
+def named_code(name: str, problem: Problem, *, usual: Sequence[str] = ()) -> Any:
+    """What the name stands for; modules in the working directory come first.
+
+    `usual` are the attributes to look for where only a module is named.
+    """
+    module_name, _, attribute = name.partition(":")
+    module = _module(module_name, name, problem)
+    for path in [attribute] if attribute else usual:
+        try:
+            return reduce(getattr, path.split("."), module)
+        except AttributeError:
+            continue
+    if not attribute and usual:
+        raise problem(f"{name} has neither {' nor '.join(usual)}: say which, as {name}:NAME.")
+    names = [known for known in vars(module) if not known.startswith("_")]
+    raise problem(f"{name}: {module_name} has no {attribute}.{did_you_mean(attribute, names)}")
+
+
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """A sentence with the nearest names, if any is near."""
+    near = get_close_matches(name, names, 3, 0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def _module(module: str, name: str, problem: Problem) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if (module + ".").startswith(missing + "."):
+            reason = f"there is no module {missing}: is its folder the current one, or installed?"
+        else:
+            reason = f"{module} needs {missing}, which is not installed."
+        raise problem(f"{name}: {reason}") from error
+    except Exception as error:
+        raise problem(f"{name}: importing {module} failed: {error!r}.") from error

@@ -1,0 +1,96 @@
+"""The life of a turn in the queue: its states, what may follow which, and what is handed in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, ClassVar, Final, Literal
+
+from lango.core.ids import check_id
+from lango.core.turns import Event
+from lango.core.values import JsonObject, storable_json
+
+TurnState = Literal[
+    "scheduled",  # outside the order until it is due
+    "queued",
+    "running",
+    "completed",
+    "failed",
+    "cancelled",
+    "waiting",  # the run is over; a person's answer will be a turn of its own
+    "answered",
+]
+
+NEXT: Final[Mapping[TurnState, frozenset[TurnState]]] = {
+    "scheduled": frozenset({"queued", "cancelled"}),
+    "queued": frozenset({"running", "cancelled"}),
+    "running": frozenset({"completed", "failed", "cancelled", "waiting"}),
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+    "waiting": frozenset({"answered"}),
+    "answered": frozenset({"waiting"}),  # its answer was cancelled before it began
+}
+"""What a turn may become. A turn that is taken over by another worker stays `running`."""
+
+PENDING: Final = frozenset[TurnState]({"scheduled", "queued"})
+"""Not begun: nothing of such a turn is anywhere but in its row, so the row alone can end it."""
+
+Busy = Literal["enqueue", "reject", "interrupt"]
+"""What a new turn does in a session that has others: wait in order, be refused, or go first."""
+
+MAX_ATTEMPTS: Final = 5
+TIME_LIMIT: Final = 3600.0
+"""Seconds a turn may run, over all its attempts, unless it says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A turn as it is handed in."""
+
+    input: JsonObject
+    options: JsonObject = field(default_factory=dict[str, Any])
+    idempotency_key: str | None = None
+    run_at: datetime | None = None  # aware; the turn stays out of the order until then
+    time_limit: float = TIME_LIMIT
+
+    def checked(self) -> NewTurn:
+        """This turn as the store can keep it; InvalidIdError if its key is no id."""
+        if self.idempotency_key is not None:
+            check_id("idempotency key", self.idempotency_key)
+        return NewTurn(
+            storable_json(self.input),
+            storable_json(self.options),
+            self.idempotency_key,
+            self.run_at,
+            self.time_limit,
+        )
+
+    def hash(self, app: str, *answers: str) -> str:
+        """What makes two turns under one idempotency key the same: SHA-256, in hex.
+
+        The message, the app, the options and the call it answers (by invocation and id) count;
+        how soon it runs does not.
+        """
+        told: JsonObject = {"app": app, "input": self.input, "options": self.options}
+        if answers:
+            told["answers"] = answers
+        canonical = json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Event):
+    """The turn is safe: it will run, whatever becomes of who took it in."""
+
+    type: ClassVar[str] = "accepted"
+    number: int  # in its session
+    run_at: str | None = None
+
+
+def waits_on(waits_for: Sequence[str], answered: Sequence[str]) -> TurnState:
+    """The state of a turn whose calls went to a person, once some of them are answered."""
+    return "answered" if set(waits_for) <= set(answered) else "waiting"

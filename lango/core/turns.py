@@ -1,0 +1,224 @@
+"""What happens in a turn, as its reader is told: the same events in process, in a log, on a wire.
+
+A turn begins with Started and ends with exactly one of Completed, Failed, Cancelled and Waiting.
+Fields are only ever added, and readers ignore types they do not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, ClassVar, Final
+
+from lango.core.streams import Usage
+from lango.core.values import JsonObject, storable_json
+from lango.errors import LangoError
+
+NO_USAGE: Final = Usage()
+UNSAID: Final = "Something went wrong inside the agent; its log says what."
+"""Told in place of an error that is not ours: its text may hold what no client should read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person says to an approval: `call_id` is the approval's id, or its call's."""
+
+    call_id: str
+    approved: bool
+    payload: Any = None  # what the tool asked for beside a yes or no
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A tool call that waits for a person."""
+
+    id: str  # unique in the session, which a call's id need not be
+    call_id: str
+    name: str
+    arguments: JsonObject
+    hint: str = ""
+    agent: str = ""
+
+    def answer(self, approved: bool, payload: Any = None) -> Answer:
+        """The answer to give back."""
+        return Answer(self.id, approved, payload)
+
+
+class Event:
+    """What all turn events share: the name of their kind, and their fields as JSON."""
+
+    __slots__ = ()
+    type: ClassVar[str]
+
+    def data(self) -> JsonObject:
+        """The fields that say something, as JSON can hold them."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
+        return {name: _json(value) for name, value in told.items() if value is not None}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, BaseException):
+        return error_data(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return storable_json(asdict(value))
+    return storable_json(value)
+
+
+def error_data(error: BaseException) -> JsonObject:
+    """An error as a client may see it."""
+    ours = isinstance(error, LangoError)
+    return {
+        "type": type(error).__name__ if ours else "InternalError",
+        "message": str(error) if ours else UNSAID,
+        "retryable": ours and error.retryable,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Event):
+    """The agent is at work."""
+
+    type: ClassVar[str] = "started"
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDelta(Event):
+    """More text of a message."""
+
+    type: ClassVar[str] = "message.delta"
+    message: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta(Event):
+    """More of what the model thinks on its way to a message."""
+
+    type: ClassVar[str] = "thought.delta"
+    message: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCompleted(Event):
+    """A message, whole: it replaces its deltas, if there were any."""
+
+    type: ClassVar[str] = "message.completed"
+    message: str
+    author: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReset(Event):
+    """A message that will not be completed: forget its deltas."""
+
+    type: ClassVar[str] = "message.reset"
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(Event):
+    """The model has called a tool."""
+
+    type: ClassVar[str] = "tool.started"
+    call: str
+    name: str
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(Event):
+    """The tool gave a result, or an error in its place."""
+
+    type: ClassVar[str] = "tool.finished"
+    call: str
+    name: str
+    result: JsonObject | None = None
+    error: str | None = None
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequired(Event):
+    """A tool call waits for a person."""
+
+    type: ClassVar[str] = "approval.required"
+    approval: Approval
+
+    def data(self) -> JsonObject:
+        """The approval in the words of the other events, where `call` is a call's id."""
+        told = storable_json(asdict(self.approval))
+        return {"approval": told.pop("id"), "call": told.pop("call_id"), **told}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChanged(Event):
+    """Another agent has taken over."""
+
+    type: ClassVar[str] = "agent.changed"
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying(Event):
+    """The turn is tried again, `after` so many seconds."""
+
+    type: ClassVar[str] = "retrying"
+    why: str
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completed(Event):
+    """The end: the agent has answered."""
+
+    type: ClassVar[str] = "completed"
+    usage: Usage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Event):
+    """The end, by an error; `text` is what had come of the message it cut off."""
+
+    type: ClassVar[str] = "failed"
+    error: Exception
+    text: str = ""
+    usage: Usage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Event):
+    """The end, as somebody wished; `text` is what had come of the message it cut off."""
+
+    type: ClassVar[str] = "cancelled"
+    text: str = ""
+    usage: Usage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Event):
+    """The end of the run, not of the turn: these calls are still to be answered."""
+
+    type: ClassVar[str] = "waiting"
+    calls: tuple[str, ...]
+    usage: Usage = NO_USAGE
+
+
+End = Completed | Failed | Cancelled | Waiting
+TurnEvent = (
+    Started
+    | MessageDelta
+    | ThoughtDelta
+    | MessageCompleted
+    | MessageReset
+    | ToolStarted
+    | ToolFinished
+    | ApprovalRequired
+    | AgentChanged
+    | Retrying
+    | End
+)
+ENDS: Final = (Completed, Failed, Cancelled, Waiting)
+KINDS: Final[dict[str, type[TurnEvent]]] = {kind.type: kind for kind in TurnEvent.__args__}
+"""Every kind of event by the name it has on the wire."""

@@ -1,0 +1,302 @@
+"""Every error lango raises on purpose.
+
+    LangoError
+    ├── ConfigError                the settings say something wrong, or not enough
+    │   ├── AppLoadError           the code an app is loaded from is missing or is no agent
+    │   ├── UnknownToolError       no built-in tool of that name, and no such code
+    │   └── InvalidToolError       a tool declared or configured in a way that cannot work
+    │       └── SandboxError       `exec` where bubblewrap is missing or cannot work
+    ├── InvalidIdError             an id that no database of ours would keep as given
+    ├── SessionNotFoundError
+    ├── SessionExistsError
+    ├── SessionBusyError           a turn holds the session (retryable)
+    ├── StoreError
+    │   ├── UnsupportedUrlError    neither postgresql:// nor sqlite:///
+    │   ├── SchemaError            tables missing, behind, or newer than this lango
+    │   └── StoreUnavailableError  the database did not answer (retryable)
+    ├── ModelError                 a model call failed: provider, model, status, request id,
+    │   │                          and the text that came before it are on the error
+    │   ├── UnknownModelError      no provider of that name, or no such model there
+    │   ├── MissingExtraError      the provider's SDK is not installed
+    │   ├── AuthenticationError    the key is missing, wrong, or may not do this
+    │   ├── BadRequestError        refused as it was sent; sending it again is no use
+    │   ├── ContextTooLongError    more tokens than fit, and nothing left to leave out
+    │   ├── RateLimitedError       too many requests or tokens (retryable)
+    │   ├── ModelTimeoutError      no answer, or silence in the middle of one (retryable)
+    │   ├── ModelUnavailableError  not reached, overloaded or failing (retryable)
+    │   ├── ModelStoppedError      it ended without an answer: filtered, or out of room
+    │   └── BadStreamError         an answer that broke off or made no sense (retryable)
+    ├── ToolError                  a tool's own refusal: its text is for the model
+    │   ├── ToolArgumentsError     arguments that do not fit the tool's parameters
+    │   └── ToolTimeoutError       the tool took longer than it may
+    ├── TurnError                  a turn that came to no answer; what was said is on the error
+    │   ├── AgentNotFoundError     a transfer to an agent that is not there, or not allowed
+    │   ├── ApprovalNeededError    a tool call waits for a person, and with it the answer
+    │   ├── ApprovalNotFoundError  an answer to an approval that nobody asked for
+    │   ├── TurnConflictError      answered before, for two turns at once, or a key used twice
+    │   ├── TurnNotFoundError
+    │   ├── TurnTimeoutError       it ran longer than it may
+    │   ├── WorkerLostError        its worker died, and so did those that took it over
+    │   ├── NotResumableError      its worker died, and this kind of agent cannot go on
+    │   ├── AgentChangedError      its worker died, and the new one has another agent
+    │   ├── TurnLimitError         more model calls, tool calls, tokens or money than allowed
+    │   ├── RepeatedCallError      the same tool call over and over, though told to stop
+    │   └── TurnCancelledError     somebody wished it to end
+    └── ImportSourceError          a database that `lango db import-adk` cannot read
+
+    Fenced                         not an error to handle: this worker lost its session
+
+The docstring is the default message, and ``retryable`` is a fact of the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class LangoError(Exception):
+    """Something in lango went wrong."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class ConfigError(LangoError, ValueError):
+    """The settings are wrong."""
+
+
+class AppLoadError(ConfigError):
+    """The agent could not be loaded from its code."""
+
+
+class UnknownToolError(ConfigError):
+    """There is no such tool."""
+
+
+class InvalidToolError(ConfigError):
+    """The tool cannot be used as it is declared or configured."""
+
+
+class SandboxError(InvalidToolError):
+    """Commands run in a sandbox of bubblewrap, which is missing or cannot work here."""
+
+
+class InvalidIdError(LangoError, ValueError):
+    """An id must be 1 to 256 characters without control characters or lone surrogates."""
+
+
+class SessionNotFoundError(LangoError):
+    """There is no such session."""
+
+
+class SessionExistsError(LangoError):
+    """A session with this id exists already."""
+
+
+class SessionBusyError(LangoError):
+    """A turn is running in this session; only that turn may write to it until it ends."""
+
+    retryable = True
+
+
+class StoreError(LangoError):
+    """The session store failed."""
+
+
+class UnsupportedUrlError(StoreError, ValueError):
+    """A store URL begins with postgresql:// or sqlite:/// and names no driver."""
+
+
+class SchemaError(StoreError):
+    """The database does not have the tables this version of lango needs."""
+
+
+class StoreUnavailableError(StoreError):
+    """The database did not answer, or kept failing, after several tries."""
+
+    retryable = True
+
+
+class ToolError(LangoError):
+    """The tool refused the call."""
+
+
+class ToolArgumentsError(ToolError, ValueError):
+    """The arguments do not fit the tool's parameters."""
+
+
+class ToolTimeoutError(ToolError):
+    """The tool took longer than it may."""
+
+
+class ImportSourceError(LangoError):
+    """The source database does not hold ADK sessions that can be imported."""
+
+
+class ModelError(LangoError):
+    """The model call failed."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        provider: str = "",
+        model: str = "",
+        status: int | None = None,
+        request_id: str = "",
+        partial_text: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.request_id = request_id
+        self.partial_text = partial_text
+        """What the model had said before it failed."""
+        self.retry_after = retry_after
+        """Seconds the provider asked to wait."""
+
+    def __str__(self) -> str:
+        named = " ".join(filter(None, (self.provider, self.model)))
+        status = f"HTTP {self.status}" if self.status else ""
+        request = f"request {self.request_id}" if self.request_id else ""
+        where = ", ".join(filter(None, (named, status, request)))
+        return f"{super().__str__()} ({where})" if where else super().__str__()
+
+
+class UnknownModelError(ModelError, ValueError):
+    """There is no such provider, or it has no such model."""
+
+
+class MissingExtraError(ModelError, ImportError):
+    """The SDK of this provider is not installed."""
+
+
+class AuthenticationError(ModelError):
+    """The provider's key is missing, wrong, or not allowed to do this."""
+
+
+class BadRequestError(ModelError):
+    """The provider refused the request as it was sent."""
+
+
+class ContextTooLongError(ModelError):
+    """The conversation has more tokens than the model or the budget allows."""
+
+
+class RateLimitedError(ModelError):
+    """The provider allows no more requests or tokens for now."""
+
+    retryable = True
+
+
+class ModelTimeoutError(ModelError):
+    """The model did not answer, or fell silent in the middle of an answer."""
+
+    retryable = True
+
+
+class ModelUnavailableError(ModelError):
+    """The provider could not be reached, is overloaded, or fails."""
+
+    retryable = True
+
+
+class BadStreamError(ModelError):
+    """The answer broke off, or was none that the provider's protocol allows."""
+
+    retryable = True
+
+
+class ModelStoppedError(ModelError):
+    """The model stopped without an answer."""
+
+
+class TurnError(LangoError):
+    """The turn came to no answer."""
+
+    partial_text: str = ""
+    """What had been said before."""
+
+
+class AgentNotFoundError(TurnError):
+    """The model passed the turn to an agent that is not there, or that may not have it."""
+
+    def __init__(self, name: str, valid: Sequence[str] = ()) -> None:
+        super().__init__(f"failed to find agent: {name}")
+        self.name = name
+        self.valid = tuple(valid)
+        """The agents that whoever passed the turn on could have named."""
+
+
+class ApprovalNeededError(TurnError):
+    """A tool call waits for a person's approval, and the answer waits for it."""
+
+    def __init__(self, message: str = "", *, approvals: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.approvals = tuple(approvals)
+        """Each an Approval of lango.core.turns; `approval.answer(True)` answers it."""
+
+
+class ApprovalNotFoundError(TurnError):
+    """No tool call of this session waits for that approval."""
+
+
+class TurnConflictError(TurnError):
+    """The answer or the idempotency key does not fit the turns there are."""
+
+
+class TurnLimitError(TurnError):
+    """The turn used more than a turn is allowed."""
+
+    def __init__(
+        self, message: str = "", *, limit: str = "", allowed: float = 0, used: float = 0
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """Which one: "model_calls", "tool_calls", "tokens" or "cost"."""
+        self.allowed = allowed
+        self.used = used
+
+
+class RepeatedCallError(TurnError):
+    """The model kept making the same tool call after it was told that this leads nowhere."""
+
+    def __init__(self, message: str = "", *, tool: str = "") -> None:
+        super().__init__(message)
+        self.tool = tool
+
+
+class TurnNotFoundError(TurnError):
+    """There is no such turn."""
+
+
+class TurnTimeoutError(TurnError):
+    """The turn ran longer than it may."""
+
+
+class WorkerLostError(TurnError):
+    """The turn's worker died, and so did each that took it over."""
+
+
+class NotResumableError(TurnError):
+    """The turn's worker died, and an agent of this shape cannot go on from where it was."""
+
+
+class AgentChangedError(TurnError):
+    """The turn's worker died, and the agent that should go on is no longer the same."""
+
+
+class TurnCancelledError(TurnError):
+    """The turn was cancelled."""
+
+
+class Fenced(BaseException):
+    """Another worker owns the session now; this one must stop and write nothing more.
+
+    A BaseException, because ADK catches Exception and would carry on.
+    """

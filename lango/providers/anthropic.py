@@ -1,0 +1,392 @@
+"""Anthropic's Messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from lango.core.messages import Media, Message
+from lango.core.streams import FinishReason, StreamEvent, Usage
+from lango.core.values import JsonObject, json_object, json_text
+from lango.errors import (
+    AuthenticationError,
+    BadRequestError,
+    BadStreamError,
+    ContextTooLongError,
+    ModelError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RateLimitedError,
+    UnknownModelError,
+)
+from lango.providers import media as medium
+from lango.providers.assembly import Assembly, Nothing
+from lango.providers.base import ModelRequest
+from lango.providers.cache_marks import CACHE_CONTROL, mark
+from lango.providers.faults import FaultTable, Said
+from lango.providers.opaque import interleave, own
+from lango.providers.schemas import EMPTY, closed, in_words, is_open, plain, tool_parameters
+from lango.providers.sdk import SdkProvider
+from lango.providers.turns import Turn, take_turns, without_instruction
+from lango.providers.wire import missing, opened
+from lango.providers.wire_names import ANTHROPIC_IDS, ToolNames
+
+if TYPE_CHECKING:
+    from anthropic import APIStatusError, AsyncAnthropic
+    from anthropic.types import RawMessageStreamEvent
+
+NAME: Final = "anthropic"
+DEFAULT_MAX_TOKENS: Final = 8_192
+"""The wire wants a limit; this is what answers get when nobody set one."""
+THINKING_TOKENS: Final = 4_096
+"""What models that want a number may think; it comes on top of the answer's tokens."""
+_IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_VERSION: Final = re.compile(r"claude-(?:[a-z]+-)*(\d+)(?:[-.](\d{1,2}))?(?![\d])")
+_ADAPTIVE: Final = (4, 6)
+_FINISH: Final[Mapping[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+FAULTS: Final = FaultTable(
+    codes={
+        "authentication_error": AuthenticationError,
+        "permission_error": AuthenticationError,
+        "billing_error": AuthenticationError,
+        "not_found_error": UnknownModelError,
+        "request_too_large": ContextTooLongError,
+        "rate_limit_error": RateLimitedError,
+        "timeout_error": ModelTimeoutError,
+        "overloaded_error": ModelUnavailableError,
+        "api_error": ModelUnavailableError,
+        "invalid_request_error": BadRequestError,
+    },
+    too_long=("prompt is too long", "exceed context limit"),
+)
+
+_NO_KEY: Final = "resolve authentication method"
+"""What the SDK says, in words meant for its own users, when it has no key to send."""
+
+
+def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject:
+    """The arguments of `messages.create`."""
+    instruction, rest = without_instruction(request.messages)
+    names = ToolNames(tool.name for tool in request.tools)
+    messages = [_turn(turn, provider, names) for turn in take_turns(rest)]
+    body: JsonObject = {
+        "model": request.model,
+        "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS,
+        "messages": messages,
+        "stream": True,
+    }
+    if request.output_schema is not None and is_open(request.output_schema):
+        instruction = f"{instruction}\n\n{in_words(request.output_schema)}".strip()
+    elif request.output_schema is not None:
+        schema = plain(closed(request.output_schema))
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    if instruction.strip():
+        body["system"] = instruction
+    body |= _tools(request, names, messages)
+    if request.thinking and body.get("tool_choice", {}).get("type") not in ("any", "tool"):
+        body |= _thinking(request, body["max_tokens"], messages)
+    options = {
+        "temperature": None if "thinking" in body else request.temperature,
+        "top_p": None if "thinking" in body else request.top_p,
+        "stop_sequences": [stop for stop in request.stop if stop.strip()] or None,
+    }
+    body |= {key: value for key, value in options.items() if value is not None}
+    extra = dict(request.extra)
+    if CACHE_CONTROL not in extra:
+        mark(body, cut=request.cut)
+    elif extra[CACHE_CONTROL] is None:
+        del extra[CACHE_CONTROL]
+    return body | extra
+
+
+def _tools(request: ModelRequest, names: ToolNames, messages: list[JsonObject]) -> JsonObject:
+    tools = list(request.tools)
+    choice: JsonObject | None = None
+    if request.tool_choice == "required":
+        if request.allowed_tools:
+            tools = [tool for tool in tools if tool.name in request.allowed_tools]
+        one = len(tools) == 1
+        choice = {"type": "tool", "name": names.wire(tools[0].name)} if one else {"type": "any"}
+    elif request.tool_choice == "none":
+        choice = {"type": "none"}
+    declared: list[JsonObject] = [
+        {
+            "name": names.wire(tool.name),
+            "description": tool.description,
+            "input_schema": tool_parameters(tool.parameters),
+        }
+        for tool in tools
+    ]
+    if not declared:
+        # A history with calls is refused unless some tool is declared.
+        used = {b["name"] for m in messages for b in m["content"] if b["type"] == "tool_use"}
+        declared = [{"name": name, "input_schema": EMPTY} for name in sorted(used)]
+        choice = {"type": "none"}
+    if not declared:
+        return {}
+    return {"tools": declared} | ({"tool_choice": choice} if choice else {})
+
+
+def _thinking(request: ModelRequest, max_tokens: int, messages: list[JsonObject]) -> JsonObject:
+    version = _VERSION.search(request.model)
+    if version and (int(version[1]), int(version[2] or 0)) >= _ADAPTIVE:
+        return {"thinking": {"type": "adaptive", "display": "summarized"}}
+    # Within a run of tools, older models want each of its answers to begin with a thought.
+    for message in reversed(messages):
+        kinds = [block["type"] for block in message["content"]]
+        if message["role"] == "user" and "tool_result" not in kinds:
+            break
+        if message["role"] == "assistant" and kinds[0] not in ("thinking", "redacted_thinking"):
+            return {}
+    budget = {"type": "enabled", "budget_tokens": THINKING_TOKENS}
+    return {"thinking": budget, "max_tokens": max_tokens + THINKING_TOKENS}
+
+
+def _turn(turn: Turn, provider: str, names: ToolNames) -> JsonObject:
+    if turn.side == "assistant":
+        said = [b for message in turn.messages for b in _assistant(message, provider, names)]
+        return {"role": "assistant", "content": said}
+    blocks = [block for message in turn.messages for block in _user(message)]
+    blocks.sort(key=lambda block: block["type"] != "tool_result")  # results come first
+    return {"role": "user", "content": blocks}
+
+
+def _user(message: Message) -> Iterator[JsonObject]:
+    shown = [_block(media) for media in message.media]
+    if message.is_tool and message.tool_calls:
+        for number, call in enumerate(message.tool_calls):
+            content: list[JsonObject] = [_text(call.output if call.output.strip() else "{}")]
+            if number == len(message.tool_calls) - 1:
+                content += shown
+            yield {
+                "type": "tool_result",
+                "tool_use_id": ANTHROPIC_IDS(call.id),
+                "content": content,
+            }
+        return
+    yield from shown
+    if message.content.strip():
+        yield _text(message.content)
+
+
+def _assistant(message: Message, provider: str, names: ToolNames) -> Iterator[JsonObject]:
+    said = [_text(message.content)] if message.content.strip() else []
+    said += [_text(medium.note(media)) for media in message.media]
+    calls: list[JsonObject] = [
+        {
+            "type": "tool_use",
+            "id": ANTHROPIC_IDS(call.id),
+            "name": names.wire(call.name),
+            "input": json_object(call.input or "{}"),
+        }
+        for call in message.tool_calls
+    ]
+    return interleave(own(message, provider), said, calls)
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _block(media: Media) -> JsonObject:
+    text, address = medium.text_of(media), medium.url(media)
+    if text is not None and text.strip():
+        return _text(text)
+    pdf = media.mime_type == "application/pdf"
+    if not address or not (pdf or media.mime_type in _IMAGES):
+        return _text(medium.note(media))
+    source: JsonObject = {"type": "url", "url": address}
+    if media.data:
+        data = medium.base64_text(media)
+        source = {"type": "base64", "media_type": media.mime_type, "data": data}
+    return {"type": "document" if pdf else "image", "source": source}
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block of an answer that is still coming."""
+
+    start: Any
+    text: list[str] = field(default_factory=list[str])
+    signature: list[str] = field(default_factory=list[str])
+
+
+class StreamDecoder:
+    """One answer's chunks to events."""
+
+    def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
+        self.answer = Assembly(provider, request)
+        self._blocks: dict[int, _Block] = {}
+        self._calls: list[tuple[str | None, str | None, str]] = []
+        self._feeders: Mapping[str, Callable[[Any], Iterable[StreamEvent]]] = {
+            "message_start": self._started,
+            "content_block_start": self._block_started,
+            "content_block_delta": self._delta,
+            "content_block_stop": self._block_ended,
+            "message_delta": self._message,
+        }
+
+    def feed(self, chunk: RawMessageStreamEvent) -> Iterable[StreamEvent]:
+        """The events in a chunk; of the kinds nobody asked for, none."""
+        feeder = self._feeders.get(chunk.type)
+        return feeder(chunk) if feeder is not None else Nothing
+
+    def finish(self) -> Iterator[StreamEvent]:
+        """The events of the end."""
+        if self.answer.finish is not None:
+            whole = self.answer.finish in ("stop", "tool_calls")
+            if whole and any(block.start.type == "tool_use" for block in self._blocks.values()):
+                self.answer.broken("The answer broke off in the middle of a tool call.")
+            for call in self._calls:
+                self.answer.call(*call)
+        yield from self.answer.end()
+
+    def _started(self, event: Any) -> Sequence[StreamEvent]:
+        self.answer.answered_by = event.message.model or ""
+        self.answer.usage = _usage(event.message.usage, Usage())
+        return Nothing
+
+    def _block_started(self, event: Any) -> Sequence[StreamEvent]:
+        block = self._blocks[event.index] = _Block(event.content_block)
+        if block.start.type == "text":
+            return self.answer.say(block.start.text)
+        return Nothing
+
+    def _delta(self, event: Any) -> Sequence[StreamEvent]:
+        block, delta = self._blocks[event.index], event.delta
+        if delta.type == "text_delta":
+            return self.answer.say(delta.text)
+        if delta.type == "thinking_delta":
+            block.text.append(delta.thinking)
+            return self.answer.think(delta.thinking)
+        if delta.type == "signature_delta":
+            block.signature.append(delta.signature)
+        elif delta.type == "input_json_delta":
+            block.text.append(delta.partial_json)
+        return Nothing
+
+    def _block_ended(self, event: Any) -> Sequence[StreamEvent]:
+        block = self._blocks.pop(event.index)
+        start, text = block.start, "".join(block.text)
+        place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
+        if start.type == "tool_use":
+            given = json_text(start.input) if start.input else ""
+            self._calls.append((start.id, start.name, text or given))
+        elif start.type == "thinking":
+            text = (start.thinking or "") + text
+            signature = (start.signature or "") + "".join(block.signature)
+            item = {"type": "thinking", "thinking": text, "signature": signature}
+            return self.answer.reason(text, item if signature else None, place)
+        elif start.type == "redacted_thinking":
+            item = {"type": "redacted_thinking", "data": start.data}
+            return self.answer.reason("", item, place)
+        return Nothing
+
+    def _message(self, event: Any) -> Sequence[StreamEvent]:
+        if event.usage is not None:
+            self.answer.usage = _usage(event.usage, self.answer.usage or Usage())
+        if event.delta.stop_reason is not None:
+            self.answer.finish = _FINISH.get(event.delta.stop_reason, "other")
+        return Nothing
+
+
+def _usage(usage: Any, before: Usage) -> Usage:
+    """The running totals; a later report may leave out what an earlier one said."""
+    if usage is None:
+        return before
+    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    given = (usage.input_tokens or 0) + read + written
+    details: Any = getattr(usage, "output_tokens_details", None)
+    # Older SDKs leave what they do not know as plain data.
+    known = cast(JsonObject, getattr(details, "__dict__", details) or {})
+    return Usage(
+        input=given or before.input,
+        output=usage.output_tokens or before.output,
+        cached=read or before.cached,
+        reasoning=known.get("thinking_tokens") or before.reasoning,
+        written=written or before.written,
+    )
+
+
+class AnthropicProvider(SdkProvider["AsyncAnthropic", "RawMessageStreamEvent"]):
+    """Anthropic's Messages."""
+
+    family = NAME
+
+    def _make(self) -> AsyncAnthropic:
+        try:
+            import anthropic
+        except ImportError as error:
+            raise missing("anthropic") from error
+        # Twice the idle time: ours is to strike first, for it knows what it waits for.
+        patience = anthropic.Timeout(2 * self._timeouts.idle, connect=self._timeouts.connect)
+        return anthropic.AsyncAnthropic(
+            api_key=self._api_key, base_url=self._base_url, timeout=patience, max_retries=0
+        )
+
+    def _resource(self, client: AsyncAnthropic) -> Any:
+        return client.messages
+
+    def _chunk(self) -> Any:
+        from anthropic.types import RawMessageStreamEvent
+
+        return RawMessageStreamEvent
+
+    def _decoder(self, request: ModelRequest) -> StreamDecoder:
+        return StreamDecoder(request, provider=self._name)
+
+    def _open(
+        self, resource: Any, request: ModelRequest, answer: Assembly
+    ) -> Awaitable[AsyncIterator[RawMessageStreamEvent]]:
+        body = encode_request(request, provider=self._name)
+        return opened(resource, body, answer, "request-id")
+
+    def _explain(self, error: Exception) -> ModelError | None:
+        return explain(error)
+
+    async def _shut(self, client: AsyncAnthropic) -> None:
+        await client.close()
+
+
+def explain(error: Exception) -> ModelError | None:
+    """An error of the SDK as ours; None for what the SDK did not raise."""
+    import anthropic
+
+    if isinstance(error, anthropic.APITimeoutError):
+        return ModelTimeoutError()
+    if isinstance(error, anthropic.APIConnectionError):
+        return ModelUnavailableError(f"The server could not be reached: {error.__cause__ or error}")
+    if isinstance(error, anthropic.APIResponseValidationError):
+        return BadStreamError(str(error))
+    if isinstance(error, anthropic.APIStatusError):
+        return _said(error)
+    if isinstance(error, TypeError) and _NO_KEY in str(error):
+        return AuthenticationError("No key for Anthropic: set ANTHROPIC_API_KEY.")
+    return None
+
+
+def _said(error: APIStatusError) -> ModelError:
+    body: Any = error.body
+    inner: Any = cast(JsonObject, body).get("error") if isinstance(body, dict) else None
+    said = cast(JsonObject, inner) if isinstance(inner, dict) else {}
+    code, message = str(said.get("type") or ""), str(said.get("message") or error.message)
+    status = error.status_code if error.status_code >= 400 else None
+    headers: Mapping[str, str] = error.response.headers
+    return FAULTS.error(Said(message, status, (code,), headers, error.request_id or ""))

@@ -1,0 +1,72 @@
+"""What every wire offers: one method."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from lango.core.messages import Message
+from lango.core.streams import StreamEvent
+from lango.core.values import JsonObject
+
+ToolChoice = Literal["auto", "none", "required"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model is told of it."""
+
+    name: str
+    description: str
+    parameters: JsonObject  # JSON Schema of an object
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call of a model, in no vendor's words. A leading system message is the instruction."""
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    tool_choice: ToolChoice = "auto"
+    allowed_tools: Sequence[str] = ()  # with "required": one of these
+    output_schema: JsonObject | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: Sequence[str] = ()
+    thinking: bool | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])  # for the vendor, as it is
+    cut: bool = False  # older messages were left out, so the next request begins elsewhere
+
+
+class Provider(Protocol):
+    """A model behind a wire."""
+
+    @property
+    def name(self) -> str:
+        """The family its reasoning data belongs to: "openai", "anthropic", …"""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """The answer as it arrives: deltas, complete tool calls, then exactly one Done or error."""
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A provider with connections."""
+
+    async def close(self) -> None:
+        """Close those of the running loop; a later request makes new ones."""
+        ...
+
+
+@runtime_checkable
+class Warming(Protocol):
+    """A provider whose first answer would come late."""
+
+    async def warm_up(self) -> None:
+        """Do now what the first request would have to wait for."""
+        ...

@@ -1,0 +1,39 @@
+"""One thing per event loop: connections and semaphores live and die with theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+
+class PerLoop(Generic[T]):
+    """Makes a thing when a loop first asks for it, and forgets it with the loop."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._things: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def get(self) -> T:
+        """The running loop's own."""
+        loop = asyncio.get_running_loop()
+        thing = self._things.get(loop)
+        if thing is None:
+            thing = self._things[loop] = self._make()
+        return thing
+
+    async def in_thread(self) -> T:
+        """The running loop's own; if there is none, it is made without holding the loop up."""
+        loop = asyncio.get_running_loop()
+        thing = self._things.get(loop)
+        if thing is None:
+            made = await asyncio.to_thread(self._make)
+            thing = self._things.setdefault(loop, made)
+        return thing
+
+    def pop(self) -> T | None:
+        """Take the running loop's own away, if there is one."""
+        return self._things.pop(asyncio.get_running_loop(), None)

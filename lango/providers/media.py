@@ -1,0 +1,45 @@
+"""Images and files as the wires want them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from lango.core.messages import Media
+
+_WEB: Final = ("http://", "https://")
+
+
+def base64_text(media: Media) -> str:
+    """The bytes in base64."""
+    return base64.b64encode(media.data).decode("ascii")
+
+
+def url(media: Media) -> str:
+    """Where a wire finds it: its own web address, or a data URL; nothing for other addresses."""
+    if media.data:
+        return f"data:{media.mime_type};base64,{base64_text(media)}"
+    return media.uri if media.uri.startswith(_WEB) else ""
+
+
+def kind(media: Media) -> str:
+    """Its kind: image, audio, text, …"""
+    return media.mime_type.partition("/")[0]
+
+
+def text_of(media: Media) -> str | None:
+    """The text of a text file."""
+    if kind(media) != "text" or not media.data:
+        return None
+    return media.data.decode("utf-8", "replace")
+
+
+def file_name(media: Media) -> str:
+    """Its name, or one made from its type."""
+    return media.name or f"file.{media.mime_type.partition('/')[2] or 'bin'}"
+
+
+def note(media: Media) -> str:
+    """What is said in place of a thing that a wire cannot carry."""
+    name = media.name or media.uri or "a file"
+    return f"[{name} ({media.mime_type}) cannot be shown to this model]"

@@ -1,0 +1,354 @@
+"""OpenAI's Chat Completions, which half of the world's model servers speak too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from lango.core.messages import Media, Message
+from lango.core.streams import FinishReason, StreamEvent, Usage
+from lango.core.values import JsonObject
+from lango.providers import media as medium
+from lango.providers.assembly import Assembly, OpenCall
+from lango.providers.base import ModelRequest, ToolSpec
+from lango.providers.opaque import own
+from lango.providers.openai_sdk import OPENAI_KEY, REQUEST_ID, OpenAIProvider
+from lango.providers.schemas import closed, in_words, is_strict, tool_parameters
+from lango.providers.timeouts import Timeouts
+from lango.providers.wire import opened
+from lango.providers.wire_names import CHAT_IDS, NINE_LETTER_IDS, CallIds, ToolNames, arguments_text
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletionChunk
+    from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
+    from openai.types.completion_usage import CompletionUsage
+
+NAME: Final = "openai-chat"
+_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_THOUGHTS: Final = ("reasoning_content", "reasoning")
+_KEPT: Final = "reasoning_details"
+_CALL_KEPT: Final = "extra_content"
+_FINISH: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+_BROKEN: Final = frozenset({"error", "insufficient_system_resource", "abort"})
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """In what a server differs from OpenAI's own."""
+
+    max_tokens: str = "max_tokens"  # the name of that parameter
+    ask_for_usage: bool = True
+    json_schema: bool = True  # else only "any JSON", and the schema is put into words
+    nine_letter_ids: bool = False
+    answer_after_tool: bool = False  # nobody but the assistant may speak after a tool
+    thoughts_back: str = ""  # the field in which it wants its thoughts back
+    thinking: Mapping[bool, JsonObject] = field(default_factory=dict[bool, JsonObject])
+
+    @property
+    def call_ids(self) -> CallIds:
+        """The ids it takes."""
+        return NINE_LETTER_IDS if self.nine_letter_ids else CHAT_IDS
+
+
+OPENAI: Final = Quirks(
+    max_tokens="max_completion_tokens",
+    thinking={True: {"reasoning_effort": "medium"}, False: {"reasoning_effort": "low"}},
+)
+
+
+def encode_request(
+    request: ModelRequest, *, provider: str = NAME, quirks: Quirks = OPENAI
+) -> JsonObject:
+    """The arguments of `chat.completions.create`."""
+    names = ToolNames(tool.name for tool in request.tools)
+    body: JsonObject = {
+        "model": request.model,
+        "messages": list(_Messages(provider, quirks, names).encode(request)),
+        "stream": True,
+    }
+    if quirks.ask_for_usage:
+        body["stream_options"] = {"include_usage": True}
+    body |= _tools(request, names)
+    if request.output_schema is not None:
+        body["response_format"] = _format(request.output_schema, quirks)
+    options = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        quirks.max_tokens: request.max_tokens,
+        "stop": list(request.stop) or None,
+    }
+    body |= {key: value for key, value in options.items() if value is not None}
+    if request.thinking is not None:
+        body |= quirks.thinking.get(request.thinking, {})
+    extra = dict(request.extra)
+    if "extra_body" in body and "extra_body" in extra:
+        extra["extra_body"] = body["extra_body"] | extra["extra_body"]
+    return body | extra
+
+
+def _tools(request: ModelRequest, names: ToolNames) -> JsonObject:
+    tools: Sequence[ToolSpec] = request.tools
+    choice: Any = request.tool_choice
+    if choice == "required" and request.allowed_tools:
+        # Servers differ in how a choice among some is said; all understand a shorter list.
+        tools = [tool for tool in tools if tool.name in request.allowed_tools]
+        if len(tools) == 1:
+            choice = {"type": "function", "function": {"name": names.wire(tools[0].name)}}
+    if not tools:
+        return {}
+    declared = [
+        {
+            "type": "function",
+            "function": {
+                "name": names.wire(tool.name),
+                "description": tool.description,
+                "parameters": tool_parameters(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]
+    return {"tools": declared} | ({} if choice == "auto" else {"tool_choice": choice})
+
+
+def _format(schema: JsonObject, quirks: Quirks) -> JsonObject:
+    if not quirks.json_schema:
+        return {"type": "json_object"}
+    shut = closed(schema)
+    strict = is_strict(shut)
+    named = {"name": "answer", "schema": shut if strict else schema, "strict": strict}
+    return {"type": "json_schema", "json_schema": named}
+
+
+class _Messages:
+    """Messages as this wire wants them."""
+
+    def __init__(self, provider: str, quirks: Quirks, names: ToolNames) -> None:
+        self._provider = provider
+        self._quirks = quirks
+        self._names = names
+
+    def encode(self, request: ModelRequest) -> Iterator[JsonObject]:
+        """One or more entries for each message; none for one that says nothing."""
+        if request.output_schema is not None and not self._quirks.json_schema:
+            yield {"role": "system", "content": in_words(request.output_schema)}
+        shown: list[Media] = []
+        for message in request.messages:
+            if message.is_tool and message.tool_calls:
+                yield from self._results(message)
+                shown += message.media
+                continue
+            yield from self._shown(shown)
+            shown = []
+            yield from self._assistant(message) if message.is_assistant else self._user(message)
+        yield from self._shown(shown)
+
+    def _results(self, message: Message) -> Iterator[JsonObject]:
+        for call in message.tool_calls:
+            call_id = self._quirks.call_ids(call.id)
+            yield {"role": "tool", "tool_call_id": call_id, "content": call.output or "{}"}
+
+    def _shown(self, shown: Sequence[Media]) -> Iterator[JsonObject]:
+        """What tools gave to look at: this wire lets a tool return text only."""
+        if not shown:
+            return
+        if self._quirks.answer_after_tool:
+            yield {"role": "assistant", "content": "I need to see what the tool returned."}
+        yield {"role": "user", "content": [_part(each) for each in shown]}
+
+    def _user(self, message: Message) -> Iterator[JsonObject]:
+        role = "system" if message.role == "system" else "user"
+        parts = [_part(each) for each in message.media]
+        if parts:
+            text = [{"type": "text", "text": message.content}] if message.content else []
+            yield {"role": role, "content": [*text, *parts]}
+        elif message.content:
+            yield {"role": role, "content": message.content}
+
+    def _assistant(self, message: Message) -> Iterator[JsonObject]:
+        text = "\n".join(filter(None, (message.content, *map(medium.note, message.media))))
+        calls: list[JsonObject] = [
+            {
+                "id": self._quirks.call_ids(call.id),
+                "type": "function",
+                "function": {
+                    "name": self._names.wire(call.name),
+                    "arguments": arguments_text(call.input),
+                },
+            }
+            for call in message.tool_calls
+        ]
+        if not text and not calls:
+            return
+        entry: JsonObject = {"role": "assistant", "content": text or None}
+        if calls:
+            entry["tool_calls"] = calls
+        self._put_back(message, entry, calls)
+        yield entry
+
+    def _put_back(self, message: Message, entry: JsonObject, calls: list[JsonObject]) -> None:
+        """What the server once said of its reasoning, where it wants it back."""
+        for place, item in own(message, self._provider):
+            if _CALL_KEPT in item:
+                if 2 <= place < 2 + len(calls):
+                    calls[place - 2][_CALL_KEPT] = item[_CALL_KEPT]
+            elif _KEPT in item:
+                entry.setdefault(_KEPT, []).extend(item[_KEPT])
+            elif self._quirks.thoughts_back:
+                back = self._quirks.thoughts_back
+                entry[back] = entry.get(back, "") + str(item.get("thoughts", ""))
+
+
+def _part(media: Media) -> JsonObject:
+    address = medium.url(media)
+    text = medium.text_of(media)
+    if text is not None:
+        return {"type": "text", "text": text or "(an empty file)"}
+    if medium.kind(media) == "image" and address:
+        return {"type": "image_url", "image_url": {"url": address}}
+    if media.mime_type in _AUDIO and media.data:
+        sound = {"data": medium.base64_text(media), "format": _AUDIO[media.mime_type]}
+        return {"type": "input_audio", "input_audio": sound}
+    if media.mime_type == "application/pdf" and media.data:
+        file = {"filename": medium.file_name(media), "file_data": address}
+        return {"type": "file", "file": file}
+    return {"type": "text", "text": medium.note(media)}
+
+
+class StreamDecoder:
+    """One answer's chunks to events."""
+
+    def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
+        self.answer = Assembly(provider, request)
+        self._calls: list[OpenCall] = []
+        self._by_index: dict[int, OpenCall] = {}
+        self._thoughts: list[str] = []
+        self._details: list[Any] = []
+
+    def feed(self, chunk: ChatCompletionChunk) -> Iterator[StreamEvent]:
+        """The events in a chunk."""
+        answer = self.answer
+        if chunk.model:
+            answer.answered_by = chunk.model
+        if chunk.usage is not None:
+            answer.usage = _usage(chunk.usage)
+        for choice in chunk.choices or ():
+            if choice.index:  # we ask for one answer, and read one
+                continue
+            delta: Any = choice.delta
+            if delta is not None:
+                yield from answer.say(delta.content)
+                if delta.refusal:
+                    yield from answer.say(delta.refusal)
+                if delta.model_extra:
+                    yield from self._think(delta.model_extra)
+                for call in delta.tool_calls or ():
+                    self._call(call)
+            if choice.finish_reason is not None:
+                self._finished(choice.finish_reason)
+
+    def finish(self) -> Iterator[StreamEvent]:
+        """The events of the end."""
+        if self._thoughts or self._details:
+            thoughts = "".join(self._thoughts)
+            item: JsonObject = {_KEPT: self._details} if self._details else {"thoughts": thoughts}
+            yield from self.answer.reason(thoughts, item, place=0)
+        if self.answer.finish is not None:
+            for call in self._calls:
+                self.answer.call(call.id, call.name, "".join(call.arguments))
+                if call.extra:
+                    yield from self.answer.reason("", call.extra)
+        yield from self.answer.end()
+
+    def _think(self, extra: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        for name in _THOUGHTS:
+            text = extra.get(name)
+            if isinstance(text, str) and text:
+                self._thoughts.append(text)
+                yield from self.answer.think(text)
+                break  # some servers say the same under both names
+        details = extra.get(_KEPT)
+        if isinstance(details, list):
+            self._details += details
+
+    def _call(self, delta: ChoiceDeltaToolCall) -> None:
+        """A piece of a call; servers that number all calls 0, or none, are told apart by ids."""
+        function = delta.function
+        name = function.name if function else None
+        index: Any = delta.index
+        call = self._by_index.get(index) if isinstance(index, int) else None
+        if call is None and index is None and self._calls and not name:
+            call = self._calls[-1]
+        if call is None or (name and delta.id and call.id and delta.id != call.id):
+            call = OpenCall()
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._by_index[index] = call
+        call.id = call.id or delta.id or ""
+        call.name = call.name or name or ""
+        if function and function.arguments:
+            call.arguments.append(function.arguments)
+        if delta.model_extra and (kept := delta.model_extra.get(_CALL_KEPT)):
+            call.extra[_CALL_KEPT] = kept
+
+    def _finished(self, reason: Literal["stop"] | str) -> None:
+        if reason in _BROKEN:
+            self.answer.broken(f"The server gave up in the middle of its answer: {reason}")
+        self.answer.finish = _FINISH.get(reason, "other")
+
+
+def _usage(usage: CompletionUsage) -> Usage:
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        input=usage.prompt_tokens or 0,
+        output=usage.completion_tokens or 0,
+        cached=(prompt.cached_tokens if prompt else 0) or 0,
+        reasoning=(completion.reasoning_tokens if completion else 0) or 0,
+    )
+
+
+class OpenAIChatProvider(OpenAIProvider["ChatCompletionChunk"]):
+    """Chat Completions of OpenAI, or of any server that speaks it."""
+
+    family = NAME
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        api_key: str | None = None,
+        key_name: str = OPENAI_KEY,
+        base_url: str | None = None,
+        quirks: Quirks = OPENAI,
+        timeouts: Timeouts | None = None,
+        client: AsyncOpenAI | None = None,
+    ) -> None:
+        super().__init__(
+            name=name, api_key=api_key, base_url=base_url, timeouts=timeouts, client=client
+        )
+        self.key_name = key_name
+        self._quirks = quirks
+
+    def _resource(self, client: AsyncOpenAI) -> Any:
+        return client.chat.completions
+
+    def _chunk(self) -> Any:
+        from openai.types.chat import ChatCompletionChunk
+
+        return ChatCompletionChunk
+
+    def _decoder(self, request: ModelRequest) -> StreamDecoder:
+        return StreamDecoder(request, provider=self._name)
+
+    def _open(
+        self, resource: Any, request: ModelRequest, answer: Assembly
+    ) -> Awaitable[AsyncIterator[ChatCompletionChunk]]:
+        body = encode_request(request, provider=self._name, quirks=self._quirks)
+        return opened(resource, body, answer, REQUEST_ID)

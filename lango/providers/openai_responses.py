@@ -1,0 +1,289 @@
+"""OpenAI's Responses, without its memory: nothing is stored there, the whole story is sent."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import TYPE_CHECKING, Any, Final
+
+from lango.core.messages import Media, Message
+from lango.core.streams import FinishReason, StreamEvent, Usage
+from lango.core.values import JsonObject
+from lango.providers import media as medium
+from lango.providers.assembly import Assembly, Nothing
+from lango.providers.base import ModelRequest
+from lango.providers.faults import Said
+from lango.providers.opaque import interleave, own
+from lango.providers.openai_sdk import FAULTS, REQUEST_ID, OpenAIProvider
+from lango.providers.schemas import closed, is_strict, tool_parameters
+from lango.providers.stops import StopText
+from lango.providers.wire import opened
+from lango.providers.wire_names import RESPONSES_IDS, ToolNames, arguments_text
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.responses import Response, ResponseStreamEvent, ResponseUsage
+
+NAME: Final = "openai"
+_THINKING: Final[Mapping[bool, JsonObject]] = {
+    True: {"effort": "medium", "summary": "auto"},
+    False: {"effort": "low"},  # the least that all of them know
+}
+_INCOMPLETE: Final[Mapping[str, FinishReason]] = {
+    "max_output_tokens": "length",
+    "content_filter": "content_filter",
+}
+_PHASE: Final = "phase"
+
+
+def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject:
+    """The arguments of `responses.create`. It knows no stop sequences: the decoder keeps those."""
+    names = ToolNames(tool.name for tool in request.tools)
+    messages = list(request.messages)
+    body: JsonObject = {"model": request.model, "stream": True, "store": False}
+    if messages and messages[0].role == "system":
+        body["instructions"] = messages.pop(0).content
+    body["input"] = [item for message in messages for item in _items(message, provider, names)]
+    body |= _tools(request, names)
+    if request.output_schema is not None:
+        shut = closed(request.output_schema)
+        strict = is_strict(shut)
+        schema = shut if strict else request.output_schema
+        form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": strict}
+        body["text"] = {"format": form}
+    options = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_output_tokens": request.max_tokens,
+        "reasoning": None if request.thinking is None else _THINKING[request.thinking],
+    }
+    body |= {key: value for key, value in options.items() if value is not None}
+    return body | dict(request.extra)
+
+
+def _tools(request: ModelRequest, names: ToolNames) -> JsonObject:
+    if not request.tools:
+        return {}
+    tools = [
+        {
+            "type": "function",
+            "name": names.wire(tool.name),
+            "description": tool.description,
+            "parameters": tool_parameters(tool.parameters),
+            "strict": False,  # when left out, the server would change the schema to be strict
+        }
+        for tool in request.tools
+    ]
+    choice: Any = request.tool_choice
+    if choice == "required" and request.allowed_tools:
+        allowed = [{"type": "function", "name": names.wire(name)} for name in request.allowed_tools]
+        several = {"type": "allowed_tools", "mode": "required", "tools": allowed}
+        choice = allowed[0] if len(allowed) == 1 else several
+    return {"tools": tools} | ({} if choice == "auto" else {"tool_choice": choice})
+
+
+def _items(message: Message, provider: str, names: ToolNames) -> Iterator[JsonObject]:
+    if message.is_tool and message.tool_calls:
+        shown = [_part(each) for each in message.media]
+        for number, call in enumerate(message.tool_calls):
+            output: Any = call.output or "{}"
+            if shown and number == len(message.tool_calls) - 1:
+                output = [{"type": "input_text", "text": output}, *shown]
+            call_id = RESPONSES_IDS(call.id)
+            yield {"type": "function_call_output", "call_id": call_id, "output": output}
+    elif message.is_assistant:
+        yield from _assistant(message, provider, names)
+    else:
+        parts = [{"type": "input_text", "text": message.content}] if message.content else []
+        parts += [_part(each) for each in message.media]
+        role = "system" if message.role == "system" else "user"
+        if parts:
+            yield {"type": "message", "role": role, "content": parts}
+
+
+def _assistant(message: Message, provider: str, names: ToolNames) -> Iterator[JsonObject]:
+    pieces = own(message, provider)
+    said = "\n".join(filter(None, (message.content, *map(medium.note, message.media))))
+    text: list[JsonObject] = []
+    if said:
+        text = [{"type": "message", "role": "assistant", "content": said}]
+        phases = [piece[_PHASE] for _, piece in pieces if _PHASE in piece]
+        text[0] |= {_PHASE: phases[-1]} if phases else {}
+    calls: list[JsonObject] = [
+        {
+            "type": "function_call",
+            "call_id": RESPONSES_IDS(call.id),
+            "name": names.wire(call.name),
+            "arguments": arguments_text(call.input),
+        }
+        for call in message.tool_calls
+    ]
+    thoughts = [(place, piece) for place, piece in pieces if _PHASE not in piece]
+    items = list(interleave(thoughts, text, calls))
+    # A thought must lead to something: the last ones are refused without what followed them.
+    while items and items[-1].get("type") == "reasoning":
+        items.pop()
+    yield from items
+
+
+def _part(media: Media) -> JsonObject:
+    text, address = medium.text_of(media), medium.url(media)
+    if text is not None:
+        return {"type": "input_text", "text": text or "(an empty file)"}
+    if medium.kind(media) == "image" and address:
+        return {"type": "input_image", "image_url": address, "detail": "auto"}
+    if media.mime_type == "application/pdf" and media.data:
+        name = medium.file_name(media)
+        return {"type": "input_file", "filename": name, "file_data": address}
+    if media.mime_type == "application/pdf" and address:
+        return {"type": "input_file", "file_url": address}
+    return {"type": "input_text", "text": medium.note(media)}
+
+
+class StreamDecoder:
+    """One answer's chunks to events."""
+
+    def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
+        self.answer = Assembly(provider, request)
+        self._stops = StopText(request.stop)
+        self._streamed: set[object] = set()  # parts of text that came in deltas
+        self._open: set[object] = set()  # calls that have begun and not ended
+        self._calls: list[tuple[str | None, str | None, str]] = []
+        self._feeders: Mapping[str, Callable[[Any], Iterable[StreamEvent]]] = {
+            "response.output_text.delta": self._text,
+            "response.output_text.done": self._text_done,
+            "response.refusal.delta": self._text,
+            "response.reasoning_summary_text.delta": self._thought,
+            "response.reasoning_text.delta": self._thought,
+            "response.reasoning_summary_part.added": self._next_thought,
+            "response.output_item.added": self._item_added,
+            "response.output_item.done": self._item_done,
+            "response.completed": self._ended,
+            "response.incomplete": self._ended,
+            "response.failed": self._failed,
+            "error": self._error,
+        }
+
+    def feed(self, chunk: ResponseStreamEvent) -> Iterable[StreamEvent]:
+        """The events in a chunk; of the kinds nobody asked for, none."""
+        feeder = self._feeders.get(chunk.type)
+        return feeder(chunk) if feeder is not None else Nothing
+
+    def finish(self) -> Iterator[StreamEvent]:
+        """The events of the end."""
+        yield from self.answer.say(self._stops.rest())
+        if self.answer.finish is not None and not self._stops.reached:
+            if self._open and self.answer.finish in ("stop", "tool_calls"):
+                self.answer.broken("The answer broke off in the middle of a tool call.")
+            for call in self._calls:
+                self.answer.call(*call)
+        yield from self.answer.end()
+
+    def _text(self, event: Any) -> Sequence[StreamEvent]:
+        self._streamed.add((event.item_id, event.content_index))
+        return self._say(event.delta)
+
+    def _text_done(self, event: Any) -> Sequence[StreamEvent]:
+        """Text that came without deltas; with them it is only said again."""
+        if (event.item_id, event.content_index) in self._streamed:
+            return Nothing
+        return self._say(event.text)
+
+    def _say(self, text: str) -> Sequence[StreamEvent]:
+        said = self.answer.say(self._stops.feed(text))
+        if self._stops.reached:
+            self.answer.finish, self.answer.over = "stop", True
+        return said
+
+    def _thought(self, event: Any) -> Sequence[StreamEvent]:
+        return self.answer.think(event.delta)
+
+    def _next_thought(self, event: Any) -> Sequence[StreamEvent]:
+        return self.answer.think("\n\n") if event.summary_index else Nothing
+
+    def _item_added(self, event: Any) -> Sequence[StreamEvent]:
+        if event.item.type == "function_call":
+            self._open.add(event.output_index)
+        return Nothing
+
+    def _item_done(self, event: Any) -> Sequence[StreamEvent]:
+        item = event.item
+        if item.type == "function_call":
+            self._open.discard(event.output_index)
+            if item.status == "incomplete":
+                self._open.add(event.output_index)
+            else:
+                self._calls.append((item.call_id, item.name, item.arguments or ""))
+        elif item.type == "reasoning":
+            return self._reasoned(item)
+        elif item.type == "message" and (phase := getattr(item, _PHASE, None)):
+            return self.answer.reason("", {_PHASE: phase})
+        return Nothing
+
+    def _reasoned(self, item: Any) -> Sequence[StreamEvent]:
+        parts = [*(item.summary or ()), *(item.content or ())]
+        # Without its enciphered content it could only be found in the server's memory.
+        back = item.to_dict(exclude_none=True) if item.encrypted_content else None
+        said = "\n\n".join(part.text for part in parts)
+        place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
+        return self.answer.reason(said, back, place) if said or back else Nothing
+
+    def _ended(self, event: Any) -> Sequence[StreamEvent]:
+        response: Response = event.response
+        details = response.incomplete_details
+        self.answer.finish = "stop" if event.type == "response.completed" else "other"
+        if details is not None and details.reason:
+            self.answer.finish = _INCOMPLETE.get(details.reason, "other")
+        if response.model:
+            self.answer.answered_by = response.model
+        if response.usage is not None:
+            self.answer.usage = _usage(response.usage)
+        return Nothing
+
+    def _failed(self, event: Any) -> Sequence[StreamEvent]:
+        error = event.response.error
+        code, message = (error.code, error.message) if error else ("server_error", "")
+        raise FAULTS.error(Said(message or "The response failed.", None, (str(code),)))
+
+    def _error(self, event: Any) -> Sequence[StreamEvent]:
+        raise FAULTS.error(Said(str(event.message), None, (str(event.code),)))
+
+
+def _usage(usage: ResponseUsage) -> Usage:
+    given, made = usage.input_tokens_details, usage.output_tokens_details
+    return Usage(
+        input=usage.input_tokens or 0,
+        output=usage.output_tokens or 0,
+        cached=getattr(given, "cached_tokens", 0) or 0,
+        reasoning=getattr(made, "reasoning_tokens", 0) or 0,
+    )
+
+
+class OpenAIResponsesProvider(OpenAIProvider["ResponseStreamEvent"]):
+    """OpenAI's Responses."""
+
+    family = NAME
+
+    def _resource(self, client: AsyncOpenAI) -> Any:
+        return client.responses
+
+    def _chunk(self) -> Any:
+        from openai.types.responses import ResponseStreamEvent
+
+        return ResponseStreamEvent
+
+    def _decoder(self, request: ModelRequest) -> StreamDecoder:
+        return StreamDecoder(request, provider=self._name)
+
+    def _open(
+        self, resource: Any, request: ModelRequest, answer: Assembly
+    ) -> Awaitable[AsyncIterator[ResponseStreamEvent]]:
+        body = encode_request(request, provider=self._name)
+        return opened(resource, body, answer, REQUEST_ID)

@@ -1,0 +1,243 @@
+"""Models by name: "openai:gpt-5", "ollama:llama3.2:3b". What differs only in data is a row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from lango.core.streams import Usage
+from lango.errors import UnknownModelError
+from lango.providers.base import Provider
+from lango.providers.openai_chat import OPENAI, Quirks
+from lango.providers.policy import Fallback, Policy, PolicyProvider
+
+Wire = Literal["chat", "responses", "anthropic", "gemini", "scripted"]
+
+NO_KEY: Final = "none"
+"""The key for servers of one's own that ask for none."""
+
+_THINK: Final = {
+    True: {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}},
+    False: {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}},
+}
+_EFFORT: Final = {True: {"reasoning_effort": "medium"}, False: {"reasoning_effort": "none"}}
+
+
+_PLAIN: Final = Quirks()
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A place that serves models: how it is spoken to, where it is, and what it is like."""
+
+    name: str
+    wire: Wire
+    base_url: str = ""  # empty: the SDK knows
+    key: str = ""  # the environment variable with the key; empty: none is needed
+    quirks: Quirks = _PLAIN
+    prices: str = ""  # its name in genai-prices
+
+    @property
+    def url_name(self) -> str:
+        """The environment variable that can say where it is."""
+        return f"{self.name.upper().replace('-', '_')}_BASE_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a provider is reached, where its environment variables do not say so."""
+
+    api_key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
+
+
+_LOCAL: Final = Quirks(thinking=_THINK)
+GATEWAYS: Final[Sequence[Gateway]] = (
+    Gateway("openai", "responses", key="OPENAI_API_KEY", prices="openai"),
+    Gateway("openai-chat", "chat", key="OPENAI_API_KEY", quirks=OPENAI, prices="openai"),
+    Gateway("anthropic", "anthropic", key="ANTHROPIC_API_KEY", prices="anthropic"),
+    Gateway("gemini", "gemini", key="GEMINI_API_KEY", prices="google"),
+    Gateway("scripted", "scripted"),
+    # Servers of one's own.
+    Gateway("vllm", "chat", "http://127.0.0.1:8000/v1", quirks=_LOCAL),
+    Gateway("sglang", "chat", "http://127.0.0.1:30000/v1", quirks=_LOCAL),
+    Gateway("llamacpp", "chat", "http://127.0.0.1:8080/v1", quirks=_LOCAL),
+    Gateway("ollama", "chat", "http://127.0.0.1:11434/v1", quirks=Quirks(thinking=_EFFORT)),
+    Gateway("lmstudio", "chat", "http://127.0.0.1:1234/v1"),
+    # Other people's.
+    Gateway(
+        "openrouter",
+        "chat",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        Quirks(
+            thinking={
+                True: {"extra_body": {"reasoning": {"enabled": True}}},
+                False: {"extra_body": {"reasoning": {"enabled": False}}},
+            }
+        ),
+        "openrouter",
+    ),
+    Gateway(
+        "groq",
+        "chat",
+        "https://api.groq.com/openai/v1",
+        "GROQ_API_KEY",
+        Quirks(max_tokens="max_completion_tokens"),
+        "groq",
+    ),
+    Gateway(
+        "together", "chat", "https://api.together.xyz/v1", "TOGETHER_API_KEY", prices="together"
+    ),
+    Gateway(
+        "fireworks",
+        "chat",
+        "https://api.fireworks.ai/inference/v1",
+        "FIREWORKS_API_KEY",
+        prices="fireworks",
+    ),
+    Gateway(
+        "deepseek",
+        "chat",
+        "https://api.deepseek.com/v1",
+        "DEEPSEEK_API_KEY",
+        Quirks(
+            json_schema=False,
+            thoughts_back="reasoning_content",
+            thinking={
+                True: {"extra_body": {"thinking": {"type": "enabled"}}},
+                False: {"extra_body": {"thinking": {"type": "disabled"}}},
+            },
+        ),
+        "deepseek",
+    ),
+    Gateway(
+        "mistral",
+        "chat",
+        "https://api.mistral.ai/v1",
+        "MISTRAL_API_KEY",
+        Quirks(ask_for_usage=False, nine_letter_ids=True, answer_after_tool=True),
+        "mistral",
+    ),
+    Gateway("xai", "chat", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai"),
+    Gateway(
+        "cerebras", "chat", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", prices="cerebras"
+    ),
+    Gateway(
+        "moonshot", "chat", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", prices="moonshotai"
+    ),
+    Gateway(
+        "perplexity", "chat", "https://api.perplexity.ai", "PERPLEXITY_API_KEY", prices="perplexity"
+    ),
+)
+_BY_NAME: Final = {gateway.name: gateway for gateway in GATEWAYS}
+
+
+def gateway_of(name: str) -> tuple[Gateway, str]:
+    """The row and the model that a name like "openai:gpt-5" stands for."""
+    place, _, model = name.partition(":")
+    gateway = _BY_NAME.get(place)
+    if gateway is None:
+        known = ", ".join(sorted(_BY_NAME))
+        raise UnknownModelError(
+            f"{name!r} names no provider: write provider:model, where provider is one of {known}."
+        )
+    if not model:
+        raise UnknownModelError(f"{name!r} names no model: write {place}:<model>.", provider=place)
+    return gateway, model
+
+
+def resolve(
+    name: str,
+    *,
+    policy: Policy | None = None,
+    fallbacks: Sequence[str] = (),
+    access: Mapping[str, Access] | None = None,
+) -> tuple[Provider, str]:
+    """The provider that a name stands for, under the policy, and the model it knows.
+
+    `access` says by a provider's name how it is reached, where its environment does not.
+    """
+    policy, access = policy or Policy(), access or {}
+    gateway, model = gateway_of(name)
+    provider = _provider(gateway, policy, access)
+    others = [_fallback(other, policy, access) for other in fallbacks]
+    return PolicyProvider(provider, policy, fallbacks=others), model
+
+
+def _fallback(name: str, policy: Policy, access: Mapping[str, Access]) -> Fallback:
+    row, model = gateway_of(name)
+    return Fallback(_provider(row, policy, access), model, context_window(name))
+
+
+def _provider(row: Gateway, policy: Policy, access: Mapping[str, Access]) -> Provider:
+    given = access.get(row.name, Access())
+    api_key = given.api_key
+    url = given.base_url or os.environ.get(row.url_name) or row.base_url or None
+    timeouts = policy.timeouts
+    match row.wire:
+        case "responses":
+            from lango.providers.openai_responses import OpenAIResponsesProvider
+
+            return OpenAIResponsesProvider(
+                name=row.name, api_key=api_key, base_url=url, timeouts=timeouts
+            )
+        case "anthropic":
+            from lango.providers.anthropic import AnthropicProvider
+
+            return AnthropicProvider(
+                name=row.name, api_key=api_key, base_url=url, timeouts=timeouts
+            )
+        case "gemini":
+            from lango.providers.gemini import GeminiProvider
+
+            return GeminiProvider(name=row.name, api_key=api_key, base_url=url, timeouts=timeouts)
+        case "scripted":
+            from lango.providers.scripted import ScriptedProvider
+
+            return ScriptedProvider()
+        case "chat":
+            from lango.providers.openai_chat import OpenAIChatProvider
+
+            return OpenAIChatProvider(
+                name=row.name,
+                api_key=api_key or (None if row.key else NO_KEY),
+                key_name=row.key,
+                base_url=url,
+                quirks=row.quirks,
+                timeouts=timeouts,
+            )
+
+
+def context_window(name: str) -> int | None:
+    """How many tokens a model takes; None when nobody knows (or genai-prices is not installed)."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+
+        gateway, model = gateway_of(name)
+        found = get_snapshot().find_provider_model(model, None, gateway.prices or None, None)
+    except (ImportError, LookupError, UnknownModelError):
+        return None
+    return found[1].context_window
+
+
+def price(name: str, usage: Usage) -> float | None:
+    """What a call cost, in US dollars; None when nobody knows."""
+    try:
+        gateway, model = gateway_of(name)
+        if not gateway.prices:
+            return None
+        import genai_prices
+
+        counted = genai_prices.Usage(
+            input_tokens=usage.input,
+            cache_read_tokens=usage.cached,
+            cache_write_tokens=usage.written,
+            output_tokens=usage.output,
+        )
+        cost = genai_prices.calc_price(counted, model, provider_id=gateway.prices)
+    except (ImportError, LookupError, UnknownModelError):
+        return None
+    return float(cost.total_price)

@@ -1,0 +1,117 @@
+"""The way of every answer: from an SDK's chunks, through a decoder, to events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
+
+from lango.core.streams import StreamEvent, StreamEventError
+from lango.core.values import JsonObject
+from lango.errors import BadRequestError, MissingExtraError, ModelError
+from lango.providers.assembly import Assembly
+from lango.providers.faults import of_nonsense, of_transport
+from lango.providers.timeouts import Timeouts, Watch
+
+Chunk = TypeVar("Chunk")
+Chunk_contra = TypeVar("Chunk_contra", contravariant=True)
+
+AFTERWORD: Final = 5.0
+"""Seconds to wait, after the finish marker, for usage and a proper end."""
+
+
+class Decoder(Protocol[Chunk_contra]):
+    """Turns one answer's chunks into events; pure."""
+
+    @property
+    def answer(self) -> Assembly:
+        """What has come so far."""
+        ...
+
+    def feed(self, chunk: Chunk_contra) -> Iterable[StreamEvent]:
+        """The events in a chunk; BadStreamError when it makes no sense."""
+        ...
+
+    def finish(self) -> Iterable[StreamEvent]:
+        """The events of the end; BadStreamError when this is none."""
+        ...
+
+
+async def decoded(
+    call: Callable[[], Awaitable[AsyncIterator[Chunk]]],
+    decoder: Decoder[Chunk],
+    explain: Callable[[Exception], ModelError | None],
+    timeouts: Timeouts,
+) -> AsyncGenerator[StreamEvent, None]:
+    """The events of one answer; whatever goes wrong becomes the last of them.
+
+    Once the finish marker is there the answer is whole: a fault after it is nobody's loss.
+    """
+    answer = decoder.answer
+    stream: AsyncIterator[Chunk] | None = None
+    watch = Watch(idle=timeouts.idle)
+    try:
+        try:
+            opening = call()  # what an SDK's first use takes is not the server's silence
+            with watch:
+                stream = await opening
+            while not answer.over:
+                with watch:
+                    chunk = await anext(stream)
+                for event in decoder.feed(chunk):
+                    yield event
+                if answer.finish is not None:
+                    watch.hurry(AFTERWORD)
+        except StopAsyncIteration:
+            pass
+        except Exception:
+            if answer.finish is None:
+                raise
+        for event in decoder.finish():
+            yield event
+    except Exception as error:  # noqa: BLE001 - an SDK may raise anything, and it is said
+        yield StreamEventError(_typed(error, explain, answer, opened=stream is not None))
+    finally:
+        watch.close()
+        await _close(stream)
+
+
+async def opened(resource: Any, body: JsonObject, answer: Assembly, header: str) -> Any:
+    """A new stream of an SDK; the header is the one that names the request."""
+    stream = await resource.create(**body)
+    answer.request_id = str(stream.response.headers.get(header) or "")
+    return stream
+
+
+def _typed(
+    error: Exception,
+    explain: Callable[[Exception], ModelError | None],
+    answer: Assembly,
+    *,
+    opened: bool,
+) -> ModelError:
+    typed = error if isinstance(error, ModelError) else explain(error) or of_transport(error)
+    if typed is None:
+        # Before anything was sent, an SDK can only be unhappy with what it was given.
+        typed = (
+            of_nonsense(error) if opened else BadRequestError(f"{type(error).__name__}: {error}")
+        )
+    if typed is not error:
+        typed.__cause__ = error
+    typed.provider, typed.model = answer.provider, answer.model
+    typed.request_id = typed.request_id or answer.request_id
+    typed.partial_text = answer.text
+    return typed
+
+
+async def _close(stream: Any) -> None:
+    """Give the connection back, also when the answer was not read to its end."""
+    close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
+    if close is not None:
+        with suppress(Exception):
+            await close()
+
+
+def missing(extra: str) -> MissingExtraError:
+    """The error for a vendor's SDK that is not there."""
+    return MissingExtraError(f"This provider needs an SDK: pip install 'lango-adk[{extra}]'")

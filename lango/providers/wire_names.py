@@ -1,0 +1,75 @@
+"""Ids, names and arguments of tool calls as a wire allows them, and names back again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from lango.core.values import json_object, json_text
+
+_LETTERS: Final = string.digits + string.ascii_letters
+_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_ROOM: Final = 64
+
+
+class CallIds:
+    """Ids of calls: kept when the wire allows them, else replaced, the same way each time."""
+
+    def __init__(self, legal: str, replacement: Callable[[bytes], str]) -> None:
+        self._legal = re.compile(legal)
+        self._replacement = replacement
+
+    def __call__(self, call_id: str) -> str:
+        if self._legal.fullmatch(call_id):
+            return call_id
+        return self._replacement(hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).digest())
+
+
+def _nine(digest: bytes) -> str:
+    number = int.from_bytes(digest, "big")
+    return "".join(_LETTERS[number // 62**place % 62] for place in range(9))
+
+
+# The vendor's SDKs give no rule; these are the ones its servers hold.
+CHAT_IDS: Final = CallIds(r"[\x21-\x7e]{1,40}", lambda digest: f"call_{digest.hex()[:24]}")
+RESPONSES_IDS: Final = CallIds(r"[\x21-\x7e]{1,64}", lambda digest: f"call_{digest.hex()[:24]}")
+ANTHROPIC_IDS: Final = CallIds(r"[a-zA-Z0-9_-]{1,64}", lambda digest: f"toolu_{digest.hex()[:24]}")
+NINE_LETTER_IDS: Final = CallIds(r"[a-zA-Z0-9]{9}", _nine)
+
+
+class ToolNames:
+    """Names of tools: letters, digits, _ and - towards the wire, and the real one back."""
+
+    def __init__(self, declared: Iterable[str]) -> None:
+        self._wire: dict[str, str] = {}
+        self._real: dict[str, str] = {}
+        for name in sorted(set(declared), key=lambda name: (wire_name(name) != name, name)):
+            legal, number = wire_name(name), 1
+            while legal in self._real:
+                number += 1
+                legal = f"{wire_name(name)[: _NAME_ROOM - 4]}_{number}"
+            self._wire[name], self._real[legal] = legal, name
+
+    def wire(self, name: str) -> str:
+        """As the wire wants it; a name nobody declared is made legal too."""
+        return self._wire.get(name) or wire_name(name)
+
+    def real(self, name: str) -> str:
+        """As it was declared."""
+        return self._real.get(name, name)
+
+
+def arguments_text(text: str) -> str:
+    """The arguments of a call as JSON of an object: as they are, if they are that."""
+    if not text:
+        return "{}"
+    value = json_object(text)
+    return text if text.lstrip().startswith("{") and value != {"result": text} else json_text(value)
+
+
+def wire_name(name: str) -> str:
+    """A name without what wires refuse."""
+    return _ILLEGAL.sub("_", name)[:_NAME_ROOM] or "unknown"

@@ -1,0 +1,1 @@
+"""Keeping sessions in SQL: the only room that speaks SQLAlchemy, asyncpg and Alembic."""

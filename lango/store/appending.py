@@ -1,0 +1,181 @@
+"""Appending in a transaction: all of it on SQLite, and on PostgreSQL what one statement cannot do.
+
+That is an entry that must look at older rows (a rewind, a compaction, a long-running call), and any
+entry while a session waits for the answer to such a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.values import JsonObject, json_value
+from lango.errors import Fenced, SessionBusyError, SessionNotFoundError
+from lango.store import pins
+from lango.store.artifact_rows import save_blobs
+from lango.store.clock import now
+from lango.store.entries import Appended, Entry, SessionRef, StateChange
+from lango.store.rewinding import Undone, undo
+from lango.store.tables import app_states, messages, sessions, state_changes, user_states
+
+
+async def append(
+    connection: AsyncConnection, ref: SessionRef, entry: Entry, epoch: int | None
+) -> Appended:
+    """Append one entry under the session row's lock."""
+    session = await _locked(connection, ref, epoch)
+    existing = await seq_of_event(connection, ref, entry.event_id)
+    if existing is not None:
+        return Appended(existing, duplicate=True)
+    check_writer(session.epoch, session.owner, epoch)
+    await save_blobs(connection, ref.key, entry.blobs)
+    undone = await undo(connection, session, entry)
+    await _insert(connection, session, entry, undone)
+    await _update_session(connection, session, entry, undone)
+    await write_shared_states(connection, ref, entry.state)
+    return Appended(
+        session.next_seq,
+        state=undone.state if undone else None,
+        artifacts=undone.artifacts if undone else None,
+    )
+
+
+async def _locked(connection: AsyncConnection, ref: SessionRef, epoch: int | None) -> sa.Row[Any]:
+    """The session's row, locked: first lock, then look, or a rival's commit would be missed."""
+    mine = (sessions.c.pk == ref.pk, sessions.c.tenant == ref.key.tenant)
+    session = (
+        await connection.execute(sa.select(sessions).where(*mine).with_for_update())
+    ).one_or_none()
+    if session is None:
+        raise deleted(ref, epoch)
+    return session
+
+
+def deleted(ref: SessionRef, epoch: int | None) -> BaseException:
+    """What to raise for a session that is no longer there: whoever ran a turn in it lost that."""
+    return missing(ref) if epoch is None else Fenced()
+
+
+def missing(ref: SessionRef) -> SessionNotFoundError:
+    """The error for a session that is not there."""
+    return SessionNotFoundError(f"Session {ref.key.session_id} not found.")
+
+
+def check_writer(epoch: int, owner: str | None, given: int | None) -> None:
+    """Only the turn that holds the session may write; without a turn, only while none holds it."""
+    if given is None and owner is not None:
+        raise SessionBusyError
+    if given is not None and (given != epoch or owner is None):
+        raise Fenced
+
+
+async def seq_of_event(connection: AsyncConnection, ref: SessionRef, event_id: str) -> int | None:
+    """Where an event stands, if it is there already."""
+    for table in (messages, state_changes):
+        seq = await connection.scalar(
+            sa.select(table.c.seq).where(table.c.session_pk == ref.pk, table.c.event_id == event_id)
+        )
+        if seq is not None:
+            return seq
+    return None
+
+
+async def _insert(
+    connection: AsyncConnection, session: sa.Row[Any], entry: Entry, undone: Undone | None
+) -> None:
+    place: dict[str, Any] = {
+        "session_pk": session.pk,
+        "seq": session.next_seq,
+        "event_id": entry.event_id,
+        "invocation_id": entry.invocation_id,
+    }
+    if entry.state_only:
+        await connection.execute(
+            sa.insert(state_changes).values(place | {"delta": json_or_none(entry.changes)})
+        )
+        return
+    row = columns(entry)
+    row["cum_tokens"] = session.total_tokens + entry.tokens
+    if undone:
+        row["cum_tokens"] -= undone.tokens
+        row["changes"] = undone.changes
+    await connection.execute(sa.insert(messages).values(place | row))
+
+
+def columns(entry: Entry) -> JsonObject:
+    """What an entry puts into its row, but for its place."""
+    return {
+        "created": entry.created,
+        "timestamp": entry.timestamp,
+        "tokens": entry.tokens,
+        "role": entry.role,
+        "author": entry.author,
+        "content": entry.content,
+        "tool_calls": json_or_none(entry.tool_calls),
+        "event": json_or_none(entry.event),
+        "changes": json_or_none(entry.changes),
+    }
+
+
+def json_or_none(text: str | None) -> Any:
+    """The value of a JSON column from its text."""
+    return None if text is None else json_value(text)
+
+
+async def _update_session(
+    connection: AsyncConnection, session: sa.Row[Any], entry: Entry, undone: Undone | None
+) -> None:
+    seq = session.next_seq
+    new_turn = entry.begins_turn(session.invocation_id)
+    turn_seq = seq if new_turn else session.turn_seq
+    calls = undone.pins if undone else pins.Pins(session.open_calls, session.closed_calls)
+    calls = pins.after_append(calls, entry, seq=seq, turn_seq=turn_seq, new_turn=new_turn)
+    delta = undone.state if undone else entry.state.session
+    values: dict[str, Any] = {
+        "next_seq": seq + 1,
+        "total_tokens": session.total_tokens + entry.tokens - (undone.tokens if undone else 0),
+        "message_count": session.message_count + entry.counts - (undone.messages if undone else 0),
+        "state": {**session.state, **delta},
+        "turn_seq": turn_seq,
+        "updated": entry.created,
+        "open_calls": calls.open,
+        "closed_calls": calls.closed,
+    }
+    if new_turn:
+        values |= {"invocation_id": entry.invocation_id, "last_activity": now(connection)}
+    if entry.compaction:
+        values["compacted_seq"] = seq
+    elif undone is not None:
+        values["compacted_seq"] = undone.compacted_seq
+    await connection.execute(sa.update(sessions).where(sessions.c.pk == session.pk).values(values))
+
+
+async def write_shared_states(
+    connection: AsyncConnection, ref: SessionRef, state: StateChange
+) -> None:
+    """The app's and the user's new values, keys in order so that writers lock alike."""
+    key = ref.key
+    app = {"tenant": key.tenant, "app_name": key.app_name}
+    await _upsert(connection, app_states, app, state.app)
+    await _upsert(connection, user_states, app | {"user_id": key.user_id}, state.user)
+
+
+async def _upsert(
+    connection: AsyncConnection,
+    table: sa.Table,
+    scope: Mapping[str, str],
+    values: Mapping[str, Any],
+) -> None:
+    if not values:
+        return
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    statement = statement.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns), set_={"value": statement.excluded.value}
+    )
+    rows = [{**scope, "key": name, "value": values[name]} for name in sorted(values)]
+    await connection.execute(statement, rows)

@@ -1,0 +1,196 @@
+"""Artifacts and data moved out of events: rows in two tables, the bytes in chunks of 1 MiB."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.values import JsonObject
+from lango.store.clock import now
+from lango.store.entries import Blob, SessionKey
+from lango.store.tables import artifact_chunks, artifacts
+
+CHUNK: Final = 1 << 20
+ARTIFACT: Final = "artifact"
+EVENT_DATA: Final = "event"
+
+# The empty version that ADK's rewind saves over an artifact that it takes away.
+HIDDEN_TYPE: Final = "application/octet-stream"
+HIDDEN_PART: Final[JsonObject] = {"inline_data": {"mime_type": HIDDEN_TYPE}}
+
+# `metadata` is a name that SQLAlchemy's rows keep for themselves.
+ROW: Final = [
+    artifacts.c.pk,
+    artifacts.c.name,
+    artifacts.c.version,
+    artifacts.c.mime_type,
+    artifacts.c.size,
+    artifacts.c.part,
+    artifacts.c.metadata.label("about"),
+    artifacts.c.created,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NewArtifact:
+    """One version of an artifact to save."""
+
+    name: str
+    data: bytes
+    part: JsonObject
+    mime_type: str | None = None
+    metadata: JsonObject | None = None
+    kind: str = ARTIFACT
+    call_id: str | None = None
+
+
+def of_key(key: SessionKey, kind: str, name: str | None = None) -> sa.ColumnElement[bool]:
+    """The artifacts of a session (or, with session id "", of a user)."""
+    conditions = [
+        artifacts.c.tenant == key.tenant,
+        artifacts.c.app_name == key.app_name,
+        artifacts.c.user_id == key.user_id,
+        artifacts.c.session_id == key.session_id,
+        artifacts.c.kind == kind,
+    ]
+    if name is not None:
+        conditions.append(artifacts.c.name == name)
+    return sa.and_(*conditions)
+
+
+async def next_version(connection: AsyncConnection, key: SessionKey, name: str) -> int:
+    """The version that the next save of this artifact gets."""
+    newest = await connection.scalar(
+        sa.select(sa.func.max(artifacts.c.version)).where(of_key(key, ARTIFACT, name))
+    )
+    return 0 if newest is None else newest + 1
+
+
+async def insert_artifact(
+    connection: AsyncConnection, key: SessionKey, new: NewArtifact, version: int
+) -> None:
+    """Write one version with its chunks."""
+    pk = await connection.scalar(
+        sa.insert(artifacts)
+        .values(
+            tenant=key.tenant,
+            app_name=key.app_name,
+            user_id=key.user_id,
+            session_id=key.session_id,
+            kind=new.kind,
+            name=new.name,
+            version=version,
+            mime_type=new.mime_type,
+            size=len(new.data),
+            sha256=hashlib.sha256(new.data).hexdigest(),
+            call_id=new.call_id,
+            part=new.part,
+            metadata=new.metadata,
+            created=now(connection),
+        )
+        .returning(artifacts.c.pk)
+    )
+    chunks = [
+        {"artifact_pk": pk, "number": number, "data": new.data[start : start + CHUNK]}
+        for number, start in enumerate(range(0, len(new.data), CHUNK))
+    ]
+    if chunks:
+        await connection.execute(sa.insert(artifact_chunks), chunks)
+
+
+async def find_version(
+    connection: AsyncConnection,
+    key: SessionKey,
+    name: str,
+    version: int | None,
+    kind: str = ARTIFACT,
+) -> sa.Row[Any] | None:
+    """One version's row, the newest when none is named."""
+    statement = sa.select(*ROW).where(of_key(key, kind, name))
+    if version is not None:
+        statement = statement.where(artifacts.c.version == version)
+    return (
+        await connection.execute(statement.order_by(artifacts.c.version.desc()).limit(1))
+    ).one_or_none()
+
+
+async def read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[int, bytes]:
+    """The bytes of several artifacts."""
+    rows = await connection.execute(
+        sa.select(artifact_chunks.c.artifact_pk, artifact_chunks.c.data)
+        .where(artifact_chunks.c.artifact_pk.in_(pks))
+        .order_by(artifact_chunks.c.artifact_pk, artifact_chunks.c.number)
+    )
+    found: dict[int, list[bytes]] = {pk: [] for pk in pks}
+    for pk, data in rows:
+        found[pk].append(data)
+    return {pk: b"".join(chunks) for pk, chunks in found.items()}
+
+
+async def save_blobs(connection: AsyncConnection, key: SessionKey, blobs: Iterable[Blob]) -> None:
+    """Write what was moved out of an event; a retry finds it there and leaves it."""
+    for blob in blobs:
+        if await find_version(connection, key, blob.name, 0, blob.kind) is None:
+            new = NewArtifact(blob.name, blob.data, blob.part, blob.mime_type, kind=blob.kind)
+            await insert_artifact(connection, key, new, 0)
+
+
+async def read_blobs(
+    connection: AsyncConnection, key: SessionKey, names: Sequence[str]
+) -> dict[str, bytes]:
+    """The bytes that were moved out of events, by name."""
+    rows = await connection.execute(
+        sa.select(artifacts.c.name, artifacts.c.pk).where(
+            of_key(key, EVENT_DATA), artifacts.c.name.in_(names)
+        )
+    )
+    pks = {row.name: row.pk for row in rows}
+    data = await read_chunks(connection, list(pks.values()))
+    return {name: data[pk] for name, pk in pks.items()}
+
+
+async def restore_version(
+    connection: AsyncConnection, key: SessionKey, name: str, version: int | None
+) -> int | None:
+    """Save an old version again as the newest, or an empty one where there was none; its number.
+
+    None when the artifact is not kept here.
+    """
+    if await find_version(connection, key, name, None) is None:
+        return None
+    old = None if version is None else await find_version(connection, key, name, version)
+    new = NewArtifact(name, b"", HIDDEN_PART, HIDDEN_TYPE)
+    if old is not None:
+        data = (await read_chunks(connection, [old.pk]))[old.pk]
+        new = NewArtifact(name, data, old.part, old.mime_type, old.about)
+    restored = await next_version(connection, key, name)
+    await insert_artifact(connection, key, new, restored)
+    return restored
+
+
+async def refill_version(
+    connection: AsyncConnection, key: SessionKey, name: str, version: int, *, into: int
+) -> None:
+    """Put an old version's data into one that hides it; nothing if that holds something."""
+    hiding = await find_version(connection, key, name, into)
+    old = await find_version(connection, key, name, version)
+    if hiding is None or old is None or hiding.size > 0 or old.size == 0:
+        return
+    data = (await read_chunks(connection, [old.pk]))[old.pk]
+    await delete_artifacts(connection, artifacts.c.pk == hiding.pk)
+    new = NewArtifact(name, data, old.part, old.mime_type, old.about)
+    await insert_artifact(connection, key, new, into)
+
+
+async def delete_artifacts(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
+    """Delete artifacts with their chunks."""
+    doomed = sa.select(artifacts.c.pk).where(condition)
+    await connection.execute(
+        sa.delete(artifact_chunks).where(artifact_chunks.c.artifact_pk.in_(doomed))
+    )
+    await connection.execute(sa.delete(artifacts).where(condition))

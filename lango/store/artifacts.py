@@ -1,0 +1,111 @@
+"""Artifacts by version: save, find, list, delete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from lango.core.values import JsonObject
+from lango.store import artifact_rows
+from lango.store.artifact_rows import ARTIFACT, NewArtifact, of_key
+from lango.store.clock import seconds
+from lango.store.database import Database
+from lango.store.entries import SessionKey
+from lango.store.faults import is_duplicate, retrying
+from lango.store.tables import artifacts
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArtifact:
+    """One version; its bytes only when they were asked for."""
+
+    name: str
+    version: int
+    mime_type: str | None
+    part: JsonObject
+    metadata: JsonObject
+    created: float
+    data: bytes = b""
+
+
+class SqlArtifactStore:
+    """Artifacts in the session store's database, so that every process sees them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, key: SessionKey, new: NewArtifact) -> int:
+        """Save a new version; its number."""
+
+        async def once() -> int:
+            while True:
+                try:
+                    async with self._database.write() as connection:
+                        version = await artifact_rows.next_version(connection, key, new.name)
+                        await artifact_rows.insert_artifact(connection, key, new, version)
+                        return version
+                except IntegrityError as error:
+                    if not is_duplicate(error):  # else: another process took that number first
+                        raise
+
+        return await retrying(once)
+
+    async def load(
+        self, key: SessionKey, name: str, version: int | None = None, *, with_data: bool = True
+    ) -> StoredArtifact | None:
+        """One version, the newest when none is named."""
+
+        async def once() -> StoredArtifact | None:
+            async with self._database.read() as connection:
+                row = await artifact_rows.find_version(connection, key, name, version)
+                if row is None:
+                    return None
+                chunks = await artifact_rows.read_chunks(connection, [row.pk]) if with_data else {}
+                return _stored(row, chunks.get(row.pk, b""))
+
+        return await retrying(once)
+
+    async def names(self, key: SessionKey) -> list[str]:
+        """The names of a session's (or a user's) artifacts."""
+
+        async def once() -> list[str]:
+            async with self._database.read() as connection:
+                found = sa.select(artifacts.c.name).where(of_key(key, ARTIFACT)).distinct()
+                return sorted((await connection.execute(found)).scalars())
+
+        return await retrying(once)
+
+    async def versions(self, key: SessionKey, name: str) -> list[StoredArtifact]:
+        """Every version of one artifact, the oldest first."""
+
+        async def once() -> list[StoredArtifact]:
+            async with self._database.read() as connection:
+                found = sa.select(*artifact_rows.ROW).where(of_key(key, ARTIFACT, name))
+                rows = await connection.execute(found.order_by(artifacts.c.version))
+                return [_stored(row) for row in rows]
+
+        return await retrying(once)
+
+    async def delete(self, key: SessionKey, name: str) -> None:
+        """Delete an artifact with all its versions."""
+
+        async def once() -> None:
+            async with self._database.write() as connection:
+                await artifact_rows.delete_artifacts(connection, of_key(key, ARTIFACT, name))
+
+        await retrying(once)
+
+
+def _stored(row: sa.Row[Any], data: bytes = b"") -> StoredArtifact:
+    return StoredArtifact(
+        name=row.name,
+        version=row.version,
+        mime_type=row.mime_type,
+        part=row.part,
+        metadata=row.about or {},
+        created=seconds(row.created),
+        data=data,
+    )

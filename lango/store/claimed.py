@@ -1,0 +1,88 @@
+"""What a claimed turn writes beside its own session, under that turn's fence.
+
+Its child sessions (of agents that a tool runs) and its artifacts: who lost the turn writes none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.failpoints import failpoint
+from lango.core.ids import new_id
+from lango.errors import Fenced
+from lango.store import appending, artifact_rows, loading, turn_rows
+from lango.store.artifact_rows import ARTIFACT, NewArtifact, of_key
+from lango.store.database import Database
+from lango.store.entries import Appended, Entry, SessionKey, SessionRef, StateChange
+from lango.store.sessions import create_session
+from lango.store.tables import artifacts
+from lango.store.turn_rows import Claim
+
+
+class ClaimedWrites:
+    """The further writes of one claimed turn. Every operation may be repeated after a fault."""
+
+    def __init__(self, database: Database, claim: Claim) -> None:
+        self.database = database
+        self.claim = claim
+
+    async def open_child(self, key: SessionKey, state: StateChange) -> None:
+        """Make a child session, unless an earlier attempt has made it."""
+        key.checked()
+        public_id = new_id("ses")
+
+        async def once(connection: AsyncConnection) -> None:
+            await self._hold(connection)
+            if await loading.read_session(connection, key) is None:
+                parent = self.claim.turn.session_pk
+                await create_session(connection, key, public_id, state, parent_pk=parent)
+
+        await self.database.change(once)
+
+    async def append(self, ref: SessionRef, entry: Entry) -> Appended:
+        """Append to a child session; an entry that is there already counts as appended."""
+
+        async def once(connection: AsyncConnection) -> Appended:
+            await self._hold(connection)
+            return await appending.append(connection, ref, entry, None)
+
+        failpoint("append.before")
+        appended = await self.database.change(once)
+        failpoint("append.after")
+        return appended
+
+    async def save_artifact(self, key: SessionKey, new: NewArtifact) -> int:
+        """Save a new version, or find the one that the same call saved in an earlier attempt."""
+
+        async def once(connection: AsyncConnection) -> int:
+            await self._hold(connection)
+            saved = await _saved_by_call(connection, key, new)
+            if saved is not None:
+                return saved
+            version = await artifact_rows.next_version(connection, key, new.name)
+            await artifact_rows.insert_artifact(connection, key, new, version)
+            return version
+
+        failpoint("artifact.before")
+        version = await self.database.change(once)
+        failpoint("artifact.after")
+        return version
+
+    async def _hold(self, connection: AsyncConnection) -> sa.Row[Any]:
+        """Nobody takes the turn over until the transaction ends; Fenced if somebody has."""
+        row = await turn_rows.lock_claimed(connection, self.claim)
+        if row is None:
+            raise Fenced
+        return row
+
+
+async def _saved_by_call(
+    connection: AsyncConnection, key: SessionKey, new: NewArtifact
+) -> int | None:
+    if new.call_id is None:
+        return None
+    mine = (of_key(key, ARTIFACT, new.name), artifacts.c.call_id == new.call_id)
+    return await connection.scalar(sa.select(artifacts.c.version).where(*mine).limit(1))

@@ -1,0 +1,117 @@
+"""One database: its engine, its schema check, transactions, and raw statements on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any, Final, TypeVar, cast
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from lango.store import migrate
+from lango.store.connecting import in_words
+from lango.store.engines import READ_ONLY, create_engine, is_in_memory, is_sqlite, store_url
+from lango.store.faults import retrying
+from lango.store.leases import Leases
+
+T = TypeVar("T")
+Work = Callable[[AsyncConnection], Awaitable[T]]
+
+_OTHER_WORK: Final = 5  # connections beside those leased to the hot statements
+
+
+class Database:
+    """Opens on first use: the URL can be given where no event loop runs yet."""
+
+    def __init__(self, url: str, *, schema: str | None = None, pool_size: int = 10) -> None:
+        self.url = store_url(url)
+        self.schema = schema
+        self.is_sqlite = is_sqlite(self.url)
+        self._pool_size = pool_size
+        self._engine: AsyncEngine | None = None
+        self._leases: Leases | None = None
+        self._opening = asyncio.Lock()
+        # A database in memory has one connection, which is in one transaction at a time.
+        self._one_by_one = asyncio.Lock() if is_in_memory(self.url) else nullcontext()
+        # A SQLite file has one writer. Our own wait for each other here, where the next one is
+        # told at once: at the file they would have to ask again and again.
+        self._one_writer = asyncio.Lock() if self.is_sqlite else nullcontext()
+
+    async def open(self) -> AsyncEngine:
+        """The engine, its schema checked once; a new SQLite file gets its tables here."""
+        if self._engine is not None:
+            return self._engine
+        async with self._opening:
+            if self._engine is None:
+                size = self._pool_size + _OTHER_WORK
+                engine = create_engine(self.url, schema=self.schema, pool_size=size)
+                try:
+                    with in_words(self.url.render_as_string(hide_password=False)):
+                        await migrate.ensure(engine, create=self.is_sqlite)
+                except BaseException:
+                    await engine.dispose()
+                    raise
+                self._leases = Leases(engine, self._pool_size)
+                self._engine = engine
+        return self._engine
+
+    def twin(self, *, pool_size: int = 1) -> Database:
+        """The same database by connections of its own, for another thread and its event loop."""
+        url = self.url.render_as_string(hide_password=False)
+        return Database(url, schema=self.schema, pool_size=pool_size)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the database lives in this object alone, and has no twin."""
+        return is_in_memory(self.url)
+
+    async def close(self) -> None:
+        """Close every connection; a later use opens anew."""
+        engine, self._engine = self._engine, None
+        leases, self._leases = self._leases, None
+        if leases is not None:
+            await leases.close()
+        if engine is not None:
+            await engine.dispose()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncGenerator[AsyncConnection]:
+        """A transaction that commits at the end."""
+        engine = await self.open()
+        async with self._one_writer, self._one_by_one, engine.begin() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncGenerator[AsyncConnection]:
+        """A transaction that sees one moment and changes nothing."""
+        engine = await self.open()
+        options: dict[str, Any] = dict(READ_ONLY)
+        if not self.is_sqlite:
+            options |= {"isolation_level": "REPEATABLE READ"}
+        async with self._one_by_one, engine.connect() as connection:
+            yield await connection.execution_options(**options)
+
+    async def change(self, work: Work[T]) -> T:
+        """Do work in a transaction, all of it again after a transient fault."""
+
+        async def once() -> T:
+            async with self.write() as connection:
+                return await work(connection)
+
+        return await retrying(once)
+
+    async def look(self, work: Work[T]) -> T:
+        """Read at one moment, again after a transient fault."""
+
+        async def once() -> T:
+            async with self.read() as connection:
+                return await work(connection)
+
+        return await retrying(once)
+
+    async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
+        """The rows of one hand-written statement, on PostgreSQL: one round trip."""
+        if self._leases is None:
+            await self.open()
+        return await cast(Leases, self._leases).fetch(sql, *arguments)

@@ -1,0 +1,182 @@
+"""From one URL to an engine: `postgresql://…` through asyncpg, `sqlite:///…` through aiosqlite."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import StaticPool
+
+from lango.core.values import json_text
+from lango.errors import UnsupportedUrlError
+
+_DRIVERS: Final = {
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+    "sqlite": "sqlite+aiosqlite",
+}
+_NETWORK_FILE_SYSTEMS: Final = {
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "9p",
+    "afs",
+    "fuse.sshfs",
+    "ceph",
+    "glusterfs",
+}
+
+CONNECT_TIMEOUT: Final = 10.0
+IDLE_TIMEOUT: Final = 3
+"""Seconds a transaction may wait for its own process before PostgreSQL ends it.
+
+Short, as a frozen process can have several of them, each waiting for the one before.
+"""
+LOCK_TIMEOUT: Final = 5
+"""Seconds to wait for a row before the statement is given up, and tried again as any other."""
+
+READ_ONLY: Final = {"lango_read_only": True}
+"""Execution options of a transaction that only reads: on SQLite it takes no write lock."""
+
+
+def store_url(url: str) -> sa.URL:
+    """The SQLAlchemy URL for one of ours; a driver that we use anyway may be named."""
+    try:
+        parsed = sa.make_url(url)
+    except (ArgumentError, ValueError) as problem:
+        raise UnsupportedUrlError(
+            f"Not a database URL (not shown: it may hold a password). {UnsupportedUrlError.__doc__}"
+        ) from problem
+    scheme = parsed.drivername
+    driver = _DRIVERS.get(scheme) or (scheme if scheme in _DRIVERS.values() else None)
+    if driver is None:
+        raise UnsupportedUrlError(
+            f"{scheme}:// is not supported. {UnsupportedUrlError.__doc__} "
+            "For example: postgresql://user@host/database or sqlite:///lango.db"
+        )
+    return parsed.set(drivername=driver)
+
+
+def quoted(schema: str) -> str:
+    """A schema's name as PostgreSQL reads it, whatever is in it."""
+    return '"' + schema.replace('"', '""') + '"'
+
+
+def is_sqlite(url: sa.URL) -> bool:
+    """Whether the URL names a SQLite database."""
+    return url.get_backend_name() == "sqlite"
+
+
+def is_in_memory(url: sa.URL) -> bool:
+    """Whether the database lives in this process alone."""
+    return is_sqlite(url) and url.database in (None, "", ":memory:")
+
+
+def create_engine(
+    url: sa.URL, *, schema: str | None = None, pool_size: int = 10, statement_timeout: float = 30.0
+) -> AsyncEngine:
+    """An engine for the store; errors never carry the parameters, which are users' texts."""
+    if is_sqlite(url):
+        return _sqlite_engine(url, schema, statement_timeout)
+    settings = _timeouts(statement_timeout)
+    if schema:
+        settings["search_path"] = quoted(schema)
+    return create_async_engine(
+        url.set(query={}),
+        hide_parameters=True,
+        json_serializer=json_text,
+        pool_size=pool_size,
+        max_overflow=0,
+        async_creator=_postgres_connector(url, settings),
+    )
+
+
+def _timeouts(statement_timeout: float) -> dict[str, str]:
+    """In milliseconds; work that may take any time, a migration or a copy, has none of them."""
+    if not statement_timeout:
+        return {"statement_timeout": "0"}
+    return {
+        "statement_timeout": str(int(statement_timeout * 1000)),
+        # A process that is frozen in a transaction must not keep others from its rows for ever.
+        "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT * 1000),
+        "lock_timeout": str(LOCK_TIMEOUT * 1000),
+    }
+
+
+def _postgres_connector(url: sa.URL, settings: dict[str, str]) -> Callable[[], Awaitable[Any]]:
+    """Connects as asyncpg reads the URL: with libpq's options, such as `?sslmode=require`."""
+    try:
+        asyncpg: Any = import_module("asyncpg")
+    except ImportError as error:
+        raise UnsupportedUrlError(
+            'PostgreSQL needs a driver: pip install "lango-adk[postgres]"'
+        ) from error
+    dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    async def connect() -> Any:
+        return await asyncpg.connect(dsn, server_settings=settings, timeout=CONNECT_TIMEOUT)
+
+    return connect
+
+
+def _sqlite_engine(url: sa.URL, schema: str | None, busy_timeout: float) -> AsyncEngine:
+    if schema:
+        raise UnsupportedUrlError("SQLite has no schemas: leave `schema` out, or use PostgreSQL.")
+    options: dict[str, Any] = {}
+    if is_in_memory(url):
+        options["poolclass"] = StaticPool  # one connection: each would be a database of its own
+    else:
+        refuse_network_file_system(Path(str(url.database)))
+    engine = create_async_engine(
+        url,
+        hide_parameters=True,
+        json_serializer=json_text,
+        connect_args={"timeout": busy_timeout},
+        **options,
+    )
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """WAL: readers and a writer do not wait for each other. We begin transactions ourselves."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    """Take the write lock at once: one taken later fails with "database is locked" under load."""
+    read_only = connection.get_execution_options().get("lango_read_only", False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def refuse_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
+    """SQLite's locks do not hold on a network file system: rather no store than a broken one."""
+    if not mounts.exists():
+        return
+    target = os.path.realpath(path)
+    best, kind = "", ""
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, point, fs_type, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fs_type
+    if kind in _NETWORK_FILE_SYSTEMS:
+        raise UnsupportedUrlError(
+            f"{path} lies on a network file system ({kind}), where SQLite loses writes. "
+            "Put the file on a local disk, or use PostgreSQL."
+        )

@@ -1,0 +1,197 @@
+"""What goes into the store and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from lango.core.ids import check_id
+from lango.core.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """The name of a session: a user's, in an app, of a tenant."""
+
+    tenant: str
+    app_name: str
+    user_id: str
+    session_id: str
+
+    def checked(self) -> SessionKey:
+        """This key, or InvalidIdError. The tenant alone may be empty: nobody set one."""
+        if self.tenant:
+            check_id("tenant", self.tenant)
+        check_id("app name", self.app_name)
+        check_id("user id", self.user_id)
+        check_id("session id", self.session_id)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRef:
+    """A session as a loaded object knows it; without a pk it is looked up by its key."""
+
+    key: SessionKey
+    pk: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """New values by scope, keys without their prefix."""
+
+    session: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    user: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    app: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __bool__(self) -> bool:
+        return bool(self.session or self.user or self.app)
+
+
+NO_CHANGE: Final = StateChange()
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes moved out of an event, or an output too large for a row."""
+
+    name: str
+    kind: str
+    mime_type: str | None
+    data: bytes
+    part: JsonObject
+
+
+@dataclass(slots=True)
+class Entry:
+    """One event on its way into a session, in the shape of a row.
+
+    Not frozen like its neighbours: that would cost a fifth of making one.
+    """
+
+    event_id: str
+    invocation_id: str
+    author: str
+    role: str
+    content: str
+    tool_calls: str | None  # JSON texts, as the columns take them
+    event: str | None
+    changes: str | None  # of a state-only entry: the state delta itself
+    tokens: int
+    timestamp: float
+    counts: bool  # a message; control rows are kept and returned, never counted
+    state: StateChange = NO_CHANGE
+    state_only: bool = False
+    compaction: bool = False
+    opens_calls: tuple[str, ...] = ()
+    answers_calls: tuple[str, ...] = ()  # by a person
+    responses: tuple[str, ...] = ()  # by anyone
+    scope: str = ""  # the task it belongs to
+    rewind: Rewind | None = None
+    blobs: tuple[Blob, ...] = ()
+
+    def begins_turn(self, current_invocation_id: str) -> bool:
+        """Whether the turn before is over: a summary or a bare change says no such thing."""
+        aside = self.state_only or self.compaction
+        return self.invocation_id != current_invocation_id and not aside
+
+    @property
+    def created(self) -> datetime:
+        """When it happened, as a time people can read."""
+        return readable_time(self.timestamp)
+
+    def with_rewind_from(self, first_seq: int | None) -> Entry:
+        """This entry, knowing where the invocation it rewinds begins."""
+        if self.rewind is None:
+            return self
+        return replace(self, rewind=replace(self.rewind, first_seq=first_seq))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one statement can append it: no look at older rows, no other table."""
+        special = self.compaction or self.opens_calls or self.rewind or self.blobs or self.scope
+        return not special
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """Take back everything from an invocation on."""
+
+    before_invocation_id: str
+    first_seq: int | None = None  # of that invocation's rows, as far as the caller has them
+    artifact_delta: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of an entry."""
+
+    seq: int
+    duplicate: bool = False  # it was there already: a retry
+    state: Mapping[str, Any] | None = None  # the recomputed session state change of a rewind
+    artifacts: Mapping[str, int] | None = None
+
+
+class StoredMessage(NamedTuple):
+    """One row of `messages`; JSON columns as text."""
+
+    seq: int
+    event_id: str
+    invocation_id: str
+    role: str
+    author: str
+    content: str
+    tool_calls: str | None
+    tokens: int
+    timestamp: float
+    event: str | None
+    changes: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """One row of `sessions`, with the states merged into view."""
+
+    pk: int
+    public_id: str
+    key: SessionKey
+    title: str
+    state: JsonObject
+    app_state: JsonObject
+    user_state: JsonObject
+    next_seq: int
+    total_tokens: int
+    message_count: int
+    turn_seq: int
+    open_calls: JsonObject | None
+    created: float
+    updated: float
+    last_activity: float
+
+    @property
+    def ref(self) -> SessionRef:
+        """How to name it in an append."""
+        return SessionRef(self.key, self.pk)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSession:
+    """A session and the rows a load brought along."""
+
+    session: StoredSession
+    messages: list[StoredMessage]
+    whole: bool
+    window_after: int = 0  # rows up to this seq are here because they are pinned
+
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def readable_time(timestamp: float) -> datetime:
+    """A float of ADK's as a time; out of any calendar's range it is the epoch."""
+    try:
+        return datetime.fromtimestamp(timestamp, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _EARLIEST

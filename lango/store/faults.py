@@ -1,0 +1,92 @@
+"""Which database faults pass by themselves, and trying again until they have.
+
+Everything the store does may safely be done twice: appends are known by their event id, sessions
+by the public id made before the first try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+from lango.core.backoff import delays
+from lango.errors import LangoError, StoreUnavailableError
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+TRIES: Final = 9  # again, over about seven seconds
+
+_TRANSIENT_STATES: Final = {
+    "40001",  # serialization failure
+    "40P01",  # deadlock detected
+    "53300",  # too many connections
+    "55P03",  # lock not available
+    "57P01",  # admin shutdown
+    "57P02",  # crash shutdown
+    "57P03",  # cannot connect now
+}
+# asyncpg's words for a connection that went away under us carry no state. The second is raised
+# when the server's farewell arrives just as a statement is being sent.
+_CONNECTION_GONE: Final = {"InterfaceError", "InternalClientError"}
+_SQLITE_LOCKED: Final = "database is locked"
+_DUPLICATE_STATE: Final = "23505"
+_SQLITE_DUPLICATE: Final = "UNIQUE constraint failed"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = getattr(current, "orig", None) or current.__cause__
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same statement may succeed in a moment."""
+    if isinstance(error, LangoError):
+        return isinstance(error, StoreUnavailableError)
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    for cause in _causes(error):
+        state = str(getattr(cause, "sqlstate", None) or "")
+        if state in _TRANSIENT_STATES or state.startswith("08"):
+            return True
+        if isinstance(cause, (ConnectionError, TimeoutError, OSError)):
+            return True
+        if type(cause).__name__ in _CONNECTION_GONE or _SQLITE_LOCKED in str(cause):
+            return True
+    return False
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Whether a unique key refused the row: it is there already."""
+    return any(
+        getattr(cause, "sqlstate", None) == _DUPLICATE_STATE or _SQLITE_DUPLICATE in str(cause)
+        for cause in _causes(error)
+    )
+
+
+async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
+    """Do it, again after a transient fault, until the tries are used up."""
+    waits = delays(TRIES)
+    while True:
+        try:
+            return await operation()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            delay = next(waits, None)
+            if delay is None and isinstance(error, StoreUnavailableError):
+                raise
+            if delay is None:
+                raise StoreUnavailableError(
+                    f"{StoreUnavailableError.__doc__} The last fault was {type(error).__name__}."
+                ) from error
+            logger.info("transient database fault, trying again: %s", type(error).__name__)
+        await asyncio.sleep(delay)

@@ -1,0 +1,176 @@
+"""Lists for user interfaces: sessions newest first, messages a page at a time, by keyset."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.values import JsonObject, json_text, json_value
+from lango.errors import InvalidIdError
+from lango.store.clock import seconds
+from lango.store.entries import StoredMessage, StoredSession
+from lango.store.loading import ROW, live, stored_session
+from lango.store.tables import app_states, messages, sessions, user_states
+
+T = TypeVar("T")
+
+MAX_PAGE: Final = 1_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page, and the cursor of the next; None at the end."""
+
+    items: Sequence[T]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """What a list shows of a session, without reading its messages."""
+
+    app_name: str
+    user_id: str
+    id: str
+    public_id: str
+    title: str
+    message_count: int
+    total_tokens: int
+    created: float
+    last_activity: float
+
+
+def _encode(place: list[Any]) -> str:
+    return base64.urlsafe_b64encode(json_text(place).encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> tuple[datetime, int]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        micros, pk = json_value(base64.urlsafe_b64decode(padded).decode())
+        if type(micros) is not int or type(pk) is not int or not 0 <= pk < 1 << 63:
+            raise ValueError(cursor)
+        return _EPOCH + timedelta(microseconds=micros), pk
+    except (ValueError, TypeError, OverflowError, RecursionError) as problem:
+        raise InvalidIdError(
+            "Not a cursor of this list: take `next_cursor` of the page before."
+        ) from problem
+
+
+_is_nobodys_child = sessions.c.parent_pk.is_(None)
+"""Sessions of agents that a tool ran belong to the session of that tool."""
+
+
+def check_limit(limit: int) -> int:
+    """How many to list: some, and not so many that a page is no page."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise ValueError(f"The limit of a page is 1 to {MAX_PAGE}, not {limit}.")
+    return limit
+
+
+async def list_page(
+    connection: AsyncConnection,
+    *,
+    tenant: str,
+    app_name: str,
+    user_id: str | None,
+    title: str,
+    cursor: str | None,
+    limit: int,
+) -> Page[SessionSummary]:
+    """The sessions by last activity, newest first."""
+    place = sa.tuple_(sessions.c.last_activity, sessions.c.pk)
+    statement = sa.select(sessions).where(
+        sessions.c.tenant == tenant, sessions.c.app_name == app_name, _is_nobodys_child
+    )
+    if user_id is not None:
+        statement = statement.where(sessions.c.user_id == user_id)
+    if title:
+        statement = statement.where(sessions.c.title.icontains(title, autoescape=True))
+    if cursor:
+        time, pk = _decode(cursor)
+        statement = statement.where(
+            place < sa.tuple_(sa.literal(time, sessions.c.last_activity.type), sa.literal(pk))
+        )
+    ordered = statement.order_by(sessions.c.last_activity.desc(), sessions.c.pk.desc())
+    rows = (await connection.execute(ordered.limit(check_limit(limit) + 1))).all()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if more else None
+    return Page([_summary(row) for row in rows], next_cursor)
+
+
+def _micros(time: datetime) -> int:
+    whole = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (whole - _EPOCH) // timedelta(microseconds=1)
+
+
+def _summary(row: sa.Row[Any]) -> SessionSummary:
+    return SessionSummary(
+        app_name=row.app_name,
+        user_id=row.user_id,
+        id=row.id,
+        public_id=row.public_id,
+        title=row.title,
+        message_count=row.message_count,
+        total_tokens=row.total_tokens,
+        created=seconds(row.created),
+        last_activity=seconds(row.last_activity),
+    )
+
+
+async def list_all(
+    connection: AsyncConnection, *, tenant: str, app_name: str, user_id: str | None
+) -> list[StoredSession]:
+    """Every session with its state, oldest first: what ADK's list_sessions promises."""
+    statement = sa.select(sessions).where(
+        sessions.c.tenant == tenant, sessions.c.app_name == app_name, _is_nobodys_child
+    )
+    users = sa.select(user_states).where(
+        user_states.c.tenant == tenant, user_states.c.app_name == app_name
+    )
+    if user_id is not None:
+        statement = statement.where(sessions.c.user_id == user_id)
+        users = users.where(user_states.c.user_id == user_id)
+    rows = (
+        await connection.execute(
+            statement.order_by(sessions.c.updated, sessions.c.user_id, sessions.c.id)
+        )
+    ).all()
+    app_rows = await connection.execute(
+        sa.select(app_states.c.key, app_states.c.value).where(
+            app_states.c.tenant == tenant, app_states.c.app_name == app_name
+        )
+    )
+    app_state = {row.key: row.value for row in app_rows}
+    user_state: dict[str, JsonObject] = {}
+    for row in await connection.execute(users):
+        user_state.setdefault(row.user_id, {})[row.key] = row.value
+    return [stored_session(row, app_state, user_state.get(row.user_id, {})) for row in rows]
+
+
+async def page_messages(
+    connection: AsyncConnection, pk: int, *, before: int | None, after: int | None, limit: int
+) -> list[StoredMessage]:
+    """Messages in order: the newest `limit`, those before a seq, or those after one."""
+    statement = sa.select(*ROW).where(
+        messages.c.session_pk == pk, live, messages.c.role != "control"
+    )
+    if after is not None:
+        statement = statement.where(messages.c.seq > after).order_by(messages.c.seq)
+    else:
+        statement = statement.order_by(messages.c.seq.desc())
+    if before is not None:
+        statement = statement.where(messages.c.seq < before)
+    rows = [
+        StoredMessage._make(row)
+        for row in await connection.execute(statement.limit(check_limit(limit)))
+    ]
+    return sorted(rows)

@@ -1,0 +1,226 @@
+"""The records of model calls, and the prompts they shared."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.model_calls import Attempt, ModelCall
+from lango.core.streams import Usage
+from lango.core.values import JsonObject, storable_text
+from lango.store.clock import now, seconds
+from lango.store.database import Database
+from lango.store.entries import SessionKey, readable_time
+from lango.store.listing import check_limit
+from lango.store.loading import key_is
+from lango.store.tables import model_calls, prompt_parts, sessions
+
+_MOST_KNOWN_PARTS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModelCall:
+    """One row: the record without its texts, which `prompt_part` has under their hashes."""
+
+    pk: int
+    call: ModelCall
+    system_hash: str | None
+    tools_hash: str | None
+
+
+class ModelCallStore:
+    """Model calls in the session store's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Parts that are there already are not sent again, however many calls name them.
+        self._known_parts: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    async def add(self, tenant: str, records: Sequence[ModelCall]) -> None:
+        """Write records, each once however often it is given."""
+        if not records:
+            return
+        parts = {
+            (tenant, hashed): (kind, text)
+            for kind, hashed, text in _parts(records)
+            if (tenant, hashed) not in self._known_parts
+        }
+
+        async def write(connection: AsyncConnection) -> None:
+            keys = {_key(tenant, record) for record in records}
+            found = {key: await _session_pk(connection, key) for key in keys}
+            rows = [_row(tenant, record, found[_key(tenant, record)]) for record in records]
+            await connection.execute(_insert(connection, model_calls), rows)
+            if parts:
+                await _add_parts(connection, parts)
+
+        await self._database.change(write)
+        self._remember(parts)
+
+    def _remember(self, parts: Iterable[tuple[str, str]]) -> None:
+        for part in parts:
+            self._known_parts[part] = None
+        while len(self._known_parts) > _MOST_KNOWN_PARTS:
+            self._known_parts.popitem(last=False)
+
+    async def of_session(
+        self, key: SessionKey, *, before: int | None = None, limit: int = 50
+    ) -> list[StoredModelCall]:
+        """A page of a session's calls, the newest first; `before` is the pk of the last one seen.
+
+        The session need not be one of this database's: its records are here all the same.
+        """
+        check_limit(limit)
+
+        async def read(connection: AsyncConnection) -> list[StoredModelCall]:
+            pk = await connection.scalar(sa.select(sessions.c.pk).where(key_is(key)))
+            mine = model_calls.c.session_pk == pk if pk is not None else _elsewhere(key)
+            found = sa.select(model_calls).where(mine)
+            if before is not None:
+                found = found.where(model_calls.c.pk < before)
+            rows = await connection.execute(found.order_by(model_calls.c.pk.desc()).limit(limit))
+            return [_stored(row) for row in rows]
+
+        return await self._database.look(read)
+
+    async def prompt_part(self, tenant: str, hashed: str) -> str | None:
+        """The text with this hash, as far as the tenant has sent it to a model."""
+
+        found = sa.select(prompt_parts.c.text).where(
+            prompt_parts.c.tenant == tenant, prompt_parts.c.hash == hashed
+        )
+        return await self._database.look(lambda connection: connection.scalar(found))
+
+
+def _parts(records: Iterable[ModelCall]) -> Iterator[tuple[str, str, str]]:
+    for record in records:
+        if record.system is not None:
+            yield "system", record.system.hash, record.system.text
+        if record.tools is not None:
+            yield "tools", record.tools.hash, record.tools.text
+
+
+async def _add_parts(
+    connection: AsyncConnection, parts: Mapping[tuple[str, str], tuple[str, str]]
+) -> None:
+    rows = [
+        {"tenant": tenant, "hash": hashed, "kind": kind, "text": storable_text(text)}
+        for (tenant, hashed), (kind, text) in sorted(parts.items())  # two writers, one order
+    ]
+    insert = _insert(connection, prompt_parts).values(created=now(connection))
+    await connection.execute(insert, rows)
+
+
+def _key(tenant: str, record: ModelCall) -> SessionKey:
+    """The session of a record; empty names where nobody knows it."""
+    app_name, user_id, session_id = map(storable_text, record.session or ("", "", ""))
+    return SessionKey(tenant, app_name, user_id, session_id)
+
+
+async def _session_pk(connection: AsyncConnection, key: SessionKey) -> int | None:
+    """The session's key, held until the record is in: a delete waits, an append does not."""
+    found = sa.select(sessions.c.pk).where(key_is(key))
+    return await connection.scalar(found.with_for_update(read=True, key_share=True))
+
+
+def _elsewhere(key: SessionKey) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        model_calls.c.session_pk.is_(None),
+        model_calls.c.tenant == key.tenant,
+        model_calls.c.app_name == key.app_name,
+        model_calls.c.user_id == key.user_id,
+        model_calls.c.session_id == key.session_id,
+    )
+
+
+def _insert(connection: AsyncConnection, table: sa.Table) -> Any:
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table).on_conflict_do_nothing()
+
+
+def _row(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject:
+    attempt, key, usage = record.attempt, _key(tenant, record), record.attempt.usage
+    return {
+        "session_pk": session_pk,
+        "tenant": tenant,
+        "app_name": key.app_name,
+        "user_id": key.user_id,
+        "session_id": key.session_id,
+        "turn": storable_text(record.turn),
+        "call_id": record.call,
+        "number": record.number,
+        "agent": storable_text(record.agent),
+        "provider": storable_text(attempt.provider),
+        "model": storable_text(attempt.model),
+        "started": readable_time(attempt.started),
+        "first_byte": _time(attempt.first_byte),
+        "ended": readable_time(attempt.ended),
+        "outcome": attempt.outcome,
+        "error": storable_text(attempt.error),
+        "request_id": storable_text(attempt.request_id),
+        "estimated_tokens": record.estimated,
+        "input_tokens": usage.input if usage else None,
+        "cached_tokens": usage.cached if usage else None,
+        "output_tokens": usage.output if usage else None,
+        "reasoning_tokens": usage.reasoning if usage else None,
+        "price": record.price,
+        "budget": record.budget,
+        "first_seq": record.first_seq,
+        "last_seq": record.last_seq,
+        "sent": record.sent,
+        "left_out": record.left_out,
+        "shortened": list(map(storable_text, record.shortened)) or None,
+        "why": record.why,
+        "system_hash": record.system.hash if record.system else None,
+        "tools_hash": record.tools.hash if record.tools else None,
+    }
+
+
+def _time(moment: float | None) -> datetime | None:
+    return None if moment is None else readable_time(moment)
+
+
+def _stored(row: sa.Row[Any]) -> StoredModelCall:
+    session = (row.app_name, row.user_id, row.session_id)
+    call = ModelCall(
+        attempt=_attempt(row),
+        number=row.number,
+        call=row.call_id,
+        session=session if any(session) else (),
+        turn=row.turn,
+        agent=row.agent,
+        budget=row.budget,
+        estimated=row.estimated_tokens,
+        sent=row.sent,
+        left_out=row.left_out,
+        shortened=tuple(row.shortened or ()),
+        why=row.why,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        price=row.price,
+    )
+    return StoredModelCall(row.pk, call, row.system_hash, row.tools_hash)
+
+
+def _attempt(row: sa.Row[Any]) -> Attempt:
+    counted = row.input_tokens is not None
+    return Attempt(
+        provider=row.provider,
+        model=row.model,
+        started=seconds(row.started),
+        ended=seconds(row.ended),
+        first_byte=None if row.first_byte is None else seconds(row.first_byte),
+        outcome=row.outcome,
+        error=row.error,
+        request_id=row.request_id,
+        usage=Usage(row.input_tokens, row.output_tokens, row.cached_tokens, row.reasoning_tokens)
+        if counted
+        else None,
+    )

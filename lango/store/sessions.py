@@ -1,0 +1,384 @@
+"""The session store: create, load, append, list, delete; claim and release for turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, cast
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.failpoints import failpoint
+from lango.core.ids import check_id, new_id
+from lango.core.values import JsonObject, json_text
+from lango.errors import SessionExistsError
+from lango.store import appending, artifact_rows, listing, loading, statements, turn_rows
+from lango.store.clock import now
+from lango.store.database import Database
+from lango.store.entries import (
+    Appended,
+    Entry,
+    LoadedSession,
+    SessionKey,
+    SessionRef,
+    StateChange,
+    StoredMessage,
+    StoredSession,
+)
+from lango.store.faults import is_duplicate, retrying
+from lango.store.listing import Page, SessionSummary
+from lango.store.loading import Recent, key_is
+from lango.store.tables import messages, model_calls, sessions, state_changes
+
+
+class SqlSessionStore:
+    """Sessions on PostgreSQL (`postgresql://…`) or SQLite (`sqlite:///file.db`).
+
+    Every operation may be repeated after a fault, and repeats itself while the fault is transient.
+    """
+
+    def __init__(self, url: str, *, schema: str | None = None, pool_size: int = 10) -> None:
+        self.database = Database(url, schema=schema, pool_size=pool_size)
+
+    async def open(self) -> None:
+        """Connect and check the schema now rather than at the first use."""
+        await retrying(self.database.open)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def create(
+        self, key: SessionKey, state: StateChange | None = None, title: str = ""
+    ) -> StoredSession:
+        """A new session; SessionExistsError if its id is taken."""
+        key.checked()
+        public_id = new_id("ses")  # before the first try: a retry recognises its own work by it
+
+        async def once() -> StoredSession:
+            async with self.database.write() as connection:
+                return await create_session(
+                    connection, key, public_id, state or StateChange(), title
+                )
+
+        return await retrying(once)
+
+    async def load(self, key: SessionKey, budget: int | None) -> LoadedSession | None:
+        """The newest rows within a token budget (None: all), with the rows that must come along."""
+
+        async def once() -> LoadedSession | None:
+            if self.database.is_sqlite:
+                async with self.database.read() as connection:
+                    return await loading.load_window(connection, key, budget)
+            found = loading.from_rows(
+                key,
+                await self.database.fetch(
+                    statements.LOAD, key.tenant, key.app_name, key.user_id, key.session_id, budget
+                ),
+            )
+            if found is None or found.whole or not found.session.open_calls:
+                return found
+            async with self.database.read() as connection:
+                return await loading.with_pinned(connection, found)
+
+        return await retrying(once)
+
+    async def load_recent(self, key: SessionKey, recent: Recent) -> LoadedSession | None:
+        """Exactly what a GetSessionConfig asks for."""
+
+        async def once() -> LoadedSession | None:
+            async with self.database.read() as connection:
+                return await loading.load_recent(connection, key, recent)
+
+        return await retrying(once)
+
+    async def append(self, ref: SessionRef, entry: Entry, epoch: int | None = None) -> Appended:
+        """Append an entry; one that is there already (by its event id) counts as appended."""
+        check_id("event id", entry.event_id)
+        located = ref if ref.pk is not None else await self.locate(ref.key)
+        failpoint("append.before")
+        appended = await retrying(lambda: self._append(located, entry, epoch))
+        failpoint("append.after")
+        return appended
+
+    async def _append(self, ref: SessionRef, entry: Entry, epoch: int | None) -> Appended:
+        if self.database.is_sqlite or not entry.is_plain:
+            return await self._append_in_transaction(ref, entry, epoch)
+        try:
+            rows = await self.database.fetch(*append_call(ref, entry, epoch))
+        except Exception as error:
+            if not is_duplicate(error):
+                raise
+            rows = []
+        if rows:
+            return Appended(rows[0]["seq"])
+        return await self._why_not_appended(ref, entry, epoch)
+
+    async def _why_not_appended(self, ref: SessionRef, entry: Entry, epoch: int | None) -> Appended:
+        found = await self.database.fetch(
+            statements.WHY_NOT_APPENDED, ref.pk, ref.key.tenant, entry.event_id
+        )
+        if not found:
+            raise appending.deleted(ref, epoch)
+        if found[0]["seq"] is not None:
+            return Appended(found[0]["seq"], duplicate=True)
+        appending.check_writer(found[0]["epoch"], found[0]["owner"], epoch)
+        return await self._append_in_transaction(ref, entry, epoch)
+
+    async def _append_in_transaction(
+        self, ref: SessionRef, entry: Entry, epoch: int | None
+    ) -> Appended:
+        async with self.database.write() as connection:
+            return await appending.append(connection, ref, entry, epoch)
+
+    async def read_blobs(self, key: SessionKey, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes that were moved out of events, by name."""
+
+        async def once() -> dict[str, bytes]:
+            async with self.database.read() as connection:
+                return await artifact_rows.read_blobs(connection, key, names)
+
+        return await retrying(once)
+
+    async def locate(self, key: SessionKey) -> SessionRef:
+        """A session by its key; SessionNotFoundError if there is none."""
+
+        async def once() -> int | None:
+            async with self.database.read() as connection:
+                return await connection.scalar(sa.select(sessions.c.pk).where(key_is(key)))
+
+        pk = await retrying(once)
+        if pk is None:
+            raise appending.missing(SessionRef(key))
+        return SessionRef(key, pk)
+
+    async def user_state(self, key: SessionKey) -> JsonObject:
+        """The user's state, by a key whose session id does not matter."""
+
+        async def once() -> JsonObject:
+            async with self.database.read() as connection:
+                return await loading.read_user_state(connection, key)
+
+        return await retrying(once)
+
+    async def list_all(
+        self, tenant: str, app_name: str, user_id: str | None
+    ) -> list[StoredSession]:
+        """Every session with its state, oldest first, as ADK lists them: unpaged."""
+
+        async def once() -> list[StoredSession]:
+            async with self.database.read() as connection:
+                return await listing.list_all(
+                    connection, tenant=tenant, app_name=app_name, user_id=user_id
+                )
+
+        return await retrying(once)
+
+    async def page(
+        self,
+        tenant: str,
+        app_name: str,
+        user_id: str | None = None,
+        *,
+        title: str = "",
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[SessionSummary]:
+        """A page of sessions, the last active first."""
+
+        async def once() -> Page[SessionSummary]:
+            async with self.database.read() as connection:
+                return await listing.list_page(
+                    connection,
+                    tenant=tenant,
+                    app_name=app_name,
+                    user_id=user_id,
+                    title=title,
+                    cursor=cursor,
+                    limit=limit,
+                )
+
+        return await retrying(once)
+
+    async def messages(
+        self,
+        key: SessionKey,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+    ) -> list[StoredMessage]:
+        """A page of messages in order; control rows and undone ones are not shown."""
+        ref = await self.locate(key)
+
+        async def once() -> list[StoredMessage]:
+            async with self.database.read() as connection:
+                return await listing.page_messages(
+                    connection, ref.pk or 0, before=before, after=after, limit=limit
+                )
+
+        return await retrying(once)
+
+    async def delete(self, key: SessionKey) -> None:
+        """Delete a session with all that is kept of it; a missing one is fine."""
+
+        async def once() -> None:
+            async with self.database.write() as connection:
+                locked = sa.select(sessions.c.pk).where(key_is(key)).with_for_update()
+                pk = await connection.scalar(locked)
+                if pk is None:
+                    return
+                for child in await _children(connection, key, pk):
+                    await _delete(connection, *child)
+                await _delete(connection, key, pk)
+
+        await retrying(once)
+
+    async def rename(self, key: SessionKey, title: str) -> None:
+        """Give a session a title."""
+
+        async def once() -> bool:
+            async with self.database.write() as connection:
+                renamed = await connection.execute(
+                    sa.update(sessions).where(key_is(key)).values(title=title)
+                )
+                return renamed.rowcount > 0
+
+        if not await retrying(once):
+            raise appending.missing(SessionRef(key))
+
+    async def claim(self, key: SessionKey, owner: str) -> int:
+        """Take the session for a turn: from now on, only who has the new epoch can write."""
+
+        async def once() -> int | None:
+            async with self.database.write() as connection:
+                return await connection.scalar(
+                    sa.update(sessions)
+                    .where(key_is(key))
+                    .values(epoch=sessions.c.epoch + 1, owner=owner)
+                    .returning(sessions.c.epoch)
+                )
+
+        epoch = await retrying(once)
+        if epoch is None:
+            raise appending.missing(SessionRef(key))
+        return epoch
+
+    async def release(self, key: SessionKey, epoch: int) -> None:
+        """Give the session back, if it is still ours."""
+
+        async def once() -> None:
+            async with self.database.write() as connection:
+                await connection.execute(
+                    sa.update(sessions)
+                    .where(key_is(key), sessions.c.epoch == epoch)
+                    .values(owner=None)
+                )
+
+        await retrying(once)
+
+
+async def create_session(
+    connection: AsyncConnection,
+    key: SessionKey,
+    public_id: str,
+    state: StateChange,
+    title: str = "",
+    parent_pk: int | None = None,
+) -> StoredSession:
+    """Write a new session in a transaction; a retry knows its own by the public id."""
+    found = await loading.read_session(connection, key)
+    if found is not None:
+        if found[0].public_id == public_id:
+            return found[0]
+        raise SessionExistsError(f"Session with id {key.session_id} already exists.")
+    moment = now(connection)
+    row: dict[str, Any] = {
+        "tenant": key.tenant,
+        "app_name": key.app_name,
+        "user_id": key.user_id,
+        "id": key.session_id,
+        "public_id": public_id,
+        "parent_pk": parent_pk,
+        "state": dict(state.session),
+        "title": title,
+        "created": moment,
+        "updated": moment,
+        "last_activity": moment,
+    }
+    try:
+        await connection.execute(sa.insert(sessions).values(row))
+    except IntegrityError as error:  # somebody was quicker than our look
+        raise SessionExistsError(f"Session with id {key.session_id} already exists.") from error
+    await appending.write_shared_states(connection, SessionRef(key), state)
+    created = await loading.read_session(connection, key)
+    return cast("tuple[StoredSession, object]", created)[0]
+
+
+async def _children(
+    connection: AsyncConnection, key: SessionKey, pk: int
+) -> list[tuple[SessionKey, int]]:
+    """The sessions of agents that tools ran in a session: they are of the same app and user."""
+    mine = (
+        sessions.c.tenant == key.tenant,
+        sessions.c.app_name == key.app_name,
+        sessions.c.user_id == key.user_id,
+        sessions.c.parent_pk == pk,
+    )
+    rows = await connection.execute(sa.select(sessions.c.id, sessions.c.pk).where(*mine))
+    return [(replace(key, session_id=row.id), row.pk) for row in rows]
+
+
+async def _delete(connection: AsyncConnection, key: SessionKey, pk: int) -> None:
+    for kind in (artifact_rows.ARTIFACT, artifact_rows.EVENT_DATA):
+        await artifact_rows.delete_artifacts(connection, artifact_rows.of_key(key, kind))
+    await turn_rows.delete_turns(connection, pk)
+    for table in (messages, state_changes, model_calls):
+        await connection.execute(sa.delete(table).where(table.c.session_pk == pk))
+    await connection.execute(sa.delete(sessions).where(sessions.c.pk == pk))
+
+
+def append_call(ref: SessionRef, entry: Entry, epoch: int | None) -> tuple[Any, ...]:
+    """The append statement that fits the entry, with its arguments."""
+    state = entry.state
+    shared = bool(state.app or state.user)
+    arguments: list[Any] = [
+        ref.pk,
+        ref.key.tenant,
+        entry.tokens,
+        int(entry.counts),
+        entry.invocation_id,
+        entry.created,
+        epoch,
+        entry.event_id,
+    ]
+    if entry.state_only:
+        arguments.append(entry.changes)
+    else:
+        arguments += [entry.timestamp, entry.role, entry.author, entry.content]
+        arguments += [entry.tool_calls, entry.event, entry.changes]
+    if state.session:
+        arguments.append(json_text(state.session))
+    if shared:
+        arguments += [
+            ref.key.app_name,
+            ref.key.user_id,
+            json_text(state.app),
+            json_text(state.user),
+        ]
+    return statements.APPEND[entry.state_only, bool(state.session), shared], *arguments

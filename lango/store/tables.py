@@ -1,0 +1,357 @@
+"""The tables as this version of lango uses them; `migrations/` says how they came to be.
+
+Keys begin with the session, so that messages can be hash-partitioned or sharded by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from lango.store.json_column import json_column
+
+metadata: Final = sa.MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_N_name)s_ix",
+        "uq": "%(table_name)s_%(column_0_N_name)s_uq",
+        "pk": "%(table_name)s_pk",
+    }
+)
+
+Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers only INTEGER keys itself
+Time = sa.DateTime(timezone=True)
+Json = json_column()
+
+sessions: Final = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("pk", Key, sa.Identity(), primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("public_id", sa.Text, nullable=False, unique=True),
+    sa.Column("parent_pk", Key),
+    sa.Column("state", Json, nullable=False),
+    sa.Column("title", sa.Text, nullable=False, server_default=""),
+    sa.Column("next_seq", Key, nullable=False, server_default="1"),
+    sa.Column("total_tokens", Key, nullable=False, server_default="0"),
+    sa.Column("message_count", Key, nullable=False, server_default="0"),
+    sa.Column("epoch", Key, nullable=False, server_default="0"),
+    sa.Column("owner", sa.Text),
+    # The turn that wrote last: its rows are loaded whatever the budget says.
+    sa.Column("invocation_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("turn_seq", Key, nullable=False, server_default="1"),
+    # Older rows that a load must bring along: see store/pins.py.
+    sa.Column("compacted_seq", Key),
+    sa.Column("open_calls", Json),
+    sa.Column("closed_calls", Json),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("updated", Time, nullable=False),
+    # The only indexed time, changed once per turn: other appends stay heap-only updates.
+    sa.Column("last_activity", Time, nullable=False),
+    sa.UniqueConstraint("tenant", "app_name", "user_id", "id"),
+    postgresql_with={"fillfactor": "70"},
+    sqlite_autoincrement=True,  # else the key of a deleted session is given to the next
+)
+sa.Index(
+    "sessions_user_activity_ix",
+    sessions.c.tenant,
+    sessions.c.app_name,
+    sessions.c.user_id,
+    sessions.c.last_activity,
+    sessions.c.pk,
+)
+sa.Index(
+    "sessions_app_activity_ix",
+    sessions.c.tenant,
+    sessions.c.app_name,
+    sessions.c.last_activity,
+    sessions.c.pk,
+)
+
+messages: Final = sa.Table(
+    "messages",
+    metadata,
+    sa.Column("session_pk", Key, nullable=False),
+    sa.Column("seq", Key, nullable=False),
+    sa.Column("cum_tokens", Key, nullable=False),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("timestamp", sa.Double, nullable=False),  # ADK's float, exact
+    sa.Column("undone_by", Key),  # the seq of the rewind that took this row back
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("tool_calls", Json),
+    sa.Column("event", Json),  # only what the other columns do not hold
+    sa.Column("changes", Json),  # state and artifacts this event changed
+    sa.PrimaryKeyConstraint("session_pk", "seq"),
+    sa.UniqueConstraint("session_pk", "event_id"),
+)
+_live = messages.c.undone_by.is_(None)
+sa.Index(
+    "messages_window_ix",
+    messages.c.session_pk,
+    messages.c.cum_tokens,
+    postgresql_where=_live,
+    sqlite_where=_live,
+)
+_changing = messages.c.changes.is_not(None)
+sa.Index(
+    "messages_changes_ix",
+    messages.c.session_pk,
+    messages.c.seq,
+    postgresql_where=_changing,
+    sqlite_where=_changing,
+)
+
+state_changes: Final = sa.Table(
+    "state_changes",
+    metadata,
+    sa.Column("session_pk", Key, nullable=False),
+    sa.Column("seq", Key, nullable=False),
+    sa.Column("undone_by", Key),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("delta", Json, nullable=False),
+    sa.PrimaryKeyConstraint("session_pk", "seq"),
+    sa.UniqueConstraint("session_pk", "event_id"),
+)
+
+app_states: Final = sa.Table(
+    "app_states",
+    metadata,
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("value", json_column(none_as_null=False)),
+    sa.PrimaryKeyConstraint("tenant", "app_name", "key"),
+)
+
+user_states: Final = sa.Table(
+    "user_states",
+    metadata,
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("value", json_column(none_as_null=False)),
+    sa.PrimaryKeyConstraint("tenant", "app_name", "user_id", "key"),
+)
+
+model_calls: Final = sa.Table(
+    "model_calls",
+    metadata,
+    sa.Column("pk", Key, sa.Identity(), primary_key=True),  # the order they were written in
+    sa.Column("session_pk", Key),  # none: the session is kept elsewhere
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("session_id", sa.Text, nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),  # the invocation id
+    sa.Column("call_id", sa.Text, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),  # of the attempt, within its call
+    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("provider", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("started", Time, nullable=False),
+    sa.Column("first_byte", Time),
+    sa.Column("ended", Time, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("request_id", sa.Text, nullable=False),
+    sa.Column("estimated_tokens", Key, nullable=False),
+    # As the provider reported them; none when it did not.
+    sa.Column("input_tokens", Key),
+    sa.Column("cached_tokens", Key),
+    sa.Column("output_tokens", Key),
+    sa.Column("reasoning_tokens", Key),
+    sa.Column("price", sa.Double),  # US dollars
+    sa.Column("budget", Key, nullable=False),
+    sa.Column("first_seq", Key),
+    sa.Column("last_seq", Key),
+    sa.Column("sent", sa.Integer, nullable=False),
+    sa.Column("left_out", sa.Integer, nullable=False),
+    sa.Column("shortened", Json),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("system_hash", sa.Text),
+    sa.Column("tools_hash", sa.Text),
+    sa.UniqueConstraint("call_id", "number"),  # a write that is repeated is known by it
+    sqlite_autoincrement=True,
+)
+sa.Index("model_calls_session_ix", model_calls.c.session_pk, model_calls.c.pk)
+sa.Index("model_calls_started_ix", model_calls.c.tenant, model_calls.c.started)
+_elsewhere = model_calls.c.session_pk.is_(None)
+sa.Index(
+    "model_calls_elsewhere_ix",
+    model_calls.c.tenant,
+    model_calls.c.app_name,
+    model_calls.c.user_id,
+    model_calls.c.session_id,
+    model_calls.c.pk,
+    postgresql_where=_elsewhere,
+    sqlite_where=_elsewhere,
+)
+
+prompt_parts: Final = sa.Table(
+    "prompt_parts",
+    metadata,
+    sa.Column("tenant", sa.Text, nullable=False),  # a text is never shared between two
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),  # "system" or "tools"
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("created", Time, nullable=False),
+    sa.PrimaryKeyConstraint("tenant", "hash"),
+)
+
+artifacts: Final = sa.Table(
+    "artifacts",
+    metadata,
+    sa.Column("pk", Key, sa.Identity(), primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("session_id", sa.Text, nullable=False),  # "" for an artifact of the user
+    sa.Column("kind", sa.Text, nullable=False),  # "artifact", or "event" for data moved out of one
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("mime_type", sa.Text),
+    sa.Column("size", Key, nullable=False),
+    sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("call_id", sa.Text),  # the tool call that saved it
+    sa.Column("part", Json, nullable=False),  # the ADK part without its bytes
+    sa.Column("metadata", Json),
+    sa.Column("created", Time, nullable=False),
+    sa.UniqueConstraint("tenant", "app_name", "user_id", "session_id", "kind", "name", "version"),
+    sqlite_autoincrement=True,
+)
+
+artifact_chunks: Final = sa.Table(
+    "artifact_chunks",
+    metadata,
+    sa.Column("artifact_pk", Key, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.PrimaryKeyConstraint("artifact_pk", "number"),
+)
+
+turns: Final = sa.Table(
+    "turns",
+    metadata,
+    sa.Column("session_pk", Key, nullable=False),
+    sa.Column("number", Key, nullable=False),
+    sa.Column("id", sa.Text, nullable=False, unique=True),
+    sa.Column("app", sa.Text, nullable=False),  # the session's, where no join is needed to see it
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("input", Json, nullable=False),
+    sa.Column("options", Json, nullable=False),
+    sa.Column("input_hash", sa.Text, nullable=False),
+    sa.Column("idempotency_key", sa.Text, nullable=False),  # its own id when none was given
+    sa.Column("run_at", Time),
+    # Where a queued turn stands; those that interrupt go below the lowest.
+    sa.Column("place", Key),
+    # Since when the turn could run: only the first queued one of a session where none runs has it.
+    sa.Column("ready", Time),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("epoch", Key, nullable=False, server_default="0"),
+    sa.Column("worker", sa.Text),
+    sa.Column("claim_id", sa.Text),
+    # The agent that runs it, and the one that ran it in the attempt before.
+    sa.Column("fingerprint", sa.Text, nullable=False, server_default=""),
+    sa.Column("ran_under", sa.Text, nullable=False, server_default=""),
+    sa.Column("time_limit", sa.Double, nullable=False),
+    sa.Column("deadline", Time),
+    sa.Column("answers", sa.Text),  # the call of its invocation that this turn answers
+    sa.Column("waits_for", Json),  # the calls that a person is asked about
+    sa.Column("usage", Json),
+    sa.Column("error", Json),
+    sa.Column("last_event", Key, nullable=False, server_default="0"),
+    sa.Column("trimmed", Time),  # when its log was dropped
+    sa.Column("created", Time, nullable=False),
+    sa.Column("started", Time),
+    sa.Column("ended", Time),
+    sa.PrimaryKeyConstraint("session_pk", "number"),
+    sa.UniqueConstraint("session_pk", "idempotency_key"),
+    postgresql_with={"fillfactor": "70"},  # room for the log's counter, which changes often
+)
+
+
+def _partial(
+    name: str, condition: sa.ColumnElement[bool], *columns: sa.Column[Any], unique: bool = False
+) -> None:
+    """An index of the few rows that somebody looks for, however many there are."""
+    sa.Index(name, *columns, unique=unique, postgresql_where=condition, sqlite_where=condition)
+
+
+# Written out, not bound: a planner that sees no value does not see that a partial index fits.
+IS_SCHEDULED: Final = turns.c.state == sa.literal_column("'scheduled'")
+IS_QUEUED: Final = turns.c.state == sa.literal_column("'queued'")
+IS_RUNNING: Final = turns.c.state == sa.literal_column("'running'")
+_has_log = sa.and_(turns.c.ended.is_not(None), turns.c.trimmed.is_(None))
+_answered = (turns.c.session_pk, turns.c.invocation_id, turns.c.answers)
+_partial("turns_running_ix", IS_RUNNING, turns.c.session_pk, unique=True)  # one at most
+_partial("turns_worker_ix", IS_RUNNING, turns.c.worker)
+_partial("turns_queue_ix", IS_QUEUED, turns.c.session_pk, turns.c.place, unique=True)
+_partial(
+    "turns_ready_ix", turns.c.ready.is_not(None), turns.c.app, turns.c.ready, turns.c.session_pk
+)
+_partial("turns_due_ix", IS_SCHEDULED, turns.c.run_at)
+_partial("turns_answers_ix", turns.c.answers.is_not(None), *_answered, unique=True)
+_partial("turns_waits_ix", turns.c.waits_for.is_not(None), *_answered[:2])
+_partial("turns_log_ix", _has_log, turns.c.ended)
+
+turn_events: Final = sa.Table(
+    "turn_events",
+    metadata,
+    sa.Column("session_pk", Key, nullable=False),
+    sa.Column("turn", Key, nullable=False),
+    sa.Column("number", Key, nullable=False),
+    sa.Column("epoch", Key, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("data", Json, nullable=False),
+    # Of the first event of a batch, which is known by it when it is written again after a fault.
+    sa.Column("batch", sa.Text),
+    sa.Column("created", Time, nullable=False),
+    sa.PrimaryKeyConstraint("session_pk", "turn", "number"),
+)
+_partial(
+    "turn_events_batch_ix",
+    turn_events.c.batch.is_not(None),
+    *(turn_events.c.session_pk, turn_events.c.turn, turn_events.c.batch),
+    unique=True,
+)
+
+tool_ledger: Final = sa.Table(
+    "tool_ledger",
+    metadata,
+    sa.Column("session_pk", Key, nullable=False),  # of the root session
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("call_key", sa.Text, nullable=False),
+    sa.Column("tool", sa.Text, nullable=False),
+    sa.Column("args", Json, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),  # "started" or "finished"
+    sa.Column("result", Json),
+    sa.Column("actions", Json),
+    sa.Column("epoch", Key, nullable=False),
+    sa.Column("token", sa.Text, nullable=False),  # of the start: a repeated one knows itself by it
+    sa.Column("started", Time, nullable=False),
+    sa.Column("finished", Time),
+    sa.PrimaryKeyConstraint("session_pk", "invocation_id", "call_key"),
+)
+
+workers: Final = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("apps", Json, nullable=False),  # the fingerprint of each agent it has loaded
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("started", Time, nullable=False),
+    sa.Column("beat", Time, nullable=False),  # by the database's clock
+)

@@ -1,0 +1,204 @@
+"""The log of a turn: what its readers are told, numbered by the database under the fence.
+
+A batch is numbered by moving a counter in the turn's row, and that row carries the claim: a worker
+that lost its turn finds no row to move. The row stays locked until the batch is committed, so a
+reader that has seen event n has missed none before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.failpoints import failpoint
+from lango.core.ids import new_id
+from lango.core.turns import ENDS, Event
+from lango.core.values import JsonObject, json_text
+from lango.errors import Fenced
+from lango.store import turn_rows
+from lango.store.clock import now, seconds
+from lango.store.database import Database
+from lango.store.faults import is_duplicate, retrying
+from lango.store.tables import turn_events, turns
+from lango.store.turn_rows import Claim, Turn
+from lango.store.turns import read_turn
+
+# One round trip for the batches of all turns of a worker. The epoch is asked of the session too:
+# whoever raises it without taking the turn shuts the log as well.
+_APPEND: Final = """
+with w as (
+  select * from json_to_recordset($1::json)
+    as w(session_pk bigint, turn bigint, claim_id text, count bigint, events json)
+), t as (
+  update turns set last_event = last_event + w.count
+  from w
+  where turns.session_pk = w.session_pk and turns.number = w.turn
+    and turns.claim_id = w.claim_id and turns.state = 'running'
+    and exists (select from sessions s where s.pk = turns.session_pk and s.epoch = turns.epoch
+                and s.owner is not null)
+  returning turns.session_pk, turns.number as turn, turns.epoch, turns.claim_id,
+    turns.last_event, turns.last_event - w.count as before, w.events
+), e as (
+  insert into turn_events (session_pk, turn, number, epoch, type, data, batch, created)
+  select t.session_pk, t.turn, t.before + e.place, t.epoch, e.event->>'type', e.event->'data',
+    case when e.place = 1 then $2 end, now()
+  from t, json_array_elements(t.events) with ordinality as e(event, place)
+)
+select claim_id, last_event from t"""
+
+
+class Write(NamedTuple):
+    """Events on their way into one turn's log."""
+
+    claim: Claim
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """One event of a log."""
+
+    number: int  # in its turn, from 1
+    type: str
+    data: JsonObject
+    epoch: int  # of the attempt that wrote it
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Some events of a log, and the turn as it was at that moment."""
+
+    turn: Turn
+    events: Sequence[LoggedEvent]
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing will ever follow; the last event is then the turn's end."""
+        last = self.events[-1].number if self.events else None
+        return self.turn.ended is not None and last in (None, self.turn.last_event)
+
+
+class TurnLog:
+    """The logs of all turns."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def append(self, claim: Claim, events: Sequence[Event]) -> int:
+        """Write to one turn's log; the number of the last event. Fenced if the turn is lost."""
+        (number,) = await self.append_many([Write(claim, events)])
+        if number is None:
+            raise Fenced
+        return number
+
+    async def append_many(self, writes: Sequence[Write]) -> list[int | None]:
+        """Write to many logs at once; for each the number of its last event, None if it is lost.
+
+        No end is written here: a turn is ended by closing it.
+        """
+        if any(isinstance(event, ENDS) for write in writes for event in write.events):
+            raise ValueError("A turn's end is written by closing the turn.")
+        batch = new_id("bat")  # what is there already after a fault is known by it
+        merged = _merged(writes)
+
+        async def once() -> dict[str, int | None]:
+            if not self.database.is_sqlite:
+                try:
+                    return await self._append_at_once(merged, batch)
+                except Exception as error:
+                    if not is_duplicate(error):
+                        raise
+            async with self.database.write() as connection:
+                return {write.claim.id: await _append(connection, write, batch) for write in merged}
+
+        failpoint("log.before")
+        written = await retrying(once)
+        failpoint("log.after")
+        return [written.get(write.claim.id) for write in writes]
+
+    async def _append_at_once(self, writes: Sequence[Write], batch: str) -> dict[str, int | None]:
+        told = [
+            {
+                "session_pk": claim.turn.session_pk,
+                "turn": claim.turn.number,
+                "claim_id": claim.id,
+                "count": len(events),
+                "events": [{"type": event.type, "data": event.data()} for event in events],
+            }
+            for claim, events in writes
+        ]
+        rows = await self.database.fetch(_APPEND, json_text(told), batch)
+        return {row["claim_id"]: row["last_event"] for row in rows}
+
+    async def read(
+        self, tenant: str, turn_id: str, *, after: int = 0, limit: int = 1_000
+    ) -> LogPage:
+        """The events behind number `after`, in order; TurnNotFoundError without such a turn."""
+
+        async def once(connection: AsyncConnection) -> LogPage:
+            turn = await read_turn(connection, tenant, turn_id)
+            if turn is None:
+                raise turn_rows.unknown_turn(turn_id)
+            mine = turn_rows.is_log_of(turn.session_pk, turn.number)
+            behind = sa.select(turn_events).where(mine, turn_events.c.number > after)
+            rows = await connection.execute(behind.order_by(turn_events.c.number).limit(limit))
+            return LogPage(turn, [_logged(row) for row in rows])
+
+        return await self.database.look(once)
+
+    async def trim(self, older_than: float, limit: int = 1_000) -> int:
+        """Drop the logs of turns that ended so many seconds ago; how many were dropped."""
+
+        async def once(connection: AsyncConnection) -> int:
+            old = turns.c.ended < now(connection) - timedelta(seconds=older_than)
+            which = sa.select(turns.c.session_pk, turns.c.number)
+            which = which.where(old, turns.c.ended.is_not(None), turns.c.trimmed.is_(None))
+            doomed = (await connection.execute(which.order_by(turns.c.ended).limit(limit))).all()
+            for row in doomed:
+                # In the order in which a deleted session's rows go: neither waits for the other.
+                dropped = sa.update(turns).where(turn_rows.is_turn(row.session_pk, row.number))
+                await connection.execute(dropped.values(trimmed=now(connection)))
+                mine = turn_rows.is_log_of(row.session_pk, row.number)
+                await connection.execute(sa.delete(turn_events).where(mine))
+            return len(doomed)
+
+        return await self.database.change(once)
+
+
+def _logged(row: sa.Row[Any]) -> LoggedEvent:
+    return LoggedEvent(row.number, row.type, row.data, row.epoch, seconds(row.created))
+
+
+def _merged(writes: Sequence[Write]) -> list[Write]:
+    """One write per turn, in an order that is the same for everybody who locks several."""
+    merged: dict[tuple[int, int, str], list[Event]] = {}
+    claims: dict[str, Claim] = {}
+    for claim, events in writes:
+        claims[claim.id] = claim
+        place = (claim.turn.session_pk, claim.turn.number, claim.id)
+        merged.setdefault(place, []).extend(events)
+    return [Write(claims[place[2]], merged[place]) for place in sorted(merged)]
+
+
+async def _append(connection: AsyncConnection, write: Write, batch: str) -> int | None:
+    """Write one batch in a transaction, unless it is there; None if the turn is lost."""
+    claim, events = write
+    row = await turn_rows.lock_claimed(connection, claim)
+    if row is None:
+        return None
+    mine = turn_rows.is_log_of(row.session_pk, row.number)
+    there = sa.select(turn_events.c.number).where(mine, turn_events.c.batch == batch)
+    first = await connection.scalar(there)
+    if first is not None:
+        return first + len(events) - 1
+    moved = await turn_rows.change_turn(
+        connection, row, last_event=turns.c.last_event + len(events)
+    )
+    await turn_rows.add_events(connection, moved, events, epoch=moved.epoch, batch=batch)
+    return moved.last_event

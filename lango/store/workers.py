@@ -1,0 +1,113 @@
+"""Workers, and which of them live: by their heartbeats, on the database's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.store.clock import now, seconds
+from lango.store.database import Database
+from lango.store.tables import workers
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that runs turns. Its id is new with each start."""
+
+    id: str
+    apps: Mapping[str, str]  # the agents it has loaded: name and fingerprint
+    host: str = ""
+    pid: int = 0
+
+
+class Workers:
+    """The workers of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def register(self, worker: Worker) -> None:
+        """Enter a worker, alive from now; one that is there already gets the new particulars."""
+        given = {"apps": dict(worker.apps), "host": worker.host, "pid": worker.pid}
+
+        async def once(connection: AsyncConnection) -> None:
+            given["beat"] = now(connection)
+            mine = sa.update(workers).where(workers.c.id == worker.id).values(given)
+            if (await connection.execute(mine)).rowcount == 0:
+                row = {**given, "id": worker.id, "started": given["beat"]}
+                await connection.execute(sa.insert(workers).values(row))
+
+        await self.database.change(once)
+
+    async def beat(self, worker_id: str) -> bool:
+        """Say that a worker lives; False if it is not entered, and must register again."""
+
+        async def once(connection: AsyncConnection) -> bool:
+            mine = sa.update(workers).where(workers.c.id == worker_id)
+            return (await connection.execute(mine.values(beat=now(connection)))).rowcount > 0
+
+        return await self.database.change(once)
+
+    async def remove(self, worker_id: str) -> None:
+        """Strike out a worker that ends; what it still runs can be taken over at once."""
+
+        async def once(connection: AsyncConnection) -> None:
+            await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
+
+        await self.database.change(once)
+
+    async def living(self, dead_after: float) -> list[Worker]:
+        """The workers that have beaten within so many seconds, the oldest first."""
+
+        async def once(connection: AsyncConnection) -> list[Worker]:
+            alive = sa.select(workers).where(beat_since(connection, dead_after))
+            rows = await connection.execute(alive.order_by(workers.c.started, workers.c.id))
+            return [Worker(row.id, row.apps, row.host, row.pid) for row in rows]
+
+        return await self.database.look(once)
+
+    async def prune(self, silent_for: float) -> int:
+        """Strike out workers that died without a word; how many they were."""
+
+        async def once(connection: AsyncConnection) -> int:
+            gone = sa.not_(beat_since(connection, silent_for))
+            return (await connection.execute(sa.delete(workers).where(gone))).rowcount
+
+        return await self.database.change(once)
+
+
+def beat_since(connection: AsyncConnection, dead_after: float) -> sa.ColumnElement[bool]:
+    """The condition that a worker lives."""
+    return workers.c.beat > now(connection) - timedelta(seconds=dead_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """Which of some workers live, and the database's time when that was asked."""
+
+    living: frozenset[str]
+    clock: float
+
+
+async def call_roll(
+    connection: AsyncConnection, dead_after: float, *worker_ids: str | None
+) -> Roll | None:
+    """Ask for some workers; None if none of them is entered."""
+    clock: Any = sa.type_coerce(now(connection), workers.c.beat.type)
+    rows = (
+        await connection.execute(
+            sa.select(workers.c.id, workers.c.beat, clock.label("clock")).where(
+                workers.c.id.in_([each for each in worker_ids if each is not None])
+            )
+        )
+    ).all()
+    if not rows:
+        return None
+    clock_time = seconds(rows[0].clock)
+    living = {row.id for row in rows if seconds(row.beat) > clock_time - dead_after}
+    return Roll(frozenset(living), clock_time)

@@ -1,0 +1,131 @@
+"""Conversations as histories really are, broken ones among them, and what a valid one must hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from random import Random
+
+from lango.core.messages import Media, Message, Reasoning, ToolCall
+
+NAMES = ("look", "search", "call_look", "read_file")
+WORDS = ("the", "quick", "日本語", "👩‍👧 emoji", "12345", "MIXED Case", "\n", '{"a": [1]}', "नमस्ते")
+
+
+def problems(messages: Sequence[Message]) -> list[str]:
+    """What any provider would refuse in the pairing of calls and results."""
+    found: list[str] = []
+    seen: set[str] = set()
+    waiting: list[ToolCall] = []
+    for place, message in enumerate(messages):
+        if message.is_tool:
+            found += _result_problems(place, message, waiting)
+            waiting = waiting[1:]
+            continue
+        found += [f"{place}: {call.id} has no result behind it" for call in waiting]
+        waiting = list(message.tool_calls)
+        if waiting and not message.is_assistant:
+            found.append(f"{place}: a {message.role} message calls tools")
+        ids = [call.id for call in waiting]
+        found += [f"{place}: a call without an id" for call_id in ids if not call_id]
+        if len(set(ids)) < len(ids) or seen.intersection(ids):
+            found.append(f"{place}: an id is not unique")
+        seen.update(ids)
+    return found + [f"end: {call.id} has no result" for call in waiting]
+
+
+def _result_problems(place: int, message: Message, waiting: Sequence[ToolCall]) -> list[str]:
+    if len(message.tool_calls) != 1:
+        return [f"{place}: {len(message.tool_calls)} results in a message"]
+    (result,) = message.tool_calls
+    if not waiting:
+        return [f"{place}: {result.id} answers no call"]
+    if (result.id, result.name) != (waiting[0].id, waiting[0].name):
+        return [f"{place}: {result.id} stands where {waiting[0].id} should"]
+    return [] if result.output else [f"{place}: {result.id} has no output"]
+
+
+SOME_THOUGHTS = tuple(
+    Reasoning("let me see", provider, "some-model", opaque)
+    for provider in ("openai", "anthropic", "gemini", "scripted", "")
+    for opaque in ("", "c2VhbGVk")
+)
+
+
+def random_conversation(
+    draw: Random, turns: int = 8, thoughts: Sequence[Reasoning] = SOME_THOUGHTS
+) -> list[Message]:
+    """A history of some turns with whatever crashes, windows and careless models do to one."""
+    history: list[Message] = []
+    for _ in range(draw.randint(0, turns)):
+        history += _turn(draw, thoughts)
+    for _ in range(draw.choice((0, 0, 0, 1, 3))):
+        if history:
+            history.pop(draw.randrange(len(history)))
+    if draw.random() < 0.3:  # a window that begins anywhere
+        history = history[draw.randrange(len(history) + 1) :]
+    if draw.random() < 0.2 and len(history) > 1:  # events of agents at work side by side
+        place = draw.randrange(len(history) - 1)
+        history[place], history[place + 1] = history[place + 1], history[place]
+    return [*history, Message("user", text(draw, 20)), *_open_turn(draw, thoughts)]
+
+
+def text(draw: Random, most: int) -> str:
+    """Some words, in many scripts."""
+    return " ".join(draw.choices(WORDS, k=draw.randint(1, most)))
+
+
+def _turn(draw: Random, thoughts: Sequence[Reasoning]) -> list[Message]:
+    shown = (Media("image/png", b"\x89PNG"),) if draw.random() < 0.1 else ()
+    turn = [Message("user", text(draw, 30), media=shown)]
+    for _ in range(draw.choice((0, 0, 1, 1, 2, 4))):
+        turn += _round(draw, thoughts)
+    if draw.random() < 0.9:
+        turn.append(Message("assistant", text(draw, 60), reasoning=_some(draw, thoughts)))
+    return turn
+
+
+def _open_turn(draw: Random, thoughts: Sequence[Reasoning]) -> list[Message]:
+    turn: list[Message] = []
+    for _ in range(draw.choice((0, 1, 1, 3))):
+        turn += _round(draw, thoughts)
+    return turn
+
+
+def _some(draw: Random, thoughts: Sequence[Reasoning]) -> tuple[Reasoning, ...]:
+    return tuple(draw.sample(thoughts, draw.choice((0, 0, 0, 1, 2))))
+
+
+def _round(draw: Random, thoughts: Sequence[Reasoning]) -> list[Message]:
+    """Calls and their results: complete, or with one of the things that go wrong."""
+    calls = [_call(draw) for _ in range(draw.choice((1, 1, 2, 3)))]
+    said = text(draw, 5) if draw.random() < 0.3 else ""
+    results = [ToolCall(call.id, call.name, output=_output(draw)) for call in calls]
+    fate = draw.random()
+    if fate < 0.1:
+        results = []
+    elif fate < 0.2:
+        results.pop()
+    elif fate < 0.3:
+        results.append(ToolCall("nobody", "look", output="{}"))
+    elif fate < 0.35:
+        results.append(draw.choice(results))
+    if draw.random() < 0.2:
+        draw.shuffle(results)
+    messages = [Message("assistant", said, tuple(calls), reasoning=_some(draw, thoughts))]
+    if results and draw.random() < 0.2:
+        return [*messages, Message("tool", "", tuple(results))]
+    return [*messages, *(Message("tool", one.output, (one,)) for one in results)]
+
+
+def _call(draw: Random) -> ToolCall:
+    name = draw.choice(NAMES) if draw.random() < 0.97 else ""
+    kind = draw.random()
+    unique = f"id-{draw.getrandbits(40):x}"
+    call_id = unique if kind < 0.6 else "" if kind < 0.8 else draw.choice(("call_0", "call_look"))
+    return ToolCall(call_id, name, input=json.dumps({"q": text(draw, 4)}))
+
+
+def _output(draw: Random) -> str:
+    size = 2_000 if draw.random() < 0.05 else 40
+    return json.dumps({"result": text(draw, size)}, ensure_ascii=False)

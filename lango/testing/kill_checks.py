@@ -1,0 +1,250 @@
+"""What a kill must not change: the session as it stands, compared with that of an unhurt run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import sqlalchemy as sa
+from google.adk.events.event import Event
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.adk.durable.ledger import INTERRUPTED
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.values import JsonObject
+from lango.store.entries import SessionKey
+from lango.store.sessions import SqlSessionStore
+from lango.store.tables import artifacts, messages, sessions, state_changes, tool_ledger, turns
+
+_WELL: Final = {"completed", "answered", "waiting"}
+_OWN_STATE: Final = ("temp:", "_adk")
+_IDS: Final = re.compile(r"(turn|call|adk)[_-][\w#/.-]+")
+
+Entry = tuple[str, str, str]
+"""One message: its branch, its author, what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the sessions of one trial hold."""
+
+    history: tuple[tuple[Entry, ...], ...]  # of the session, then of its children
+    state: JsonObject
+    user_state: JsonObject
+    turns: tuple[str, ...]
+    artifacts: tuple[tuple[str, int], ...]
+    gaps: bool
+    calls: Counter[str]  # by id
+    responses: Counter[str]
+    finished: frozenset[str]  # calls that the ledger has the result of
+    model_messages: int
+    rows: tuple[Any, ...]  # everything, to the byte
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a tool that may not run twice was cut off."""
+        return INTERRUPTED in str(self.history)
+
+
+async def snapshot(url: str, key: SessionKey) -> Snapshot:
+    """The sessions as they stand."""
+    store = SqlSessionStore(url, pool_size=1)
+    try:
+        return await _snapshot(store, key)
+    finally:
+        await store.close()
+
+
+async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
+    rows = await store.database.look(lambda connection: _rows(connection, key))
+    service = SessionServiceAdapter(store, tenant=key.tenant, token_budget=None)
+    names = [row["id"] for row in rows["sessions"]]
+    loaded: list[list[Event]] = []
+    state: dict[str, Any] = {}
+    for name in names:
+        session = await service.get_session(
+            app_name=key.app_name, user_id=key.user_id, session_id=name
+        )
+        loaded.append(session.events if session else [])
+        state = state or (dict(session.state) if session else {})
+    events = [event for each in loaded for event in each]
+    return Snapshot(
+        history=tuple(tuple(_entries(each)) for each in loaded),
+        state={k: v for k, v in state.items() if not k.startswith((*_OWN_STATE, "user:"))},
+        user_state={k: v for k, v in state.items() if k.startswith("user:")},
+        turns=tuple(row["state"] for row in rows["turns"]),
+        artifacts=tuple((row["name"], row["version"]) for row in rows["artifacts"]),
+        gaps=_has_gaps(rows),
+        calls=Counter(call.id or "" for event in events for call in event.get_function_calls()),
+        responses=Counter(r.id or "" for event in events for r in event.get_function_responses()),
+        finished=frozenset(
+            f"{row['invocation_id']}/{row['call_key']}"
+            for row in rows["ledger"]
+            if row["status"] == "finished"
+        ),
+        model_messages=sum(_by_model(event) for event in events),
+        rows=tuple(json.dumps(rows[name], default=str, sort_keys=True) for name in sorted(rows)),
+    )
+
+
+async def _rows(connection: AsyncConnection, key: SessionKey) -> dict[str, list[JsonObject]]:
+    """Every row of the trial, whose tenant is its own."""
+    mine = sessions.c.tenant == key.tenant
+    pks = sa.select(sessions.c.pk).where(mine)
+    wanted: dict[str, sa.Select[Any]] = {
+        "sessions": sa.select(sessions).where(mine).order_by(sessions.c.pk),
+        "artifacts": sa.select(artifacts)
+        .where(artifacts.c.tenant == key.tenant)
+        .order_by(artifacts.c.name, artifacts.c.version),
+        "messages": sa.select(messages).where(messages.c.session_pk.in_(pks)),
+        "changes": sa.select(state_changes).where(state_changes.c.session_pk.in_(pks)),
+        "ledger": sa.select(tool_ledger).where(tool_ledger.c.session_pk.in_(pks)),
+        "turns": sa.select(turns).where(turns.c.session_pk.in_(pks)).order_by(turns.c.number),
+    }
+    found: dict[str, list[JsonObject]] = {}
+    for name, statement in wanted.items():
+        result = await connection.execute(statement)
+        found[name] = [dict(row) for row in result.mappings()]
+    return found
+
+
+def _has_gaps(rows: dict[str, list[JsonObject]]) -> bool:
+    for session in rows["sessions"]:
+        both = [*rows["messages"], *rows["changes"]]
+        seqs = sorted(row["seq"] for row in both if row["session_pk"] == session["pk"])
+        if seqs != list(range(1, session["next_seq"])):
+            return True
+    return False
+
+
+def _by_model(event: Event) -> bool:
+    says = event.content is not None and bool(event.content.parts)
+    asks = any((call.name or "").startswith("adk_request") for call in event.get_function_calls())
+    return bool(says and event.author != "user" and not event.get_function_responses()) and not asks
+
+
+def _entries(events: Sequence[Event]) -> Iterator[Entry]:
+    """What is said, without the ids that differ from run to run."""
+    for event in events:
+        said = [_told(part) for part in (event.content.parts if event.content else None) or []]
+        if said or event.error_code:
+            text = " | ".join([*said, *([f"error {event.error_code}"] if event.error_code else [])])
+            yield _IDS.sub("ID", event.branch or ""), event.author, text
+
+
+def _told(part: Any) -> str:
+    if part.function_call:
+        return f"call {part.function_call.name} {_plain(part.function_call.args)}"
+    if part.function_response:
+        return f"gave {part.function_response.name} {_plain(part.function_response.response)}"
+    return part.text or "?"
+
+
+def _plain(value: Any) -> str:
+    return _IDS.sub("ID", json.dumps(value, sort_keys=True, default=str))
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a process wrote down while it ran."""
+
+    points: tuple[str, ...] = ()
+    effects: tuple[tuple[str, str, str], ...] = ()  # kind, call, name
+    errors: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path, after: int = 0) -> Trace:
+        """What a file holds behind so many lines."""
+        lines = path.read_text().splitlines()[after:] if path.exists() else []
+        told = [line.partition(" ") for line in lines]
+        effects = [rest.split(" ", 2) for kind, _, rest in told if kind == "effect"]
+        return cls(
+            tuple(rest for kind, _, rest in told if kind == "point"),
+            tuple(cast("tuple[str, str, str]", tuple(each)) for each in effects),
+            tuple(rest for kind, _, rest in told if kind == "error"),
+        )
+
+    @property
+    def answers(self) -> int:
+        """How often a model came to the end of an answer."""
+        return self.points.count("model.end")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial: what was there at the kill, and what became of it."""
+
+    at_kill: Snapshot
+    after: Snapshot
+    before_kill: Trace
+    recovery: Trace
+    kills: int = 1
+
+
+def wrongs(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]:
+    """Everything in which a trial differs from the unhurt run, and must not."""
+    after = trial.after
+    yield from (f"recovery ended by {error}" for error in trial.recovery.errors)
+    if after.turns != clean.turns and not (after.has_unknown and set(after.turns) <= _WELL):
+        yield f"turns ended {after.turns}, not {clean.turns}"
+    if after.gaps:
+        yield "the sequence has gaps"
+    if max(after.calls.values(), default=0) > 1:
+        yield "a call stands there twice"
+    if after.responses - after.calls and set(after.responses) - set(after.calls):
+        yield "a response without its call"
+    if set(after.calls) - set(after.responses) and not _same_open(clean, after):
+        yield "a call without a response"
+    if not after.has_unknown:
+        yield from _differences(clean, after)
+    yield from _repeats(clean, clean_trace, trial)
+
+
+def _same_open(clean: Snapshot, after: Snapshot) -> bool:
+    return _open(clean) == _open(after)
+
+
+def _open(shot: Snapshot) -> int:
+    return len(set(shot.calls) - set(shot.responses))
+
+
+def _differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
+    for was, is_now in zip(clean.history, after.history, strict=False):
+        if _by_branch(was) != _by_branch(is_now):
+            lost = list((Counter(was) - Counter(is_now)).elements())[:2]
+            new = list((Counter(is_now) - Counter(was)).elements())[:2]
+            yield f"the history differs: lacks {lost}, has {new}"
+    if len(clean.history) != len(after.history):
+        yield f"{len(after.history)} sessions, not {len(clean.history)}"
+    if clean.state != after.state or clean.user_state != after.user_state:
+        keys = clean.state.keys() | after.state.keys()
+        wrong = {k: after.state.get(k) for k in keys if clean.state.get(k) != after.state.get(k)}
+        yield f"the state differs: {wrong or 'of the user'}"
+    if clean.artifacts != after.artifacts:
+        yield f"artifacts {after.artifacts}, not {clean.artifacts}"
+
+
+def _by_branch(history: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """Agents side by side have no order among them; each has its own."""
+    found: dict[str, list[Entry]] = {}
+    for entry in history:
+        found.setdefault(entry[0], []).append(entry)
+    return found
+
+
+def _repeats(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]:
+    effects = Counter((*trial.before_kill.effects, *trial.recovery.effects))
+    for (kind, _, name), times in effects.items():
+        if kind == "once" and times > 1:
+            yield f"{name} ran {times} times and may run once"
+    for _, call, name in trial.recovery.effects:
+        if call in trial.at_kill.finished:
+            yield f"{name} had finished and ran again"
+    wanted = clean_trace.answers - trial.at_kill.model_messages + trial.kills - 1
+    if clean.model_messages == clean_trace.answers and trial.recovery.answers > wanted:
+        yield f"{trial.recovery.answers} model calls in recovery, {wanted} were missing"

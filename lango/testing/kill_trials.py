@@ -1,0 +1,195 @@
+"""What the processes of a kill sweep do: run an agent's turns, and die at a named failpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.durable.ledger import saving
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.loading import Root
+from lango.adk.plugins import plugins
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core import failpoints
+from lango.core.failpoints import failpoint
+from lango.core.turn_inputs import input_of
+from lango.core.turn_states import NewTurn
+from lango.core.turns import ENDS, Answer, End
+from lango.errors import SessionExistsError
+from lango.store.entries import SessionKey, StateChange
+from lango.store.sessions import SqlSessionStore
+from lango.store.turn_queue import TurnQueue
+from lango.store.turn_rows import Claim, Turn
+from lango.store.turns import SqlTurnStore
+from lango.store.workers import Worker, Workers
+
+APP: Final = "app"
+USER: Final = "user"
+OVER_AFTER: Final = 60.0
+"""Seconds after which a trial counts as hanging."""
+
+Mode = Literal["kill", "freeze"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a person says to whatever the turn before waits for."""
+
+    approved: bool = True
+    payload: Any = None
+
+
+Said = str | Reply
+"""One turn of a sweep: a message, or the answer to the question that the turn before ended with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The agent that is tried, and where."""
+
+    make_app: Callable[[], Root]
+    turns: Sequence[Said]
+    url: str
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(slots=True)
+class _Trap:
+    """Writes down what happens, and ends or freezes the process at one failpoint."""
+
+    trace: Path | None = None
+    at: int | None = None
+    mode: Mode = "kill"
+    passed: int = 0
+
+    def __call__(self, name: str) -> None:
+        self.passed += 1
+        self.write(f"point {name}")
+        if self.passed == self.at:
+            os.kill(os.getpid(), signal.SIGKILL if self.mode == "kill" else signal.SIGSTOP)
+
+    def write(self, line: str) -> None:
+        """One line, there whatever becomes of the process."""
+        if self.trace is None:
+            return
+        file = os.open(self.trace, os.O_APPEND | os.O_WRONLY | os.O_CREAT, 0o600)
+        os.write(file, f"{line}\n".encode())
+        os.close(file)
+
+
+_trap: Final = _Trap()
+
+
+def arm(trace: Path, at: int | None, mode: Mode = "kill") -> None:
+    """From here on this process writes to `trace`, and ends at the failpoint of that number."""
+    _trap.trace, _trap.at, _trap.mode, _trap.passed = trace, at, mode, 0
+    failpoints.armed = _trap
+
+
+def disarm() -> None:
+    """Failpoints do nothing again."""
+    failpoints.armed = None
+    _trap.trace = None
+
+
+def effect(name: str) -> None:
+    """Called by a tool where it does what cannot be undone: the sweep counts it."""
+    failpoint("tool.before_effect")
+    run = saving.get()
+    kind = "again" if run is None or run.idempotent else "once"
+    _trap.write(f"effect {kind} {run.call if run else '-'} {name}")
+    failpoint("tool.effect")
+
+
+def note_error(error: BaseException) -> None:
+    """Write down what ended a process that should have come to its end."""
+    text = " ".join(str(error).split())
+    _trap.write(f"error {type(error).__name__} {text[:300]}")
+
+
+async def run_turns(sweep: Sweep, key: SessionKey, worker: str, dead: Sequence[str]) -> None:
+    """Hand in all turns and run them to their ends, going on with what dead workers left."""
+    store = SqlSessionStore(sweep.url, pool_size=2)
+    try:
+        desk = _Desk(sweep, store, key, worker)
+        await desk.open(dead)
+        for number in range(len(sweep.turns)):
+            await asyncio.wait_for(desk.run(number), OVER_AFTER)
+    finally:
+        await store.close()
+
+
+class _Desk:
+    def __init__(self, sweep: Sweep, store: SqlSessionStore, key: SessionKey, worker: str) -> None:
+        self.sweep = sweep
+        self.store = store
+        self.key = key
+        self.turns = SqlTurnStore(store.database)
+        self.queue = TurnQueue(store.database, dead_after=600.0)
+        self.workers = Workers(store.database)
+        self.agent = self._agent()
+        self.worker = Worker(worker, {APP: self.agent.fingerprint})
+
+    def _agent(self) -> DurableAgent:
+        tenant = self.key.tenant
+        runner = AgentRunner(
+            self.sweep.make_app(),
+            SessionServiceAdapter(self.store, tenant=tenant),
+            SqlArtifactService(self.store, tenant=tenant),
+            plugins=plugins(),
+            name=APP,
+        )
+        return DurableAgent(runner, self.store)
+
+    async def open(self, dead: Sequence[str]) -> None:
+        """A session, and nobody alive but this worker."""
+        with suppress(SessionExistsError):
+            await self.store.create(self.key, StateChange(self.sweep.state))
+        for one in dead:
+            await self.workers.remove(one)
+        await self.workers.register(self.worker)
+
+    async def run(self, number: int) -> None:
+        """One turn to its end, whoever began it."""
+        turn = await self._submit(number)
+        while turn is not None and turn.ended is None:
+            taken = await self.queue.claim(turn.session_pk, self.worker)
+            if taken.claim is not None:
+                end = await self._end(taken.claim)
+                await self.queue.close(taken.claim, end)
+                failpoint("turn.closed")
+            turn = await self.turns.get(self.key.tenant, turn.id)
+
+    async def _end(self, claim: Claim) -> End:
+        async with aclosing(self.agent.run(claim)) as events:
+            async for event in events:
+                if isinstance(event, ENDS):
+                    return event
+        raise RuntimeError("the turn told no end")
+
+    async def _submit(self, number: int) -> Turn | None:
+        """The turn of that number; None if it answers a question that nobody has asked."""
+        said = self.sweep.turns[number]
+        unique = f"turn-{number}"
+        if isinstance(said, str):
+            new = NewTurn(input_of(said), idempotency_key=unique)
+            return (await self.turns.submit(self.key, new)).turn
+        known = await self.turns.of_session(self.key)
+        answered = next((one for one in known if one.idempotency_key == unique), None)
+        if answered is not None:
+            return answered
+        waiting = next((one for one in known if one.waits_for), None)
+        if waiting is None:
+            return None
+        call = waiting.waits_for[0]
+        answer = input_of([Answer(call, said.approved, said.payload)])
+        new = NewTurn(answer, idempotency_key=unique)
+        return (await self.turns.answer(self.key.tenant, waiting.id, call, new)).turn

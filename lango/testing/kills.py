@@ -1,0 +1,250 @@
+"""Kill sweeps: does an agent's turn survive the death of its process, at any moment of it?
+
+An unhurt run shows the failpoints that its turns pass. Then, for each that is drawn, the turns run
+again in a process of their own, which is killed (or frozen) there; another process goes on with
+them, is perhaps killed as well, and what stands in the database at the end must be what the unhurt
+run left. A frozen process is woken afterwards, and must not be able to write anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import secrets
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from lango.adk.loading import Root
+from lango.store.entries import SessionKey
+from lango.testing.kill_checks import Snapshot, Trace, Trial, snapshot, wrongs
+from lango.testing.kill_trials import (
+    APP,
+    USER,
+    Mode,
+    Said,
+    Sweep,
+    arm,
+    disarm,
+    note_error,
+    run_turns,
+)
+
+SESSION: Final = "session"
+_FAILED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Something that a kill changed."""
+
+    point: str
+    number: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.point} (failpoint {self.number}): {self.what}"
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep found."""
+
+    seed: int
+    points: int  # failpoints of the unhurt run
+    kinds: frozenset[str] = frozenset()  # their names
+    trials: int = 0
+    kills: int = 0  # those in recovery included
+    killed_at: Counter[str] = field(default_factory=Counter[str])
+    unknown: int = 0  # trials in which a tool that may not run twice was cut off
+    woken: int = 0  # frozen processes that were woken when their turn was another's
+    zombie_effects: int = 0  # tools that were under way in a frozen process and ended in it
+    wrong: list[Wrong] = field(default_factory=list[Wrong])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no kill left a trace."""
+        return not self.wrong
+
+
+def kill_sweep(
+    make_app: Callable[[], Root],
+    turns: Sequence[Said],
+    url: str,
+    *,
+    count: int | None = None,
+    seed: int | None = None,
+    freezes: float = 0.0,
+    more_kills: int = 0,
+    first: int = 0,
+    state: dict[str, Any] | None = None,
+) -> SweepReport:
+    """Kill an agent at its failpoints, and report whatever that changed.
+
+    `make_app` gives the agent, new each time; its model must answer the same to the same request,
+    and its tools say what they do by `effect`. `turns` are messages, or a `Reply` to what the
+    turn before asks. `count` failpoints are drawn, kind by kind from the `first` on; by default
+    each is tried once. `freezes` is the share of trials in which the process is not killed but
+    frozen, and woken at the end; `more_kills` says how often, at most, the recovery is killed too.
+    To be called where no event loop runs.
+    """
+    sweep = Sweep(make_app, turns, url, state or {})
+    seed = secrets.randbelow(2**32) if seed is None else seed
+    drawn = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="lango-kills-") as folder:
+        sweeper = _Sweeper(sweep, Path(folder), drawn, freezes, more_kills)
+        return sweeper.run(seed, count, first)
+
+
+class _Sweeper:
+    def __init__(
+        self, sweep: Sweep, folder: Path, drawn: random.Random, freezes: float, more_kills: int
+    ) -> None:
+        self.sweep = sweep
+        self.folder = folder
+        self.drawn = drawn
+        self.freezes = freezes
+        self.more_kills = more_kills
+        self.trials = 0
+
+    def run(self, seed: int, count: int | None, first: int) -> SweepReport:
+        """The unhurt run, then the trials."""
+        clean, trace = self.unhurt()
+        report = SweepReport(seed, len(trace.points), kinds=frozenset(trace.points))
+        numbers = list(range(1, len(trace.points) + 1))
+        if count is not None:
+            numbers = self._draw(trace.points, count, first)
+        for number in numbers:
+            self.trial(number, clean, trace, report)
+        return report
+
+    def _draw(self, points: Sequence[str], count: int, first: int) -> list[int]:
+        """Kind after kind, so that rare ones come up too; any failpoint of the kind."""
+        kinds = sorted(set(points))
+        places = {
+            kind: [number for number, name in enumerate(points, 1) if name == kind]
+            for kind in kinds
+        }
+        chosen = (kinds[number % len(kinds)] for number in range(first, first + count))
+        return [self.drawn.choice(places[kind]) for kind in chosen]
+
+    def unhurt(self) -> tuple[Snapshot, Trace]:
+        """What the turns leave when nothing happens to them."""
+        key, path = self._new()
+        arm(path, None)
+        try:
+            asyncio.run(run_turns(self.sweep, key, "unhurt", ()))
+        finally:
+            disarm()
+        return asyncio.run(snapshot(self.sweep.url, key)), Trace.read(path)
+
+    def trial(self, number: int, clean: Snapshot, trace: Trace, report: SweepReport) -> None:
+        """One kill, and what became of it."""
+        key, path = self._new()
+        mode: Mode = "freeze" if self.drawn.random() < self.freezes else "kill"
+        first = self._process(key, path, number, (), mode)
+        if not first.is_cut:
+            return self._note(report, "?", number, f"was not killed: {Trace.read(path).errors}")
+        before, at_kill = Trace.read(path), asyncio.run(snapshot(self.sweep.url, key))
+        workers, kills = [first.worker], 1
+        for _ in range(self.drawn.randint(0, self.more_kills)):
+            again = self._process(key, path, self.drawn.randint(1, 14), workers)
+            workers.append(again.worker)
+            kills += again.is_cut
+        lines = len(path.read_text().splitlines()) if path.exists() else 0
+        last = self._process(key, path, None, workers)
+        after = asyncio.run(snapshot(self.sweep.url, key))
+        recovery = Trace.read(path, lines if kills == 1 else _lines(before))
+        found = Trial(at_kill, after, before, recovery, kills)
+        report.trials += 1
+        report.kills += kills
+        report.unknown += after.has_unknown
+        report.killed_at[before.points[-1]] += 1
+        for what in wrongs(clean, trace, found):
+            self._note(report, before.points[-1], number, what)
+        if last.is_cut or last.code:
+            self._note(report, before.points[-1], number, f"recovery ended with {last.code}")
+        if mode == "freeze":
+            self._wake(first, key, path, after, report, number)
+        return None
+
+    def _wake(
+        self,
+        zombie: _Process,
+        key: SessionKey,
+        path: Path,
+        after: Snapshot,
+        report: SweepReport,
+        number: int,
+    ) -> None:
+        """Let a frozen process go on: it must find that it can write nothing."""
+        report.woken += 1
+        effects = len(Trace.read(path).effects)
+        os.kill(zombie.pid, signal.SIGCONT)
+        os.waitpid(zombie.pid, 0)
+        trace = Trace.read(path)
+        report.zombie_effects += len(trace.effects) - effects
+        if asyncio.run(snapshot(self.sweep.url, key)).rows != after.rows:
+            self._note(report, "woken", number, "a zombie has written")
+
+    def _new(self) -> tuple[SessionKey, Path]:
+        self.trials += 1
+        tenant = f"{self.folder.name}-{self.trials}"
+        return SessionKey(tenant, APP, USER, SESSION), self.folder / f"trace-{self.trials}"
+
+    def _process(
+        self,
+        key: SessionKey,
+        path: Path,
+        at: int | None,
+        dead: Sequence[str],
+        mode: Mode = "kill",
+    ) -> _Process:
+        """Run the turns in a process of their own, to a failpoint or to the end."""
+        worker = f"{key.tenant}-{len(dead)}"
+        gc.freeze()  # a collection in the child would copy all that the two still share
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_child(self.sweep, key, path, at, mode, worker, dead))
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        cut = os.WIFSIGNALED(status) or os.WIFSTOPPED(status)
+        return _Process(pid, worker, cut, 0 if cut else os.WEXITSTATUS(status))
+
+    def _note(self, report: SweepReport, point: str, number: int, what: str) -> None:
+        report.wrong.append(Wrong(point, number, what))
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    pid: int
+    worker: str
+    is_cut: bool  # killed or frozen
+    code: int
+
+
+def _child(
+    sweep: Sweep,
+    key: SessionKey,
+    path: Path,
+    at: int | None,
+    mode: Mode,
+    worker: str,
+    dead: Sequence[str],
+) -> int:
+    arm(path, at, mode)
+    try:
+        asyncio.run(run_turns(sweep, key, worker, dead))
+    except BaseException as error:  # noqa: BLE001 - the parent reads it, Fenced included
+        note_error(error)
+        return _FAILED
+    return 0
+
+
+def _lines(trace: Trace) -> int:
+    return len(trace.points) + len(trace.effects) + len(trace.errors)

@@ -1,0 +1,63 @@
+"""Equality as a person means it: the same kinds and values, and where two things differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+_SCALARS = (str, bytes, int, float, type(None))
+
+
+def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
+    """Where `actual` is not `expected`, one line each; 1, 1.0 and True are three values."""
+    return list(_differences(expected, actual, path))
+
+
+def _differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
+    if type(expected) is not type(actual):
+        yield f"{path or '.'}: {_kind(expected)} became {_kind(actual)}"
+    elif isinstance(expected, BaseModel):
+        yield from _of_mappings(_fields(expected), _fields(actual), path)
+    elif isinstance(expected, Mapping):
+        yield from _of_mappings(cast("Mapping[Any, Any]", expected), actual, path)
+    elif isinstance(expected, Sequence) and not isinstance(expected, _SCALARS):
+        yield from _of_sequences(cast("Sequence[Any]", expected), actual, path)
+    elif expected != actual and not _both_nan(expected, actual):
+        yield f"{path or '.'}: {expected!r:.200} became {actual!r:.200}"
+
+
+def _both_nan(expected: Any, actual: Any) -> bool:
+    """NaN is unlike itself, and yet the same value."""
+    return expected != expected and actual != actual
+
+
+def _fields(model: BaseModel) -> dict[str, Any]:
+    """Fields and extras; what was set explicitly to its default is no difference."""
+    return {**model.__dict__, **(model.__pydantic_extra__ or {})}
+
+
+def _of_mappings(
+    expected: Mapping[Any, Any], actual: Mapping[Any, Any], path: str
+) -> Iterator[str]:
+    for key in [*expected, *(key for key in actual if key not in expected)]:
+        where = f"{path}.{key}"
+        if key not in actual:
+            yield f"{where}: lost {expected[key]!r:.200}"
+        elif key not in expected:
+            yield f"{where}: appeared as {actual[key]!r:.200}"
+        else:
+            yield from _differences(expected[key], actual[key], where)
+
+
+def _of_sequences(expected: Sequence[Any], actual: Sequence[Any], path: str) -> Iterator[str]:
+    if len(expected) != len(actual):
+        yield f"{path}: {len(expected)} items became {len(actual)}"
+        return
+    for index, (old, new) in enumerate(zip(expected, actual, strict=True)):
+        yield from _differences(old, new, f"{path}[{index}]")
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.200}"

@@ -1,0 +1,16 @@
+"""Scripted model servers on loopback, one for each wire, that the vendors' own SDKs can talk to."""
+
+from lango.testing.wires.script import Answer, Broken, Call, Refusal, Reply
+from lango.testing.wires.server import WIRES, Received, WireServer, provider_of
+
+__all__ = [
+    "WIRES",
+    "Answer",
+    "Broken",
+    "Call",
+    "Received",
+    "Refusal",
+    "Reply",
+    "WireServer",
+    "provider_of",
+]

@@ -1,0 +1,114 @@
+"""What Google refuses in a request for streamGenerateContent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from lango.core.values import JsonObject
+from lango.testing.wires.http import HttpRequest
+from lango.testing.wires.rules import Problems, obj, objects, text
+
+_FIELDS: Final = frozenset(
+    {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
+)
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_DATA: Final = ("text", "inlineData", "fileData", "functionCall", "functionResponse")
+_MAX_STOPS: Final = 5
+_SIGNING: Final = re.compile(r"/models/gemini-([3-9]|\d\d)")
+
+
+def check(request: HttpRequest, body: JsonObject) -> Problems:
+    """Everything that is wrong."""
+    found = Problems()
+    found.need(request.headers.get("x-goog-api-key"), "no key")
+    found.need("alt=sse" in request.target, "alt=sse: missing")
+    found.only(body, _FIELDS, "request")
+    config = obj(body.get("generationConfig"))
+    found.between(config, "temperature", 0, 2)
+    found.between(config, "topP", 0, 1)
+    found.between(config, "maxOutputTokens", 1, 1e9)
+    stops: list[Any] = config.get("stopSequences") or []
+    found.need(len(stops) <= _MAX_STOPS, f"stopSequences: more than {_MAX_STOPS}")
+    schema = "responseJsonSchema" in config or "responseSchema" in config
+    wanted = config.get("responseMimeType") == "application/json"
+    found.need(wanted or not schema, "responseMimeType: must be JSON for a schema")
+    if "systemInstruction" in body:
+        said = objects(obj(body["systemInstruction"]).get("parts"))
+        found.need(any(text(part.get("text")) for part in said), "systemInstruction: empty")
+    names = _check_tools(found, body)
+    calling = obj(obj(body.get("toolConfig")).get("functionCallingConfig"))
+    missing = set(calling.get("allowedFunctionNames") or ()) - set(names)
+    found.need(not missing, f"allowedFunctionNames: {missing}")
+    _check_contents(found, objects(body.get("contents")), _SIGNING.search(request.path) is not None)
+    return found
+
+
+def _check_tools(found: Problems, body: JsonObject) -> list[str]:
+    declared = [
+        declaration
+        for tool in objects(body.get("tools"))
+        for declaration in objects(tool.get("functionDeclarations"))
+    ]
+    names = [text(declaration.get("name")) for declaration in declared]
+    found.unique(names, "functionDeclarations")
+    for name in names:
+        found.need(_NAME.fullmatch(name), f"functionDeclarations: bad name {name!r}")
+    return names
+
+
+def _check_contents(found: Problems, contents: list[JsonObject], signing: bool) -> None:
+    found.need(contents, "contents: not specified")
+    roles = [text(content.get("role")) for content in contents]
+    found.need(set(roles) <= {"user", "model"}, f"contents: roles {set(roles)}")
+    found.need(not roles or roles[0] == "user", "contents: must begin with a user turn")
+    found.need(not roles or roles[-1] == "user", "contents: must end with a user turn")
+    waiting: list[tuple[str, str]] = []
+    asked = max((n for n, content in enumerate(contents) if _is_question(content)), default=0)
+    for number, content in enumerate(contents):
+        where = f"contents[{number}]"
+        parts = objects(content.get("parts"))
+        found.need(parts, f"{where}: no parts")
+        for part in parts:
+            _check_part(found, part, where)
+        answered = [_key(part["functionResponse"]) for part in parts if "functionResponse" in part]
+        found.need(
+            sorted(answered) == sorted(waiting),
+            f"{where}: function responses {answered} for calls {waiting}",
+        )
+        calls = [part for part in parts if "functionCall" in part]
+        waiting = [_key(call["functionCall"]) for call in calls]
+        if calls and signing and number > asked:
+            found.need("thoughtSignature" in calls[0], f"{where}: missing a thought_signature")
+    found.need(not waiting, f"function calls without responses: {waiting}")
+
+
+def _is_question(content: JsonObject) -> bool:
+    parts = objects(content.get("parts"))
+    return content.get("role") == "user" and all("functionResponse" not in part for part in parts)
+
+
+def _key(function: Any) -> tuple[str, str]:
+    named = obj(function)
+    return text(named.get("id")), text(named.get("name"))
+
+
+def _check_part(found: Problems, part: JsonObject, where: str) -> None:
+    held = [key for key in _DATA if key in part]
+    found.need(len(held) == 1, f"{where}: a part must hold exactly one thing, not {held}")
+    if held == ["text"]:
+        signed = "thoughtSignature" in part
+        found.need(text(part["text"]) or signed, f"{where}: empty text parameter")
+    elif held == ["inlineData"]:
+        data = obj(part["inlineData"])
+        kind = data.get("mimeType") or data.get("mime_type")  # both spellings are taken
+        found.need(kind and data.get("data"), f"{where}: inlineData")
+    elif held == ["fileData"]:
+        file = obj(part["fileData"])
+        found.need(file.get("fileUri") or file.get("file_uri"), f"{where}: fileData")
+    elif held == ["functionCall"]:
+        args: Any = obj(part["functionCall"]).get("args", {})
+        found.need(isinstance(args, dict), f"{where}: args is no object")
+    elif held == ["functionResponse"]:
+        response: Any = obj(part["functionResponse"]).get("response")
+        found.need(isinstance(response, dict), f"{where}: response is no object")

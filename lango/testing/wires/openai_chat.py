@@ -1,0 +1,213 @@
+"""The server's side of OpenAI's Chat Completions, and what OpenAI refuses there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from lango.core.values import JsonObject
+from lango.testing.wires.http import HttpRequest
+from lango.testing.wires.openai_shapes import OpenAIRefusals
+from lango.testing.wires.rules import (
+    TOOL_NAME,
+    Problems,
+    is_base64,
+    is_json_object,
+    is_schema,
+    obj,
+    objects,
+    open_objects,
+    text,
+)
+from lango.testing.wires.script import Answer, Call, Frame
+
+_FIELDS: Final = frozenset(
+    {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "response_format"}
+    | {"temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "reasoning_effort"}
+)
+_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
+_MAX_ID: Final = 40
+_MAX_STOPS: Final = 4
+
+
+class OpenAIChatWire(OpenAIRefusals):
+    """Chat Completions."""
+
+    name = "openai_chat"
+    base = "/v1"
+    path = r"/v1/chat/completions"
+
+    def frames(self, answer: Answer, model: str) -> list[Frame]:
+        """An answer as the vendor streams it."""
+        return [_frame(model, *each) for each in _steps(answer)] + [
+            Frame(b"data: [DONE]\n\n", finish=True)
+        ]
+
+    def empty(self, model: str) -> bytes:
+        """A chunk with nothing in it."""
+        return _data({**_head(model), "choices": []})
+
+    def error_frame(self) -> bytes:
+        """An error in the middle of an answer."""
+        error = {"message": "The server had an error.", "type": "server_error", "code": None}
+        return _data({"error": error})
+
+    def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
+        """What OpenAI would refuse."""
+        found = Problems()
+        found.need(request.headers.get("authorization", "").startswith("Bearer "), "no key")
+        found.only(body, _FIELDS, "request")
+        found.need(body.get("model"), "model: missing")
+        found.need(body.get("stream") is True, "stream: not asked for")
+        found.between(body, "temperature", 0, 2)
+        found.between(body, "top_p", 0, 1)
+        stops: Any = body.get("stop") or []
+        found.need(len(stops) <= _MAX_STOPS, f"stop: more than {_MAX_STOPS}")
+        for key in ("max_tokens", "max_completion_tokens"):
+            found.between(body, key, 1, 1e9)
+        _check_tools(found, body)
+        _check_format(found, obj(body.get("response_format")))
+        messages = objects(body.get("messages"))
+        found.need(messages, "messages: empty")
+        for number, message in enumerate(messages):
+            _check_message(found, message, f"messages[{number}]")
+        _check_pairs(found, messages)
+        return found
+
+
+def _steps(answer: Answer) -> Iterator[tuple[JsonObject, str | None, Any, bool]]:
+    """Delta, finish reason, usage, and whether the step opens a call."""
+    yield {"role": "assistant", "content": ""}, None, None, False
+    for piece in answer.pieces(answer.thoughts):
+        yield {"reasoning_content": piece}, None, None, False
+    for piece in answer.pieces(answer.text):
+        yield {"content": piece}, None, None, False
+    for index, call in enumerate(answer.calls):
+        yield {"tool_calls": [_opening(index, call)]}, None, None, True
+        for piece in answer.pieces(call.arguments):
+            delta = {"index": index, "function": {"arguments": piece}}
+            yield {"tool_calls": [delta]}, None, None, False
+    yield {}, answer.finish_reason, None, False
+    yield {}, None, answer.usage, False
+
+
+def _opening(index: int, call: Call) -> JsonObject:
+    opening: JsonObject = {"index": index, "type": "function"}
+    opening["function"] = {"name": call.name, "arguments": ""}
+    return opening if call.id is None else {**opening, "id": call.id}
+
+
+def _head(model: str) -> JsonObject:
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
+
+
+def _frame(
+    model: str, delta: JsonObject, finish: str | None, usage: Any, opens_call: bool
+) -> Frame:
+    chunk = _head(model)
+    if usage is None:
+        chunk["choices"] = [{"index": 0, "delta": delta, "finish_reason": finish}]
+    else:
+        chunk["choices"] = []
+        chunk["usage"] = {
+            "prompt_tokens": usage.input,
+            "completion_tokens": usage.output,
+            "total_tokens": usage.input + usage.output,
+            "prompt_tokens_details": {"cached_tokens": usage.cached},
+            "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+        }
+    return Frame(_data(chunk), finish=bool(finish or usage), opens_call=opens_call)
+
+
+def _data(value: JsonObject) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+
+
+def _check_tools(found: Problems, body: JsonObject) -> None:
+    functions = [obj(tool.get("function")) for tool in objects(body.get("tools"))]
+    names = [text(function.get("name")) for function in functions]
+    found.need("tools" not in body or functions, "tools: empty")
+    found.unique(names, "tools")
+    for name, function in zip(names, functions, strict=True):
+        found.need(TOOL_NAME.fullmatch(name), f"tools: bad name {name!r}")
+        found.need(is_schema(function.get("parameters")), f"tools: {name} has no object schema")
+    choice: Any = body.get("tool_choice")
+    found.need(choice is None or functions, "tool_choice: without tools")
+    if isinstance(choice, dict):
+        chosen = obj(obj(choice).get("function")).get("name")
+        found.need(chosen in names, f"tool_choice: no tool {chosen}")
+    else:
+        found.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
+
+
+def _check_format(found: Problems, form: JsonObject) -> None:
+    if form.get("type") != "json_schema":
+        found.need(form.get("type") in (None, "json_object", "text"), "response_format: type")
+        return
+    schema = obj(form.get("json_schema"))
+    found.need(TOOL_NAME.fullmatch(text(schema.get("name"))), "response_format: bad name")
+    if schema.get("strict"):
+        loose = open_objects(obj(schema.get("schema")), all_required=True)
+        found.need(not loose, f"response_format: not strict at {loose}")
+
+
+def _check_message(found: Problems, message: JsonObject, where: str) -> None:
+    role, content = message.get("role"), message.get("content")
+    found.need(role in _ROLES, f"{where}: role {role}")
+    if role == "assistant":
+        calls = objects(message.get("tool_calls"))
+        found.need("tool_calls" not in message or calls, f"{where}: empty tool_calls")
+        found.need(content or calls, f"{where}: neither content nor tool_calls")
+        for call in calls:
+            _check_call(found, call, where)
+    elif role == "tool":
+        found.need(isinstance(content, str), f"{where}: a tool's content is text")
+        found.need(message.get("tool_call_id"), f"{where}: no tool_call_id")
+    elif isinstance(content, list):
+        found.need(objects(content), f"{where}: empty content")
+        for part in objects(content):
+            _check_part(found, part, where)
+    else:
+        found.need(isinstance(content, str) and content, f"{where}: empty content")
+
+
+def _check_part(found: Problems, part: JsonObject, where: str) -> None:
+    kind = part.get("type")
+    if kind == "text":
+        found.need(part.get("text"), f"{where}: empty text")
+    elif kind == "image_url":
+        found.image(text(obj(part.get("image_url")).get("url")), where)
+    elif kind == "input_audio":
+        found.need(is_base64(text(obj(part.get(kind)).get("data"))), f"{where}: bad audio")
+    elif kind == "file":
+        found.image(text(obj(part.get("file")).get("file_data")), where)
+    else:
+        found.append(f"{where}: part of type {kind}")
+
+
+def _check_call(found: Problems, call: JsonObject, where: str) -> None:
+    function = obj(call.get("function"))
+    name = text(function.get("name"))
+    found.need(0 < len(text(call.get("id"))) <= _MAX_ID, f"{where}: id of {name}")
+    found.need(call.get("type") == "function", f"{where}: type of {name}")
+    found.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
+    found.need(is_json_object(text(function.get("arguments"))), f"{where}: arguments of {name}")
+
+
+def _check_pairs(found: Problems, messages: list[JsonObject]) -> None:
+    """Every call answered directly behind it, every answer called for, no id twice."""
+    waiting: list[str] = []
+    seen: list[str] = []
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        if message.get("role") == "tool":
+            answered = text(message.get("tool_call_id"))
+            if found.need(answered in waiting, f"{where}: answers no open call ({answered})"):
+                waiting.remove(answered)
+            continue
+        found.need(not waiting, f"{where}: calls without answers before it: {waiting}")
+        waiting = [text(call.get("id")) for call in objects(message.get("tool_calls"))]
+        seen += waiting
+    found.need(not waiting, f"calls without answers at the end: {waiting}")
+    found.unique(seen, "tool_calls")

@@ -1,0 +1,274 @@
+"""The server's side of OpenAI's Responses, and what OpenAI refuses there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from lango.core.values import JsonObject
+from lango.testing.wires.http import HttpRequest
+from lango.testing.wires.openai_shapes import OpenAIRefusals
+from lango.testing.wires.rules import (
+    TOOL_NAME,
+    Problems,
+    is_json_object,
+    is_schema,
+    obj,
+    objects,
+    open_objects,
+    text,
+)
+from lango.testing.wires.script import Answer, Call, Frame
+
+_FIELDS: Final = frozenset(
+    {"model", "input", "instructions", "stream", "store", "tools", "tool_choice", "text"}
+    | {"temperature", "top_p", "max_output_tokens", "reasoning", "include"}
+)
+_MAX_ID: Final = 64
+_REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+Step = tuple[str, JsonObject]
+
+
+class OpenAIResponsesWire(OpenAIRefusals):
+    """Responses."""
+
+    name = "openai_responses"
+    base = "/v1"
+    path = r"/v1/responses"
+
+    def frames(self, answer: Answer, model: str) -> list[Frame]:
+        """An answer as the vendor streams it."""
+        return [_frame(n, *step) for n, step in enumerate(_steps(answer, model))]
+
+    def empty(self, model: str) -> bytes:
+        """An event with nothing in it."""
+        return _frame(0, "response.in_progress", {"response": _response(model, "in_progress")}).data
+
+    def error_frame(self) -> bytes:
+        """An error in the middle of an answer."""
+        said = {"code": "server_error", "message": "The server had an error.", "param": None}
+        return _frame(9, "error", said).data
+
+    def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
+        """What OpenAI would refuse."""
+        found = Problems()
+        found.need(request.headers.get("authorization", "").startswith("Bearer "), "no key")
+        found.only(body, _FIELDS, "request")
+        found.need(body.get("model"), "model: missing")
+        found.need(body.get("stream") is True, "stream: not asked for")
+        found.between(body, "temperature", 0, 2)
+        found.between(body, "top_p", 0, 1)
+        found.between(body, "max_output_tokens", 1, 1e9)
+        _check_tools(found, body)
+        _check_format(found, obj(obj(body.get("text")).get("format")))
+        given: Any = body.get("input")
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
+        found.need(items, "input: empty")
+        for number, item in enumerate(items):
+            _check_item(found, item, f"input[{number}]")
+        _check_order(found, items)
+        return found
+
+
+def _steps(answer: Answer, model: str) -> Iterator[Step]:
+    yield "response.created", {"response": _response(model, "in_progress")}
+    output: list[JsonObject] = []
+    if answer.thoughts or answer.signature:
+        yield from _reasoning(answer, output)
+    if answer.text:
+        yield from _message(answer, output)
+    for call in answer.calls:
+        yield from _call(answer, call, output)
+    reason = _REASONS.get(answer.finish_reason)
+    ended = _response(model, "incomplete" if reason else "completed", output, answer)
+    if reason:
+        ended["incomplete_details"] = {"reason": reason}
+    yield f"response.{ended['status']}", {"response": ended}
+
+
+def _reasoning(answer: Answer, output: list[JsonObject]) -> Iterator[Step]:
+    at: JsonObject = {"output_index": len(output)}
+    item: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": []}
+    yield "response.output_item.added", {**at, "item": item}
+    place = {**at, "item_id": "rs_1", "summary_index": 0}
+    part = {"type": "summary_text", "text": ""}
+    if answer.thoughts:
+        yield "response.reasoning_summary_part.added", {**place, "part": part}
+        for piece in answer.pieces(answer.thoughts):
+            yield "response.reasoning_summary_text.delta", {**place, "delta": piece}
+        item = {**item, "summary": [{**part, "text": answer.thoughts}]}
+    if answer.signature:
+        item = {**item, "encrypted_content": answer.signature}
+    yield "response.output_item.done", {**at, "item": item}
+    output.append(item)
+
+
+def _message(answer: Answer, output: list[JsonObject]) -> Iterator[Step]:
+    at: JsonObject = {"output_index": len(output)}
+    item: JsonObject = {"id": "msg_1", "type": "message", "role": "assistant"}
+    yield "response.output_item.added", {**at, "item": {**item, "content": []}}
+    place = {**at, "item_id": "msg_1", "content_index": 0}
+    part: JsonObject = {"type": "output_text", "text": "", "annotations": []}
+    yield "response.content_part.added", {**place, "part": part}
+    for piece in answer.pieces(answer.text):
+        yield "response.output_text.delta", {**place, "delta": piece, "logprobs": []}
+    yield "response.output_text.done", {**place, "text": answer.text, "logprobs": []}
+    whole = {**part, "text": answer.text}
+    yield "response.content_part.done", {**place, "part": whole}
+    item |= {"status": "completed", "content": [whole]}
+    yield "response.output_item.done", {**at, "item": item}
+    output.append(item)
+
+
+def _call(answer: Answer, call: Call, output: list[JsonObject]) -> Iterator[Step]:
+    index = len(output)
+    item: JsonObject = {"id": f"fc_{index}", "type": "function_call", "name": call.name}
+    if call.id is not None:
+        item["call_id"] = call.id
+    opening = {**item, "arguments": "", "status": "in_progress"}
+    yield "response.output_item.added", {"output_index": index, "item": opening}
+    place = {"output_index": index, "item_id": item["id"]}
+    for piece in answer.pieces(call.arguments):
+        yield "response.function_call_arguments.delta", {**place, "delta": piece}
+    done = {**place, "arguments": call.arguments}
+    yield "response.function_call_arguments.done", done
+    item |= {"arguments": call.arguments, "status": "completed"}
+    yield "response.output_item.done", {"output_index": index, "item": item}
+    output.append(item)
+
+
+def _response(
+    model: str,
+    status: str,
+    output: list[JsonObject] | None = None,
+    answer: Answer | None = None,
+) -> JsonObject:
+    response: JsonObject = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": model,
+        "status": status,
+        "output": output or [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        "incomplete_details": None,
+    }
+    if answer is not None:
+        usage = answer.usage
+        response["usage"] = {
+            "input_tokens": usage.input,
+            "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+            "output_tokens": usage.output,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+            "total_tokens": usage.input + usage.output,
+        }
+    return response
+
+
+def _frame(number: int, kind: str, fields: JsonObject) -> Frame:
+    value = {"type": kind, "sequence_number": number, **fields}
+    data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    opens = kind == "response.output_item.added" and fields["item"]["type"] == "function_call"
+    finish = kind in ("response.completed", "response.incomplete")
+    return Frame(b"event: %b\ndata: %b\n\n" % (kind.encode(), data), finish, opens)
+
+
+def _check_tools(found: Problems, body: JsonObject) -> None:
+    tools = objects(body.get("tools"))
+    names = [text(tool.get("name")) for tool in tools]
+    found.need("tools" not in body or tools, "tools: empty")
+    found.unique(names, "tools")
+    for name, tool in zip(names, tools, strict=True):
+        found.need(tool.get("type") == "function", f"tools: type of {name}")
+        found.need(TOOL_NAME.fullmatch(name), f"tools: bad name {name!r}")
+        found.need(is_schema(tool.get("parameters")), f"tools: {name} has no object schema")
+        if tool.get("strict", True):
+            loose = open_objects(obj(tool.get("parameters")), all_required=True)
+            found.need(not loose, f"tools: {name} is not strict at {loose}")
+    choice: Any = body.get("tool_choice")
+    found.need(choice is None or tools, "tool_choice: without tools")
+    if isinstance(choice, dict):
+        chosen = obj(choice)
+        several = (
+            objects(chosen.get("tools")) if chosen.get("type") == "allowed_tools" else [chosen]
+        )
+        missing = [tool.get("name") for tool in several if tool.get("name") not in names]
+        found.need(several and not missing, f"tool_choice: no tools {missing}")
+    else:
+        found.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
+
+
+def _check_format(found: Problems, form: JsonObject) -> None:
+    if form.get("type") == "json_schema":
+        found.need(TOOL_NAME.fullmatch(text(form.get("name"))), "text.format: bad name")
+        loose = open_objects(obj(form.get("schema")), all_required=True)
+        found.need(not form.get("strict") or not loose, f"text.format: not strict at {loose}")
+
+
+def _check_item(found: Problems, item: JsonObject, where: str) -> None:
+    kind = item.get("type", "message")
+    if kind == "message":
+        _check_message(found, item, where)
+    elif kind == "function_call":
+        name = text(item.get("name"))
+        found.need(0 < len(text(item.get("call_id"))) <= _MAX_ID, f"{where}: call_id of {name}")
+        found.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
+        found.need(is_json_object(text(item.get("arguments"))), f"{where}: arguments of {name}")
+    elif kind == "function_call_output":
+        found.need(item.get("call_id"), f"{where}: no call_id")
+        for part in objects(item.get("output")):
+            _check_part(found, part, where)
+        found.need(item.get("output"), f"{where}: empty output")
+    elif kind == "reasoning":
+        found.need(item.get("id") and "summary" in item, f"{where}: not a reasoning item")
+        found.need(item.get("encrypted_content"), f"{where}: not found, for nothing was stored")
+    else:
+        found.append(f"{where}: item of type {kind}")
+
+
+def _check_message(found: Problems, item: JsonObject, where: str) -> None:
+    role, content = item.get("role"), item.get("content")
+    found.need(role in ("user", "assistant", "system", "developer"), f"{where}: role {role}")
+    found.need(content, f"{where}: empty content")
+    if role == "assistant":
+        found.need(isinstance(content, str), f"{where}: an assistant's input_* parts")
+    for part in objects(content):
+        _check_part(found, part, where)
+
+
+def _check_part(found: Problems, part: JsonObject, where: str) -> None:
+    kind = part.get("type")
+    if kind == "input_text":
+        found.need(part.get("text"), f"{where}: empty text")
+    elif kind == "input_image":
+        found.image(text(part.get("image_url")), where)
+    elif kind == "input_file":
+        found.image(text(part.get("file_data") or part.get("file_url")), where)
+    else:
+        found.append(f"{where}: part of type {kind}")
+
+
+def _check_order(found: Problems, items: list[JsonObject]) -> None:
+    """Every call answered, every answer called for, every thought followed by what it led to."""
+    called: list[str] = []
+    answered: list[str] = []
+    for number, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            called.append(text(item.get("call_id")))
+        elif kind == "function_call_output":
+            answered.append(text(item.get("call_id")))
+            found.need(answered[-1] in called, f"input[{number}]: no call {answered[-1]}")
+        elif kind == "reasoning":
+            after = items[number + 1] if number + 1 < len(items) else {}
+            leads = after.get("type") in ("reasoning", "function_call")
+            leads = leads or after.get("role") == "assistant"
+            found.need(leads, f"input[{number}]: a thought without what followed it")
+    found.need(set(called) == set(answered), f"no tool output found for {set(called)}")
+    found.unique(called, "function_call")
+    found.unique(answered, "function_call_output")

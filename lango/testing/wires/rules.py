@@ -1,0 +1,108 @@
+"""What the validators of all wires share."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Collection
+from typing import Any, Final, cast
+
+from lango.core.values import JsonObject
+
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
+
+
+class Problems(list[str]):
+    """What is wrong with a request."""
+
+    def need(self, holds: object, problem: str) -> bool:
+        """Note the problem unless the condition holds; whether it does."""
+        if not holds:
+            self.append(problem)
+        return bool(holds)
+
+    def only(self, given: JsonObject, allowed: Collection[str], where: str) -> None:
+        """No other keys than these."""
+        for key in given.keys() - set(allowed):
+            self.append(f"{where}: unknown field {key}")
+
+    def unique(self, names: list[str], where: str) -> None:
+        """None of them twice."""
+        twice = sorted({name for name in names if names.count(name) > 1})
+        self.need(not twice, f"{where}: {', '.join(twice)} more than once")
+
+    def between(self, body: JsonObject, key: str, low: float, high: float) -> None:
+        """A number, if it is there, within its bounds."""
+        value: Any = body.get(key)
+        fits = value is None or (isinstance(value, int | float) and low <= value <= high)
+        self.need(fits, f"{key}: {value} is not between {low:g} and {high:g}")
+
+    def image(self, url: str, where: str) -> None:
+        """A web address or a sound data URL."""
+        if url.startswith(("http://", "https://")):
+            return
+        data = _DATA_URL.fullmatch(url)
+        self.need(data is not None and is_base64(data[2]), f"{where}: no usable address")
+
+
+def obj(value: Any) -> JsonObject:
+    """The value as an object; an empty one if it is none."""
+    return cast(JsonObject, value) if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[JsonObject]:
+    """The objects in a list; nothing if it is none."""
+    return [obj(item) for item in cast(list[Any], value)] if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """The value as a text; an empty one if it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def is_base64(data: str) -> bool:
+    """Whether something is encoded so, and it is not nothing."""
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def is_json_object(data: str) -> bool:
+    """Whether the text is a JSON object."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def is_schema(value: Any) -> bool:
+    """Whether it is the schema of an object, as tools need it."""
+    schema = obj(value)
+    return schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
+
+
+def open_objects(schema: JsonObject, *, all_required: bool) -> list[str]:
+    """Objects in a schema that a strict mode does not take, by their path."""
+    found: list[str] = []
+
+    def look(node: JsonObject, path: str) -> None:
+        if node.get("type") == "object" or "properties" in node:
+            properties = obj(node.get("properties"))
+            short = all_required and set(node.get("required") or ()) != set(properties)
+            if node.get("additionalProperties") is not False or short:
+                found.append(path)
+        for key in ("properties", "$defs"):
+            for name, inner in obj(node.get(key)).items():
+                look(obj(inner), f"{path}.{name}")
+        for key in ("anyOf", "oneOf", "allOf"):
+            for inner in objects(node.get(key)):
+                look(inner, f"{path}.{key}")
+        if isinstance(node.get("items"), dict):
+            look(obj(node["items"]), f"{path}[]")
+
+    look(schema, "$")
+    return found

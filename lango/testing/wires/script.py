@@ -1,0 +1,77 @@
+"""What a scripted model server is told to say, or to do wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lango.core.streams import FinishReason, Usage
+
+Trouble = Literal[
+    "rate_limited", "failing", "overloaded", "too_long", "no_key", "bad_request", "no_model"
+]
+Break = Literal["no_finish", "zero_bytes", "empty", "html", "error", "cut", "stall", "half_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call; id and arguments are sent as they are, however wrong."""
+
+    name: str
+    arguments: str = "{}"
+    id: str | None = "call_1"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of the model."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    thoughts: str = ""
+    signature: str = ""  # what the family wants back with its thoughts
+    finish: FinishReason | None = None  # None: stop, or tool_calls when there are calls
+    usage: Usage = field(default_factory=lambda: Usage(input=12, output=7))
+    delta: int = 5  # characters per delta
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why it ends."""
+        return self.finish or ("tool_calls" if self.calls else "stop")
+
+    def pieces(self, text: str) -> list[str]:
+        """A text in deltas."""
+        return [text[at : at + self.delta] for at in range(0, len(text), self.delta)]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No answer, but an error of the vendor's own shape."""
+
+    trouble: Trouble
+    status: int | None = None  # None: the one the vendor uses
+    retry_after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An answer that goes wrong on its way.
+
+    `at` is where: a byte of the stream for "cut" and "stall", or the half of it when negative.
+    """
+
+    how: Break
+    answer: Answer = field(default_factory=lambda: Answer("This will not end well."))
+    at: int = -1
+
+
+Reply = Answer | Refusal | Broken
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One piece of a stream, as the vendor frames it."""
+
+    data: bytes
+    finish: bool = False  # part of how the stream says that it is complete
+    opens_call: bool = False

@@ -1,0 +1,65 @@
+"""What a tool is, and what it learns of the call it serves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lango.core.values import JsonObject
+from lango.errors import InvalidToolError
+from lango.tools import schema
+
+DEFAULT_TIMEOUT: Final = 60.0
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class CallInfo:
+    """The call a tool runs for."""
+
+    call_id: str
+    key: str
+    """The same whenever the same call is tried again: what to make an effect idempotent by."""
+    app_name: str
+    user_id: str
+    session_id: str
+
+
+Run = Callable[[JsonObject, CallInfo], Any]
+"""Gets the checked arguments; plain or async. A plain one runs in a thread."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool:
+    """Something a model can have done for it."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    """JSON Schema of an object."""
+    run: Run
+    idempotent: bool = False
+    """Doing it twice does no more than doing it once."""
+    dangerous: bool = False
+    """A person is asked before each call."""
+    timeout: float | None = DEFAULT_TIMEOUT
+    """Seconds a call may take; None for as long as it likes."""
+
+    def __post_init__(self) -> None:
+        """Find out now what would else fail in the middle of a conversation."""
+        if not _NAME.fullmatch(self.name):
+            raise InvalidToolError(
+                f"{self.name[:80]!r} cannot be a tool's name: take 1 to 64 of A-Z, a-z, 0-9, _ "
+                "and -, with a letter or _ first."
+            )
+        if self.timeout is not None and not self.timeout > 0:
+            raise InvalidToolError(
+                f"The timeout of {self.name} is {self.timeout}: give seconds above 0, or None."
+            )
+        schema.check_parameters(self.name, self.parameters)
+
+    def checked(self, arguments: Mapping[str, Any]) -> JsonObject:
+        """The arguments as `run` takes them, or ToolArgumentsError saying what is wrong."""
+        return schema.check_arguments(self.parameters, arguments)

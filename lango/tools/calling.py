@@ -1,0 +1,83 @@
+"""Running a tool: in a thread when it would block the loop, and never longer than it may."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from lango.core.values import JsonObject
+from lango.errors import ToolTimeoutError
+from lango.tools.base import CallInfo, Tool
+
+MAX_THREADS: Final = 32
+"""Plain functions that run at a time, in one event loop; others wait for their turn."""
+
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+async def call(tool: Tool, arguments: JsonObject, info: CallInfo) -> Any:
+    """What the tool gives for checked arguments."""
+    limit = asyncio.timeout(tool.timeout)
+    try:
+        async with limit:
+            return await _run(tool, arguments, info)
+    except TimeoutError as error:
+        if not limit.expired():  # the tool's own, of something inside it
+            raise
+        raise ToolTimeoutError(f"{tool.name} did not finish in {tool.timeout:g} s.") from error
+
+
+async def _run(tool: Tool, arguments: JsonObject, info: CallInfo) -> Any:
+    if inspect.iscoroutinefunction(tool.run):
+        return await tool.run(arguments, info)
+    result = await in_thread(lambda: tool.run(arguments, info))
+    if inspect.isawaitable(result):  # a lambda or partial around something async
+        return await result
+    return result
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """What `work` returns in a thread that sees this task's context variables.
+
+    The threads are daemons, unlike those of an executor: work that hangs is given up when its
+    time is over, keeps its slot, and does not keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    slots = _slots.setdefault(loop, asyncio.Semaphore(MAX_THREADS))
+    await slots.acquire()
+    done: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        slots.release()
+        if done.done():  # nobody waits any more
+            return
+        if error is None:
+            done.set_result(result)
+        elif isinstance(error, StopIteration):  # which a future cannot carry
+            done.set_exception(RuntimeError("the tool raised StopIteration"))
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = context.run(work)
+        except BaseException as raised:  # noqa: BLE001 - raised where it is awaited
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:
+            return  # the loop has ended, and with it whoever waited
+
+    try:
+        threading.Thread(target=run, name="lango-tool", daemon=True).start()
+    except BaseException:
+        slots.release()
+        raise
+    return await done

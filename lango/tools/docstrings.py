@@ -1,0 +1,101 @@
+"""What a docstring says of a function, and of each of its parameters.
+
+Google's `Args:`, NumPy's underlined `Parameters` and Sphinx's `:param x:` are understood; of
+anything else the whole text is the description.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Final
+
+_GOOGLE: Final = re.compile(r"^(Args|Arguments|Parameters|Params):\s*$")
+_NUMPY: Final = re.compile(r"^(Parameters|Other Parameters)\n-{3,}\s*$", re.MULTILINE)
+_SPHINX: Final = re.compile(r"^:(?:param|parameter|arg)\s+(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)$")
+_SPHINX_OTHER: Final = re.compile(r"^:\w+[^:]*:")
+_ENTRY: Final = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_NUMPY_ENTRY: Final = re.compile(r"^\*{0,2}(\w+)\s*(?::.*)?$")
+_SECTION: Final = re.compile(
+    r"^(Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?):?\s*$"
+)
+
+
+def parse(doc: str | None) -> tuple[str, dict[str, str]]:
+    """The description, and the parameters that have a text of their own."""
+    text = inspect.cleandoc(doc or "")
+    if _NUMPY.search(text):
+        return _numpy(text)
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if _GOOGLE.match(line):
+            return _joined(lines[:number]), _entries(_indented(lines[number + 1 :]), _ENTRY)
+        if _SPHINX.match(line):
+            return _joined(lines[:number]), _sphinx(lines[number:])
+    return _without_sections(lines), {}
+
+
+def _numpy(text: str) -> tuple[str, dict[str, str]]:
+    before, _, after = _NUMPY.split(text, maxsplit=1)
+    body: list[str] = []
+    lines = after.strip("\n").splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if following.startswith("---") and _SECTION.match(line):
+            break
+        body.append(line)
+    return before.strip(), _entries(body, _NUMPY_ENTRY)
+
+
+def _indented(lines: list[str]) -> list[str]:
+    """The lines of a section, without the indentation they share."""
+    body: list[str] = []
+    for line in lines:
+        if line.strip() and not line.startswith((" ", "\t")):
+            break
+        body.append(line)
+    return inspect.cleandoc("\n" + "\n".join(body)).splitlines()
+
+
+def _entries(lines: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
+    """Entries begin at the margin; what is indented below one belongs to it."""
+    found: dict[str, list[str]] = {}
+    words: list[str] = []
+    for line in lines:
+        entry = pattern.match(line)
+        if entry:
+            words = found.setdefault(entry[1], [])
+            words.extend(entry.groups()[1:])
+        elif line.startswith((" ", "\t")):
+            words.append(line)
+    return {name: said for name, texts in found.items() if (said := _flat(texts))}
+
+
+def _sphinx(lines: list[str]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    words: list[str] = []
+    for line in lines:
+        entry = _SPHINX.match(line)
+        if entry:
+            words = found.setdefault(entry[1], [])
+            words.append(entry[2])
+        elif _SPHINX_OTHER.match(line):
+            words = []
+        else:
+            words.append(line)
+    return {name: said for name, texts in found.items() if (said := _flat(texts))}
+
+
+def _without_sections(lines: list[str]) -> str:
+    """What stands before `Returns:` and its like: the rest is for readers of the code."""
+    for number, line in enumerate(lines):
+        if _SECTION.match(line) and line.rstrip().endswith(":"):
+            return _joined(lines[:number])
+    return _joined(lines)
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines).strip()
+
+
+def _flat(texts: list[str]) -> str:
+    return " ".join(" ".join(texts).split())

@@ -1,0 +1,50 @@
+"""The options of built-in tools, as the settings give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from lango.errors import InvalidToolError
+from lango.tools.schema import place_of
+
+
+class Options(BaseModel):
+    """What a built-in tool can be told; anything else is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _existing(path: Path) -> Path:
+    """Resolved once, now: a link put in its place later changes nothing."""
+    resolved = path.expanduser().resolve()
+    if not resolved.is_dir():
+        raise ValueError(f"{path} is no folder")
+    return resolved
+
+
+def _narrow(path: Path) -> Path:
+    if path == Path(path.anchor):
+        raise ValueError("the whole file system cannot be the root: name a folder")
+    return path
+
+
+Folder = Annotated[Path, AfterValidator(_existing)]
+"""A folder that exists."""
+Root = Annotated[Folder, AfterValidator(_narrow)]
+"""The folder that a tool must stay in."""
+
+T = TypeVar("T", bound=Options)
+
+
+def read_options(kind: type[T], spec: str, given: Mapping[str, Any]) -> T:
+    """The options, or InvalidToolError naming each that is wrong."""
+    try:
+        return kind.model_validate(dict(given))
+    except ValidationError as error:
+        wrong = "; ".join(f"{place_of([*e['loc']])}: {e['msg']}" for e in error.errors())
+        known = ", ".join(kind.model_fields)
+        raise InvalidToolError(f"{spec}: {wrong}. Its options are {known}.") from error

@@ -1,0 +1,87 @@
+"""Tools by name: "builtin:files", or "package.module:attribute" for one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from lango.core.named_code import did_you_mean, is_code_name, named_code
+from lango.errors import InvalidToolError, UnknownToolError
+from lango.tools.base import Tool
+from lango.tools.function import tool
+from lango.tools.options import Options, read_options
+
+BUILTINS: Final = ("exec", "fetch", "files", "time")
+_BUILTIN: Final = "builtin"
+
+
+class ToolOptions(Options):
+    """What can be said of a tool of one's own beside its name; None leaves it as it is."""
+
+    name: str | None = None
+    description: str | None = None
+    idempotent: bool | None = None
+    dangerous: bool | None = None
+    timeout: float | None = None
+
+
+def load_tools(spec: str, options: Mapping[str, Any] | None = None) -> list[Tool]:
+    """The tools that a name stands for."""
+    place, _, name = spec.partition(":")
+    if place == _BUILTIN:
+        return _builtin(name, spec, options or {})
+    changes = read_options(ToolOptions, spec, options or {}).model_dump(exclude_none=True)
+    tools = _as_tools(find(spec), spec)
+    if "name" in changes and len(tools) > 1:
+        raise InvalidToolError(f"{spec} is {len(tools)} tools, which cannot share one name.")
+    return [dataclasses.replace(one, **changes) for one in tools] if changes else tools
+
+
+def find(spec: str) -> Any:
+    """What "package.module:attribute" names; modules in the current folder count."""
+    if not is_code_name(spec):
+        raise UnknownToolError(
+            f"{spec!r} names no tool: write builtin:NAME (one of {', '.join(BUILTINS)}) or "
+            "package.module:attribute."
+        )
+    return named_code(spec, UnknownToolError)
+
+
+def _builtin(name: str, spec: str, options: Mapping[str, Any]) -> list[Tool]:
+    match name:
+        case "exec":
+            from lango.tools.exec import ExecOptions, exec_tools
+
+            return exec_tools(read_options(ExecOptions, spec, options))
+        case "fetch":
+            from lango.tools.fetch import FetchOptions, fetch_tools
+
+            return fetch_tools(read_options(FetchOptions, spec, options))
+        case "files":
+            from lango.tools.files import FilesOptions, files_tools
+
+            return files_tools(read_options(FilesOptions, spec, options))
+        case "time":
+            from lango.tools.time import TimeOptions, time_tools
+
+            return time_tools(read_options(TimeOptions, spec, options))
+        case _:
+            known = ", ".join(f"{_BUILTIN}:{one}" for one in BUILTINS)
+            raise UnknownToolError(
+                f"There is no {spec}; there are {known}.{did_you_mean(name, BUILTINS)}"
+            )
+
+
+def _as_tools(found: Any, spec: str) -> list[Tool]:
+    if isinstance(found, Tool):
+        return [found]
+    if isinstance(found, list | tuple):
+        items = cast("list[Any]", found)
+        return [one for item in items for one in _as_tools(item, spec)]
+    if callable(found) and not isinstance(found, type):
+        return [tool(cast("Callable[..., Any]", found))]
+    raise InvalidToolError(
+        f"{spec} is {type(found).__name__}: a tool is a typed function, a lango.Tool, or a list "
+        "of those."
+    )

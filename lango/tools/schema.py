@@ -1,0 +1,82 @@
+"""Arguments against the JSON Schema of a tool, with a message a model can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import jsonschema
+import jsonschema.exceptions
+from referencing import Registry
+
+from lango.core.values import JsonObject
+from lango.errors import InvalidToolError, ToolArgumentsError
+
+MAX_REASON: Final = 200
+
+# Its types are half known.
+_exceptions = cast(Any, jsonschema.exceptions)
+_Validator = cast(Any, jsonschema.Draft202012Validator)
+
+# A registry of our own: the default one would fetch a $ref from wherever it points.
+_NO_REMOTE: Final[Registry[Any]] = Registry()
+
+
+def check_parameters(name: str, parameters: JsonObject) -> None:
+    """Refuse what is no JSON Schema of an object."""
+    try:
+        _Validator.check_schema(parameters)
+    except jsonschema.SchemaError as error:
+        raise InvalidToolError(
+            f"The parameters of {name} are no JSON Schema: {error.message[:MAX_REASON]}"
+        ) from error
+    if parameters.get("type") != "object":
+        raise InvalidToolError(
+            f'The parameters of {name} must be the JSON Schema of an object: {{"type": "object", '
+            '"properties": …}.'
+        )
+
+
+def check_arguments(parameters: JsonObject, arguments: Mapping[str, Any]) -> JsonObject:
+    """The arguments, if the schema allows them."""
+    given = dict(arguments)
+    validator = _Validator(parameters, registry=_NO_REMOTE)
+    error = _exceptions.best_match(validator.iter_errors(given))
+    if error is not None:
+        place = place_of(list(error.absolute_path))
+        # Not chained: the vendor's error carries the whole input into the log.
+        raise ToolArgumentsError(wrong_argument(place, _reason(error))) from None
+    return given
+
+
+def place_of(path: list[str | int]) -> str:
+    """`["rows", 2, "name"]` → `rows[2].name`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return text.removeprefix(".")
+
+
+def wrong_argument(place: str, reason: str) -> str:
+    """The one wording for arguments that do not fit."""
+    where = f"argument {place}" if place else "arguments"
+    return f"Wrong {where}: {reason[:MAX_REASON]}. Correct the call and try again."
+
+
+def _reason(error: Any) -> str:
+    """What is wrong, without repeating a value that may be long or private."""
+    wanted = error.validator_value
+    match error.validator:
+        case "required":
+            missing = [name for name in wanted if name not in error.instance]
+            return f"{', '.join(missing)} missing"
+        case "additionalProperties" if wanted is False:
+            known = error.schema.get("properties", {})
+            unknown = [str(name)[:60] for name in error.instance if name not in known]
+            return f"there is no {', '.join(unknown)}; known are {', '.join(known) or 'none'}"
+        case "type":
+            return f"must be {' or '.join([wanted] if isinstance(wanted, str) else wanted)}"
+        case "enum":
+            return f"must be one of {', '.join(map(repr, wanted))}"
+        case rule:
+            return f"must satisfy {rule}: {str(wanted)[:100]}"

@@ -1,0 +1,119 @@
+"""A worker's heartbeat: a thread of its own, so that a busy event loop is not taken for dead.
+
+It watches that loop. One that has not ticked for long is hung, and its worker stops beating: its
+turns then go to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from typing import Final
+
+from lango.store.database import Database
+from lango.store.workers import Worker, Workers
+
+logger = logging.getLogger(__name__)
+
+HANG_AFTER: Final = 30.0
+BEATS_PER_DEATH: Final = 5
+"""How many beats fit into the time after which a worker counts as dead."""
+_TICKS_PER_HANG: Final = 10
+
+
+class Heartbeat:
+    """Beats for one worker from `start` to `stop`, unless the event loop it began in hangs."""
+
+    def __init__(
+        self, database: Database, worker: Worker, *, dead_after: float, hang_after: float
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._every = dead_after / BEATS_PER_DEATH
+        self._dead_after = dead_after
+        self._hang_after = hang_after
+        self._ticked = time.monotonic()
+        self._told = False
+        self._stopping = threading.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._thread: threading.Thread | None = None
+        self._loop_thread = 0
+
+    async def start(self) -> None:
+        """Enter the worker, and begin to beat."""
+        self._stopping.clear()
+        self._loop_thread = threading.get_ident()
+        self._ticked = time.monotonic()
+        await Workers(self._database).register(self._worker)
+        self._tasks = [asyncio.create_task(self._tick())]
+        if self._database.is_in_memory:  # no other process could take anything over
+            self._tasks.append(asyncio.create_task(self._beat_here()))
+        else:
+            name = f"heartbeat of {self._worker.id}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop beating and strike the worker out: what it still runs goes to others at once."""
+        self._stopping.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, self._dead_after)
+        await Workers(self._database).remove(self._worker.id)
+
+    async def _tick(self) -> None:
+        while True:
+            self._ticked = time.monotonic()
+            await asyncio.sleep(self._hang_after / _TICKS_PER_HANG)
+
+    def _run(self) -> None:
+        database = self._database.twin()
+        with asyncio.Runner() as runner:
+            while not self._stopping.wait(self._every):
+                if not self._is_hung():
+                    runner.run(self._beat(database))
+            runner.run(database.close())
+
+    async def _beat_here(self) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            await self._beat(self._database)
+
+    async def _beat(self, database: Database) -> None:
+        workers = Workers(database)
+        try:
+            async with asyncio.timeout(self._dead_after):
+                if not await workers.beat(self._worker.id) and not self._stopping.is_set():
+                    await workers.register(self._worker)
+        except Exception as error:  # noqa: BLE001 - the next beat may reach the database again
+            logger.warning("A heartbeat did not reach the database: %s", type(error).__name__)
+            if database is not self._database:
+                with suppress(Exception):
+                    await database.close()
+
+    def _is_hung(self) -> bool:
+        silent = time.monotonic() - self._ticked
+        if silent < self._hang_after:
+            self._told = False
+            return False
+        if not self._told:
+            self._told = True
+            logger.error(
+                "The event loop has not moved for %.1f s: something in it blocks. Its turns go to "
+                "other workers. It is here:\n%s",
+                silent,
+                self._stack(),
+            )
+        return True
+
+    def _stack(self) -> str:
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  # the documented way
+        frame = frames.get(self._loop_thread)
+        return "".join(traceback.format_stack(frame)) if frame else "(unknown)"

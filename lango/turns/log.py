@@ -1,0 +1,147 @@
+"""Writing the logs of the turns a worker runs: gathered for a moment, then all in one go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lango.core.turns import (
+    ApprovalRequired,
+    Event,
+    MessageDelta,
+    ThoughtDelta,
+)
+from lango.errors import TurnNotFoundError
+from lango.store.turn_log import TurnLog, Write
+from lango.store.turn_rows import Claim
+from lango.turns.wake import Wakes
+
+logger = logging.getLogger(__name__)
+
+GATHER: Final = 0.05
+"""Seconds that deltas are gathered for."""
+AGAIN_AFTER: Final = 0.5
+_AT_ONCE: Final = (ApprovalRequired,)
+"""What somebody waits to act on. The last message needs no place here: the close takes it along."""
+
+
+@dataclass(slots=True)
+class _Page:
+    """What one turn has still to have written."""
+
+    claim: Claim
+    lost: Callable[[], None]
+    last_number: int  # in the log, as far as we know
+    waiting: list[Event] = field(default_factory=list[Event])
+    in_doubt: list[Event] = field(default_factory=list[Event])
+    """Sent, without word whether they arrived."""
+    is_closing: bool = False
+
+
+class LogWriter:
+    """Writes to the logs of all turns of a worker."""
+
+    def __init__(self, log: TurnLog, wakes: Wakes) -> None:
+        self._log = log
+        self._wakes = wakes
+        self._pages: dict[str, _Page] = {}
+        self._some = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    def begin(self, claim: Claim, lost: Callable[[], None]) -> None:
+        """Open the log of a turn; `lost` is called if another worker has taken the turn over."""
+        self._pages[claim.id] = _Page(claim, lost, claim.turn.last_event)
+
+    def add(self, claim: Claim, event: Event) -> None:
+        """Take an event; it is written within a moment."""
+        page = self._pages[claim.id]
+        joined = _joined(page.waiting[-1], event) if page.waiting else None
+        if joined is not None:
+            page.waiting[-1] = joined
+        else:
+            page.waiting.append(event)
+        self._some.set()
+        if isinstance(event, _AT_ONCE):
+            self._at_once.set()
+
+    async def rest(self, claim: Claim) -> Sequence[Event]:
+        """What is not yet written, for the one who closes the turn; nothing is written after."""
+        async with self._writing:
+            page = self._pages[claim.id]
+            await self._settle(page)
+            page.is_closing = True
+            return tuple(page.waiting)
+
+    def end(self, claim: Claim) -> None:
+        """Forget a turn."""
+        self._pages.pop(claim.id, None)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._some.wait()
+            try:
+                async with asyncio.timeout(GATHER):
+                    await self._at_once.wait()
+            except TimeoutError:
+                pass
+            try:
+                await self.flush()
+            except Exception as error:  # noqa: BLE001 - the events are kept, and tried again
+                logger.warning("The logs could not be written, trying again: %s", error)
+                await asyncio.sleep(AGAIN_AFTER)
+
+    async def flush(self) -> None:
+        """Write what has gathered, for all turns at once."""
+        async with self._writing:
+            for page in list(self._pages.values()):
+                await self._settle(page)
+            self._some.clear()
+            self._at_once.clear()
+            pages = [p for p in self._pages.values() if p.waiting and not p.is_closing]
+            for page in pages:
+                page.in_doubt, page.waiting = page.waiting, []
+            if pages:
+                await self._write(pages)
+
+    async def _write(self, pages: Sequence[_Page]) -> None:
+        try:
+            numbers = await self._log.append_many([Write(p.claim, p.in_doubt) for p in pages])
+        except BaseException:
+            self._some.set()
+            raise
+        for page, number in zip(pages, numbers, strict=True):
+            page.in_doubt = []
+            if number is None:
+                page.lost()
+            else:
+                page.last_number = number
+        self._wakes.tell(*(page.claim.turn.id for page in pages))
+
+    async def _settle(self, page: _Page) -> None:
+        """Find out what became of events whose write failed: the log's counter knows."""
+        if not page.in_doubt:
+            return
+        turn = page.claim.turn
+        try:
+            read = await self._log.read(turn.session.tenant, turn.id, after=page.last_number)
+        except TurnNotFoundError:  # deleted with its session
+            page.in_doubt, page.waiting = [], []
+            page.lost()
+            return
+        if read.turn.last_event < page.last_number + len(page.in_doubt):
+            page.waiting[:0] = page.in_doubt
+        page.last_number = read.turn.last_event
+        page.in_doubt = []
+
+
+def _joined(last: Event, event: Event) -> Event | None:
+    """Two deltas of one message as one."""
+    for kind in (MessageDelta, ThoughtDelta):
+        if isinstance(last, kind) and isinstance(event, kind) and last.message == event.message:
+            return kind(last.message, last.text + event.text)
+    return None

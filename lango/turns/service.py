@@ -1,0 +1,185 @@
+"""Turns for those who want them run: hand in, look, answer, cancel, and read along."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from lango.adk.approvals import asked_in
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.turn_inputs import input_of
+from lango.core.turn_states import TIME_LIMIT, Busy, NewTurn
+from lango.core.turns import Answer
+from lango.errors import ApprovalNotFoundError, SessionExistsError, SessionNotFoundError
+from lango.store.entries import SessionKey
+from lango.store.sessions import SqlSessionStore
+from lango.store.turn_log import LoggedEvent, TurnLog
+from lango.store.turn_rows import Turn
+from lango.store.turns import SqlTurnStore, Submitted
+from lango.turns.engine import Engine
+from lango.turns.retelling import stored_events
+from lango.turns.wake import STOP, WORK
+
+_FIRST_LOOK: Final = 0.05
+_LOOK_SQLITE: Final = 0.25
+_LOOK_POSTGRES: Final = 2.0
+
+
+class Turns:
+    """The turns of one tenant. Any process may call any of this, wherever the turns run."""
+
+    def __init__(self, store: SqlSessionStore, engine: Engine, *, tenant: str = "") -> None:
+        self.tenant = tenant
+        self._store = store
+        self._wakes = engine.wakes
+        self._turns = SqlTurnStore(store.database, on_head=engine.on_head)
+        self.log = TurnLog(store.database)
+        self._look_again = _LOOK_POSTGRES if engine.wakes.reaches_others else _LOOK_SQLITE
+
+    async def submit(
+        self,
+        app: str,
+        message: str,
+        *,
+        user: str = "user",
+        session: str = "default",
+        idempotency_key: str | None = None,
+        busy: Busy = "enqueue",
+        run_at: datetime | None = None,
+        time_limit: float = TIME_LIMIT,
+        options: Mapping[str, Any] | None = None,
+        create: bool = True,
+    ) -> Turn:
+        """Hand in a message; the turn is safe when this returns.
+
+        The same key with the same message gives the same turn, with another TurnConflictError. In
+        a session that is busy the turn waits in order ("enqueue"), is refused with
+        SessionBusyError ("reject"), or stops the one that runs and goes first ("interrupt"). A
+        session that is not there is created, or is a SessionNotFoundError without `create`.
+        """
+        key = SessionKey(self.tenant, app, user, session)
+        new = NewTurn(input_of(message), dict(options or {}), idempotency_key, run_at, time_limit)
+        try:
+            submitted = await self._turns.submit(key, new, busy=busy)
+        except SessionNotFoundError:
+            if not create:
+                raise
+            with suppress(SessionExistsError):  # somebody was quicker
+                await self._store.create(key)
+            submitted = await self._turns.submit(key, new, busy=busy)
+        return self._told(submitted)
+
+    async def answer(
+        self, turn_id: str, answer: Answer, *, idempotency_key: str | None = None
+    ) -> Turn:
+        """Answer a call that a turn waits for; the new turn goes on where that one stopped.
+
+        A second answer to a call is a TurnConflictError, and so is one that nobody waits for.
+        """
+        asked = await self.get(turn_id)
+        call = await self._question(asked, answer.call_id)
+        new = NewTurn(
+            input_of([Answer(call, answer.approved, answer.payload)]),
+            asked.options,
+            idempotency_key,
+        )
+        return self._told(await self._turns.answer(self.tenant, turn_id, call, new))
+
+    async def cancel(self, turn_id: str) -> Turn:
+        """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+        turn = await self._turns.cancel(self.tenant, turn_id)
+        if turn.state == "running":
+            self._wakes.tell(STOP)
+        else:
+            self._wakes.tell(turn.id, WORK)
+        return turn
+
+    async def get(self, turn_id: str) -> Turn:
+        """A turn as it stands; TurnNotFoundError if there is none of that id."""
+        return await self._turns.get(self.tenant, turn_id)
+
+    async def of_session(
+        self,
+        app: str,
+        *,
+        user: str = "user",
+        session: str = "default",
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[Turn]:
+        """A page of a session's turns, the newest first, below the number `before`."""
+        key = SessionKey(self.tenant, app, user, session)
+        return await self._turns.of_session(key, before=before, limit=limit)
+
+    async def wait(self, turn_id: str) -> Turn:
+        """The turn once it is over, or waits for a person."""
+        turn = await self.get(turn_id)
+        async for _ in self.events(turn_id, after=turn.last_event):
+            pass
+        return await self.get(turn_id)
+
+    async def events(self, turn_id: str, *, after: int = 0) -> AsyncGenerator[LoggedEvent]:
+        """The events of a turn behind a number, as they come, up to the turn's end.
+
+        Whoever remembers the number of the last event it saw can go on from there, in any process.
+        """
+        look_again = _FIRST_LOOK
+        with self._wakes.hear(turn_id) as ear:
+            while True:
+                page = await self.log.read(self.tenant, turn_id, after=after)
+                events = page.events
+                if page.turn.trimmed and not events:
+                    events = await self._from_history(page.turn, after)
+                for event in events:
+                    yield event
+                    after = event.number
+                if page.turn.ended is not None and after >= page.turn.last_event:
+                    return
+                if not events:
+                    await ear.wait(look_again)
+                    look_again = min(2 * look_again, self._look_again)
+
+    async def _from_history(self, turn: Turn, after: int) -> list[LoggedEvent]:
+        """What stands for a log that is no longer kept: coarser, and numbered up to its end."""
+        told = await stored_events(self._store, turn, whole=True)
+        first = max(turn.last_event - len(told), 1)
+        ended = turn.ended or turn.created
+        events = [
+            LoggedEvent(number, event.type, event.data(), 0, ended)
+            for number, event in enumerate(told[: turn.last_event - 1], first)
+        ]
+        end = LoggedEvent(turn.last_event, _end_type(turn), _end_data(turn), 0, ended)
+        return [event for event in [*events, end] if event.number > after]
+
+    async def _question(self, asked: Turn, given: str) -> str:
+        """The id of the question that an answer means: its own, or that of the call it is about."""
+        if given in asked.waits_for:
+            return given
+        key = asked.session
+        sessions = SessionServiceAdapter(self._store, tenant=self.tenant)
+        session = await sessions.get_session(
+            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+        )
+        for question in asked_in(session.events).values() if session else ():
+            approval = question.approval
+            if approval.id in asked.waits_for and approval.call_id == given:
+                return approval.id
+        raise ApprovalNotFoundError(f"Turn {asked.id} does not wait for {given!r}.")
+
+    def _told(self, submitted: Submitted) -> Turn:
+        if submitted.wakes:
+            self._wakes.tell(WORK)
+        if submitted.interrupted is not None:
+            self._wakes.tell(STOP)
+        return submitted.turn
+
+
+def _end_type(turn: Turn) -> str:
+    return "waiting" if turn.waits_for else turn.state
+
+
+def _end_data(turn: Turn) -> dict[str, Any]:
+    told = {"usage": turn.usage, "error": turn.error, "calls": list(turn.waits_for) or None}
+    return {name: value for name, value in told.items() if value is not None}

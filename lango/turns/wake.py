@@ -1,0 +1,170 @@
+"""Wake-ups between those who change turns and those who wait for it.
+
+Inside a process they come at once. Between processes PostgreSQL carries them, and on SQLite, or
+when one is lost, whoever waits looks again after a while: nothing depends on them but the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Self
+
+from lango.core.ids import new_id
+from lango.store.database import Database
+from lango.store.notices import MAX_BYTES, Notices
+
+logger = logging.getLogger(__name__)
+
+WORK: Final = "work"
+"""The topic for: some session has a turn that could run."""
+STOP: Final = "stop"
+"""The topic for: some running turn should stop."""
+_HELLO: Final = "hello"  # a process has joined, and wants to know who reads
+_READING: Final = "reading"  # a process has readers of logs
+_READING_AGAIN: Final = 10.0
+_READING_HOLDS: Final = 25.0
+_NEWS: Final = frozenset({WORK, STOP, _HELLO, _READING})
+"""What is sent whether or not anybody reads logs."""
+
+
+class Ear:
+    """Waits for some topics."""
+
+    def __init__(self) -> None:
+        self._heard = asyncio.Event()
+
+    def wake(self) -> None:
+        """Let the one who waits look."""
+        self._heard.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a wake-up, or for one that came since the last wait; False if none came."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._heard.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._heard.clear()
+        return True
+
+
+class Wakes:
+    """The wake-ups of one process on one database."""
+
+    def __init__(self, database: Database) -> None:
+        self.reaches_others = not database.is_sqlite
+        self._notices = Notices(database)
+        self._id = new_id("prc")
+        self._ears: dict[str, set[Ear]] = {}
+        self._outgoing: dict[str, None] = {}  # a set that keeps its order
+        self._to_send = asyncio.Event()
+        self._others_read_until = 0.0
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def open(self) -> None:
+        """Begin to hear other processes, where the database can carry it."""
+        if self.reaches_others and not self._tasks:
+            hearing = self._notices.listen(self._hear, self._joined)
+            loops = (hearing, self._send_for_ever(), self._say_who_reads())
+            self._tasks = [asyncio.create_task(loop) for loop in loops]
+
+    async def close(self) -> None:
+        """Stop hearing others; those who wait here go on by looking."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks and self._outgoing:
+            with suppress(Exception):  # whoever misses it looks again by itself
+                await self._send()
+
+    @contextmanager
+    def hear(self, topic: str) -> Generator[Ear]:
+        """An ear for one topic: WORK, STOP, or the id of a turn whose log is read."""
+        ear = Ear()
+        announce = topic not in _NEWS and not self._has_readers
+        self._ears.setdefault(topic, set()).add(ear)
+        if announce:
+            self._queue(_READING)
+        try:
+            yield ear
+        finally:
+            self._ears[topic].discard(ear)
+            if not self._ears[topic]:
+                del self._ears[topic]
+
+    def tell(self, *topics: str) -> None:
+        """Wake everybody who waits for one of these: here at once, elsewhere in a moment."""
+        for topic in topics:
+            self._wake(topic)
+        others_read = time.monotonic() < self._others_read_until
+        self._queue(*(topic for topic in topics if others_read or topic in _NEWS))
+
+    @property
+    def _has_readers(self) -> bool:
+        return any(topic not in _NEWS for topic in self._ears)
+
+    def _wake(self, topic: str) -> None:
+        for ear in self._ears.get(topic, ()):
+            ear.wake()
+
+    def _queue(self, *topics: str) -> None:
+        if self.reaches_others and self._tasks and topics:
+            self._outgoing.update(dict.fromkeys(topics))
+            self._to_send.set()
+
+    def _hear(self, text: str) -> None:
+        sender, *topics = text.split(" ")
+        if sender == self._id:
+            return
+        for topic in topics:
+            if topic == _READING:
+                self._others_read_until = time.monotonic() + _READING_HOLDS
+            elif topic == _HELLO and self._has_readers:
+                self._queue(_READING)
+            self._wake(topic)
+
+    def _joined(self) -> None:
+        """Connected, perhaps again: what was said meanwhile was missed, so everybody looks."""
+        for topic in list(self._ears):
+            self._wake(topic)
+        self._queue(_HELLO, *([_READING] if self._has_readers else []))
+
+    async def _say_who_reads(self) -> None:
+        while True:
+            await asyncio.sleep(_READING_AGAIN)
+            if self._has_readers:
+                self._queue(_READING)
+
+    async def _send_for_ever(self) -> None:
+        while True:
+            await self._to_send.wait()
+            try:
+                await self._send()
+            except Exception as error:  # noqa: BLE001 - whoever misses it looks again by itself
+                logger.info("a wake-up was not sent: %s", type(error).__name__)
+
+    async def _send(self) -> None:
+        """Send what has gathered, in as few notices as hold it."""
+        self._to_send.clear()
+        topics, self._outgoing = self._outgoing, {}
+        text = self._id
+        for topic in topics:
+            if len(text) + len(topic) >= MAX_BYTES:
+                await self._notices.send(text)
+                text = self._id
+            text += f" {topic}"
+        if topics:
+            await self._notices.send(text)

@@ -1,0 +1,191 @@
+"""A worker: claims turns of the apps it has loaded, runs them side by side, and closes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from lango.core.ids import new_id
+from lango.store.sessions import SqlSessionStore
+from lango.store.turn_log import TurnLog
+from lango.store.workers import Worker, Workers
+from lango.turns.attempt import Attempt, Desk, LoadedApp
+from lango.turns.engine import Engine
+from lango.turns.heartbeat import HANG_AFTER, Heartbeat
+from lango.turns.log import LogWriter
+from lango.turns.wake import STOP, WORK
+
+logger = logging.getLogger(__name__)
+
+DRAIN: Final = 30.0
+"""Seconds that `stop` gives running turns to end."""
+_STOP_POLL_SQLITE: Final = 0.1
+_STOP_POLL_POSTGRES: Final = 1.0
+_UPKEEP_EVERY: Final = 60.0
+_AFTER_A_FAULT: Final = 1.0
+_SILENT_WORKERS_FOR: Final = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker works."""
+
+    concurrency: int = 100  # turns at a time: most of them wait for a model
+    hang_after: float = HANG_AFTER  # seconds without a tick of the event loop
+    keep_logs: float = 24 * 3600.0  # seconds, of turns that are over
+
+
+class TurnWorker:
+    """Runs turns from `start` to `stop`, beside any number of others on the same database.
+
+    The engine is opened by who made it. A turn whose worker dies or hangs is resumed by another;
+    a worker that comes back to life finds that it can no longer write to it.
+    """
+
+    def __init__(
+        self,
+        store: SqlSessionStore,
+        engine: Engine,
+        apps: Mapping[str, LoadedApp],
+        options: WorkerOptions | None = None,
+    ) -> None:
+        self.options = options or WorkerOptions()
+        self._engine = engine
+        self._apps = dict(apps)
+        self._store = store
+        self._log = TurnLog(store.database)
+        self._writer = LogWriter(self._log, engine.wakes)
+        self._desk = Desk(store, engine.queue, self._log, self._writer)
+        self._attempts: dict[str, Attempt] = {}
+        self._changed = asyncio.Event()
+        self._wants_work = False
+        self._looking: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[Any]] = []
+        self.worker = self._new_worker()
+        self._heartbeat = self._new_heartbeat()
+
+    def _new_worker(self) -> Worker:
+        prints = {name: app.fingerprint for name, app in self._apps.items()}
+        return Worker(new_id("wrk"), prints, socket.gethostname(), os.getpid())
+
+    def _new_heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            self._store.database,
+            self.worker,
+            dead_after=self._engine.queue.dead_after,
+            hang_after=self.options.hang_after,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Enter the worker and begin to take turns."""
+        await self._heartbeat.start()
+        self._wants_work = True
+        loops = (self._writer.run(), self._for_ever(self._watch), self._for_ever(self._keep_up))
+        self._loops = [asyncio.create_task(loop) for loop in loops]
+        self._looking = asyncio.create_task(self._engine.run(self))
+
+    async def stop(self, deadline: float = DRAIN) -> None:
+        """Take no more turns, let those that run end; what still runs then goes to others."""
+        self._wants_work = False
+        self._changed.set()
+        self._engine.wakes.tell(WORK)  # the look for work may be asleep
+        try:
+            async with asyncio.timeout(deadline):
+                if self._looking is not None:
+                    await self._looking
+                while self._attempts:
+                    await asyncio.wait([each.task for each in self._attempts.values()])
+        except TimeoutError:
+            logger.warning("%d turns are handed to other workers.", len(self._attempts))
+        await self._end()
+
+    async def _end(self) -> None:
+        left = [each.task for each in self._attempts.values()]
+        for attempt in list(self._attempts.values()):
+            attempt.abandon()
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*left, *self._loops, return_exceptions=True)
+        await self._heartbeat.stop()
+        if left:
+            self._engine.wakes.tell(WORK)
+
+    @property
+    def apps(self) -> Sequence[str]:
+        """The names of the apps it has loaded."""
+        return tuple(self._apps)
+
+    async def room(self) -> int:
+        """How many more turns it would run, once that is any; 0 when it wants no more."""
+        while self._wants_work and len(self._attempts) >= self.options.concurrency:
+            self._changed.clear()
+            await self._changed.wait()
+        return self.options.concurrency - len(self._attempts) if self._wants_work else 0
+
+    async def take(self, session_pk: int) -> bool:
+        """Claim what a session has to do and begin it; False if there was nothing to be had."""
+        taken = await self._engine.queue.claim(session_pk, self.worker)
+        self._engine.wakes.tell(*(turn.id for turn in taken.closed))
+        claim = taken.claim
+        if claim is None:
+            return bool(taken.closed)
+        self._engine.wakes.tell(claim.turn.id)
+        attempt = Attempt(self._desk, self._apps[claim.turn.session.app_name], claim)
+        self._attempts[claim.id] = attempt
+        attempt.task.add_done_callback(lambda _: self._ended(attempt))
+        return True
+
+    def _ended(self, attempt: Attempt) -> None:
+        self._attempts.pop(attempt.claim.id, None)
+        self._changed.set()
+        if attempt.closed is not None:
+            more = [WORK] if attempt.closed.more else []
+            self._engine.wakes.tell(attempt.claim.turn.id, *more)
+        if not attempt.task.cancelled() and (error := attempt.task.exception()) is not None:
+            logger.error("Turn %s was left open.", attempt.claim.turn.id, exc_info=error)
+
+    async def _for_ever(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Do it until cancelled, whatever goes wrong in between."""
+        while True:
+            try:
+                await step()
+            except Exception as error:  # noqa: BLE001 - most likely the database; it comes back
+                logger.warning("A worker's round failed and is repeated: %r", error)
+                await asyncio.sleep(_AFTER_A_FAULT)
+
+    async def _watch(self) -> None:
+        """Look which turns were taken away, and which should stop; again and again."""
+        poll = _STOP_POLL_POSTGRES if self._engine.wakes.reaches_others else _STOP_POLL_SQLITE
+        with self._engine.wakes.hear(STOP) as ear:
+            while True:
+                await ear.wait(poll)
+                if self._attempts:
+                    await self._look_at_claims()
+
+    async def _look_at_claims(self) -> None:
+        mine = list(self._attempts.values())  # before the look: those claimed after it are not in
+        held = await self._engine.queue.held_by(self.worker.id)
+        for attempt in mine:
+            should_stop = held.get(attempt.claim.id)
+            if should_stop is None:
+                attempt.give_up()
+            elif should_stop:
+                attempt.stop()
+
+    async def _keep_up(self) -> None:
+        """Drop old logs, and workers that died without a word."""
+        await self._log.trim(self.options.keep_logs)
+        await Workers(self._store.database).prune(_SILENT_WORKERS_FOR)
+        await asyncio.sleep(_UPKEEP_EVERY)

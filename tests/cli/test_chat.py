@@ -1,0 +1,105 @@
+"""`lango chat` in a real terminal: streaming, a confirmation, Ctrl-C, going on with a session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.cli.terminal import Terminal
+
+SETTINGS = """\
+apps:
+  shop:
+    load: shop:make
+"""
+SHOP = '''\
+"""An agent whose model takes its time, with a tool that asks first."""
+
+import lango
+from lango.adk.build import llm_agent
+from lango.providers.scripted import ScriptedProvider
+
+
+@lango.tool(dangerous=True)
+def refund(order: int) -> str:
+    """Refund an order."""
+    return f"refunded order {order}"
+
+
+def make():
+    model = lango.ModelAdapter(ScriptedProvider(delay=0.05), "demo")
+    return llm_agent("shop", model, tools=[refund])
+'''
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A project with such an agent."""
+    (tmp_path / "lango.yaml").write_text(SETTINGS)
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
+
+
+def test_a_conversation(shop: Path) -> None:
+    with Terminal(shop) as terminal:
+        terminal.lango("chat")
+        terminal.wait_for("you> ")
+        terminal.type("good morning")
+        terminal.wait_for("You said: good morning")
+
+        terminal.type("refund 12")
+        terminal.wait_for("Let it? [y/N]")
+        assert '"order": 12' in terminal.screen()
+        terminal.type("n")
+        screen = terminal.wait_for("you> ", times=3)
+        assert "refunded order" not in screen
+
+        terminal.type("refund 13")
+        terminal.wait_for("Let it? [y/N]", times=2)
+        terminal.type("y")
+        terminal.wait_for("refunded order 13")
+
+        terminal.wait_for("you> ", times=4)
+        terminal.type(" ".join(f"word{number}" for number in range(200)))
+        terminal.wait_for("You said: word0 word1 word2")
+        terminal.press("C-c")
+        screen = terminal.wait_for("stopped; what was said so far is kept")
+        assert "word199" not in screen.split("You said: word0", 1)[1]
+
+        terminal.wait_for("you> ", times=5)
+        terminal.press("C-d")
+        screen = terminal.wait_for("goes on with it.")
+        session = re.findall(r"lango chat --session (\w+)", screen)[-1]
+
+        terminal.lango("chat", "--session", session)
+        terminal.wait_for("you> ", times=6)
+        terminal.type("still there?")
+        terminal.wait_for("You said: still there?")
+        terminal.press("C-d")
+
+
+def test_a_session_that_waits_asks_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shop)
+    asked = run("run", "--session", "s1", "refund 5")
+    assert asked.code == 3
+    assert "lango chat --session s1" in asked.err
+    with Terminal(shop) as terminal:
+        terminal.lango("chat", "--session", "s1")
+        terminal.wait_for("Let it? [y/N]")
+        terminal.type("yes")
+        terminal.wait_for("refunded order 5")
+        terminal.press("C-d")
+
+
+def test_from_an_empty_folder_without_a_key(tmp_path: Path) -> None:
+    with Terminal(tmp_path) as terminal:
+        terminal.lango("init", ".")
+        terminal.wait_for("is ready. Try it:")
+        terminal.lango("chat")
+        terminal.wait_for("you> ")
+        terminal.type("roll dice with 6 sides")
+        terminal.wait_for("I asked: roll_dice gave")
+        terminal.press("C-d")

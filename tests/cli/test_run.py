@@ -1,0 +1,124 @@
+"""`lango run`, `lango init` and `lango doctor`, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.cli.terminal import LANGO
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `lango init` writes, and being in it."""
+    folder = tmp_path / "new"
+    made = run("init", str(folder))
+    assert made.code == 0, made.err
+    assert "lango run" in made.out
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def lango(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it as its own process: what a project brings along is imported once per process."""
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    return subprocess.run(
+        [LANGO, *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_new_project_answers_and_calls_its_tool(project: Path) -> None:
+    hello = lango(project, "run", "hello")
+    assert (hello.returncode, hello.stdout) == (0, "You said: hello\n"), hello.stderr
+    rolled = lango(project, "run", "--json", "roll dice with 20 sides")
+    events = [json.loads(line) for line in rolled.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "started"
+    assert kinds[-1] == "completed"
+    started = next(event for event in events if event["type"] == "tool.started")
+    assert (started["name"], started["arguments"]) == ("roll_dice", {"sides": 20})
+    finished = next(event for event in events if event["type"] == "tool.finished")
+    assert 1 <= finished["result"]["result"] <= 20
+    text = "".join(event["text"] for event in events if event["type"] == "message.delta")
+    assert [e["text"] for e in events if e["type"] == "message.completed"] == [text]
+
+
+def test_a_new_project_passes_its_examination(project: Path) -> None:
+    looked = lango(project, "doctor")
+    assert looked.returncode == 0, looked.stdout + looked.stderr
+    assert "model scripted:demo" in looked.stdout
+    assert "All of it works." in looked.stdout
+
+
+def test_init_overwrites_nothing(project: Path) -> None:
+    (project / "tools.py").write_text("mine")
+    again = run("init", str(project))
+    assert again.code == 1
+    assert "nothing is overwritten" in again.err
+    assert (project / "tools.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "nobody", "hi"), "There is no app nobody; lango.yaml has assistant."),
+        (("run", "no.such:thing", "hi"), "there is no module no"),
+        (("run", "json:dumps", "hi"), "calling it fails"),
+        (("run", "json:JSONDecoder", "hi"), "it must be an ADK agent, App or Workflow"),
+        (("run", "json:root_agnt", "hi"), "json has no root_agnt"),
+    ],
+)
+def test_what_cannot_be_run_is_said(project: Path, arguments: tuple[str, ...], said: str) -> None:
+    del project
+    ran = run(*arguments)
+    assert ran.code == 1
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_without_an_app_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run("run", "hello")
+    assert ran.code == 1
+    assert "lango init" in ran.err
+
+
+def test_too_many_words(project: Path) -> None:
+    del project
+    ran = run("run", "one", "two", "three")
+    assert ran.code == 2
+    assert "in quotes" in ran.err
+
+
+def test_a_model_that_fails_is_said_in_a_line(project: Path) -> None:
+    settings = project / "lango.yaml"
+    settings.write_text(settings.read_text().replace("scripted:demo", "ollama:none"))
+    ran = lango(project, "run", "hello")
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+    assert "ollama" in ran.stderr
+    looked = lango(project, "doctor")
+    assert looked.returncode == 1
+    assert "!!  model ollama:none" in looked.stdout
+
+
+def test_adk_code_is_taken_as_it_is(project: Path) -> None:
+    (project / "mine.py").write_text(
+        "from google.adk.agents import Agent\n"
+        "import lango\n"
+        "root_agent = Agent(name='mine', model=lango.ModelAdapter('scripted:demo'))\n"
+    )
+    ran = lango(project, "run", "mine:root_agent", "hello")
+    assert (ran.returncode, ran.stdout) == (0, "You said: hello\n"), ran.stderr

@@ -1,0 +1,92 @@
+"""Databases for tests: one PostgreSQL database per worker, one SQLite file per test."""
+
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from hypothesis import settings
+from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+CI = os.environ.get("CI") == "true"
+POSTGRES_SERVER = make_url(
+    os.environ.get("LANGO_TEST_POSTGRES_URL", "postgresql://postgres@127.0.0.1:5432/test")
+)
+
+# A deadline measures the machine, not the code; in CI a run must be the same each time.
+settings.register_profile("lango", deadline=None, print_blob=True, derandomize=CI)
+settings.load_profile("lango")
+
+
+async def _on_server(statement: str) -> None:
+    engine = create_async_engine(
+        POSTGRES_SERVER.set(drivername="postgresql+asyncpg"),
+        isolation_level="AUTOCOMMIT",
+        connect_args={"timeout": 10},
+    )
+    try:
+        async with engine.connect() as connection:
+            await connection.exec_driver_sql(statement)
+    finally:
+        await engine.dispose()
+
+
+async def _migrate(url: str) -> None:
+    # Imported late: the tests of core then run without the store.
+    from lango.store import migrate
+
+    await migrate.upgrade(url)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres_url() -> AsyncIterator[str]:
+    """A migrated database of this worker's own; tests in it are kept apart by `tenant`."""
+    name = f"lango_test_{uuid.uuid4().hex}"
+    try:
+        # template0: two workers may copy it at the same time, whoever else is connected.
+        await _on_server(f'CREATE DATABASE "{name}" TEMPLATE template0')
+    except (OSError, SQLAlchemyError) as error:
+        reason = f"PostgreSQL does not serve {POSTGRES_SERVER!r}: {error!r}"
+        if CI:
+            pytest.fail(reason)
+        pytest.skip(reason)
+    url = POSTGRES_SERVER.set(database=name).render_as_string(hide_password=False)
+    try:
+        await _migrate(url)
+        yield url
+    finally:
+        await _on_server(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one migrated file, which tests copy instead of migrating again."""
+    folder = tmp_path_factory.mktemp("sqlite_template")
+    await _migrate(f"sqlite:///{folder / 'lango.db'}")
+    return folder
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A migrated file of this test's own."""
+    # The whole folder, for a write-ahead log may lie beside the file.
+    folder = shutil.copytree(sqlite_template, tmp_path / "sqlite")
+    return f"sqlite:///{folder / 'lango.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """Either database in turn: a test that takes this runs on both."""
+    name = "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    return request.getfixturevalue(name)
+
+
+@pytest.fixture
+def tenant() -> str:
+    """A tenant nobody else uses."""
+    return f"tenant-{uuid.uuid4().hex}"

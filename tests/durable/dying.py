@@ -1,0 +1,77 @@
+"""Deaths without a process: from one failpoint on, nothing gets through any more."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import cast
+from uuid import uuid4
+
+import pytest
+
+from faults.kill_shapes import SHAPES
+from lango.core import failpoints
+from lango.store.entries import SessionKey
+from lango.testing.kill_checks import Snapshot, snapshot
+from lango.testing.kill_trials import APP, USER, Sweep, run_turns
+
+
+class Died(BaseException):
+    """Stands for kill -9: no `except Exception` catches it."""
+
+
+def sweep_of(shape: str, url: str) -> Sweep:
+    chosen = SHAPES[shape]
+    return Sweep(chosen.make, chosen.turns, url, chosen.state or {})
+
+
+def new_key() -> SessionKey:
+    return SessionKey(f"tenant-{uuid4().hex}", APP, USER, "session")
+
+
+@contextmanager
+def death(point: str, times: int) -> Generator[None]:
+    """Die at the so-manieth passing of a failpoint, and at every failpoint from then on."""
+    passed: list[str] = []
+    dead: list[bool] = []
+
+    def armed(name: str) -> None:
+        passed.append(name)
+        if dead or (name == point and passed.count(point) == times):
+            dead.append(True)
+            raise Died
+
+    failpoints.armed = armed
+    try:
+        yield
+    finally:
+        failpoints.armed = None
+    assert dead, f"{point} was passed {passed.count(point)} times only"
+
+
+async def unhurt(sweep: Sweep) -> Snapshot:
+    key = new_key()
+    await run_turns(sweep, key, f"worker-{key.tenant}", ())
+    return await snapshot(sweep.url, key)
+
+
+async def cut_off(
+    sweep: Sweep, key: SessionKey, point: str, times: int = 1, dead: Sequence[str] = ()
+) -> str:
+    """Begin the turns, or go on with them, and die; the name of the worker that did."""
+    worker = f"{key.tenant}-{len(dead)}"
+    with death(point, times), pytest.raises(BaseException) as raised:  # noqa: PT011
+        await run_turns(sweep, key, worker, dead)
+    assert _is_death(raised.value)
+    return worker
+
+
+def _is_death(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        several = cast("BaseExceptionGroup[BaseException]", error)
+        return any(_is_death(one) for one in several.exceptions)
+    return isinstance(error, Died)
+
+
+async def resumed(sweep: Sweep, key: SessionKey, *dead: str) -> Snapshot:
+    """Go on with what was cut off, to the end."""
+    await run_turns(sweep, key, f"{key.tenant}-last", dead)
+    return await snapshot(sweep.url, key)

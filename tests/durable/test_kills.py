@@ -1,0 +1,37 @@
+"""The kill sweep itself: it finds what is wrong, and nothing else."""
+
+import os
+
+import pytest
+from google.adk.agents import LlmAgent
+
+from faults.kill_shapes import agent, tool
+from lango.testing.kills import kill_sweep
+
+
+def clerk() -> LlmAgent:
+    return agent("root", [("t1", {"k": "a"})], "done", tools=[tool("t1", idempotent=True)])
+
+
+def forgetful() -> LlmAgent:
+    """An agent whose history depends on the process that it runs in."""
+
+    def where() -> dict[str, int]:
+        """Say which process this is."""
+        return {"process": os.getpid()}
+
+    return agent("root", [("where", {})], "done", tools=[where])
+
+
+@pytest.mark.parametrize("freezes", [0.0, 1.0])
+def test_an_agent_that_is_resumed_exactly_is_found_exact(sqlite_url: str, freezes: float) -> None:
+    report = kill_sweep(clerk, ["TURN one"], sqlite_url, count=3, freezes=freezes, seed=5)
+    assert report.wrong == []
+    assert (report.trials, report.woken) == (3, 3 * freezes)
+    assert {"append.before", "append.after", "turn.start", "turn.closed"} <= report.kinds
+
+
+def test_an_agent_that_is_not_is_found_out(sqlite_url: str) -> None:
+    report = kill_sweep(forgetful, ["TURN one"], sqlite_url, count=2, seed=5)
+    assert not report.is_exact
+    assert "the history differs" in str(report.wrong[0])

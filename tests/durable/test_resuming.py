@@ -1,0 +1,192 @@
+"""Turns that lose their worker at the worst moments, each with what puts it right."""
+
+import asyncio
+
+import pytest
+from google.adk.agents import (
+    BaseAgent,
+    LlmAgent,
+    SequentialAgent,  # pyright: ignore[reportDeprecated]  # people have them
+)
+from google.adk.tools.agent_tool import AgentTool
+
+from faults.kill_shapes import agent, tool
+from lango.adk.session_service import SessionServiceAdapter
+from lango.errors import Fenced
+from lango.store.entries import SessionKey
+from lango.store.sessions import SqlSessionStore
+from lango.store.turns import SqlTurnStore
+from lango.testing.kill_checks import snapshot
+from lango.testing.kill_trials import APP, USER, Sweep, run_turns
+from tests.durable.dying import cut_off, new_key, resumed, sweep_of, unhurt
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
+
+CALL = ([("t1", {"k": "a"})], "done")
+
+# What is killed, where, how often that point is passed before, and the end of the id of the event
+# that must have been written in the dead worker's place ("" if none need be).
+DEATHS = [
+    ("tools", "append.after", 1, ""),  # its message is stored, and nothing else
+    ("tools", "model.delta", 2, ""),
+    ("tools", "append.after", 2, ""),  # the call is stored, its tool never began
+    ("tools", "ledger.start.after", 1, ""),
+    ("tools", "tool.effect", 1, ""),
+    ("tools", "ledger.finish.after", 1, ""),  # the tool has finished, its response is lost
+    ("tools", "append.after", 6, ""),  # the answer is there: the turn is over but for its close
+    ("tools that run once", "ledger.finish.after", 1, ""),
+    ("parallel tools", "ledger.finish.after", 3, ""),
+    ("transfer and back", "append.after", 3, ".end"),
+    ("sequence", "append.after", 5, ".end"),
+    ("sequence", "append.after", 6, ".next"),
+    ("loop", "append.after", 5, ".end"),
+    ("confirmation", "append.after", 3, ".confirm"),
+    ("confirmation", "tool.before_effect", 1, ""),
+    ("long-running", "append.after", 4, ""),
+    ("long-running", "ledger.finish.after", 2, ""),
+    ("artifacts", "artifact.after", 1, ""),
+    ("agent as tool", "append.after", 5, ""),
+    ("agent as tool", "ledger.finish.after", 1, ""),
+    ("workflow", "ledger.finish.after", 1, ""),
+    ("workflow", "tool.effect", 2, ""),
+]
+
+
+@pytest.mark.parametrize(("shape", "point", "times", "written"), DEATHS)
+async def test_a_turn_goes_on_as_if_nothing_had_happened(
+    shape: str, point: str, times: int, written: str, sqlite_url: str
+) -> None:
+    sweep, key = sweep_of(shape, sqlite_url), new_key()
+    clean = await unhurt(sweep)
+    dead = await cut_off(sweep, key, point, times)
+    after = await resumed(sweep, key, dead)
+    assert after.history == clean.history
+    assert (after.state, after.user_state) == (clean.state, clean.user_state)
+    assert (after.turns, after.artifacts, after.gaps) == (clean.turns, clean.artifacts, False)
+    assert set(after.calls) - set(after.responses) == set() or shape == "confirmation"
+    service = SessionServiceAdapter(sweep.url, tenant=key.tenant, token_budget=None)
+    session = await service.get_session(app_name=APP, user_id=USER, session_id=key.session_id)
+    await service.close()
+    assert session
+    assert any(event.id.endswith(written) for event in session.events)
+
+
+async def test_a_tool_that_may_run_once_is_reported_as_unknown(store_url: str) -> None:
+    sweep, key = sweep_of("tools that run once", store_url), new_key()
+    dead = await cut_off(sweep, key, "tool.effect")
+    after = await resumed(sweep, key, dead)
+    assert after.has_unknown
+    assert after.turns == ("completed", "completed")
+    assert after.calls == after.responses
+
+
+async def test_deaths_during_the_recovery(store_url: str) -> None:
+    sweep, key = sweep_of("tools", store_url), new_key()
+    clean = await unhurt(sweep)
+    first = await cut_off(sweep, key, "ledger.start.after")
+    second = await cut_off(sweep, key, "ledger.finish.before", dead=[first])
+    third = await cut_off(sweep, key, "append.after", dead=[first, second])
+    after = await resumed(sweep, key, first, second, third)
+    assert (after.history, after.state) == (clean.history, clean.state)
+
+
+async def test_a_workflow_dies_again_once_it_has_noted_where_it_stands(store_url: str) -> None:
+    sweep, key = sweep_of("workflow", store_url), new_key()
+    clean = await unhurt(sweep)
+    first = await cut_off(sweep, key, "append.after", 9)  # the call is stored, its tool never ran
+    second = await cut_off(sweep, key, "append.after", 2, dead=[first])
+    after = await resumed(sweep, key, first, second)
+    assert (after.history, after.state) == (clean.history, clean.state)
+
+
+def slow_agent(began: asyncio.Event, go: asyncio.Event, name: str = "root") -> LlmAgent:
+    """Its tool waits the first time it runs."""
+
+    async def slow(k: str) -> dict[str, str]:
+        """Take a while."""
+        if not began.is_set():
+            began.set()
+            await go.wait()
+        return {"ok": k}
+
+    slow.idempotent = True  # pyright: ignore[reportFunctionMemberAccess]
+    return agent(name, [("slow", {"k": "a"})], "done", tools=[slow])
+
+
+@pytest.mark.parametrize("in_child", [False, True])
+async def test_a_worker_that_lost_its_turn_can_write_nothing(
+    store_url: str, in_child: bool
+) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    def make() -> LlmAgent:
+        if not in_child:
+            return slow_agent(began, go)
+        helper = AgentTool(slow_agent(began, go, "helper"))
+        return agent("root", [("helper", {"request": "TURN inner"})], "done", tools=[helper])
+
+    sweep, key = Sweep(make, ["TURN one"], store_url), new_key()
+    zombie = asyncio.create_task(run_turns(sweep, key, f"slow-{key.tenant}", ()))
+    await began.wait()
+    after = await resumed(sweep, key, f"slow-{key.tenant}")
+    go.set()
+    with pytest.raises(Fenced):
+        await zombie
+    assert (await snapshot(store_url, key)).rows == after.rows
+    assert after.turns == ("completed",)
+
+
+async def test_a_shape_that_cannot_be_resumed_fails_with_a_valid_history(store_url: str) -> None:
+    def make() -> BaseAgent:
+        inner = SequentialAgent(  # pyright: ignore[reportDeprecated]
+            name="inner", sub_agents=[agent("a", [("t1", {"k": "a"})], "A", tools=[tool("t1")])]
+        )
+        step = [("transfer_to_agent", {"agent_name": "inner"})]
+        return agent("root", step, "end", sub_agents=[inner])
+
+    sweep, key = Sweep(make, ["TURN one"], store_url), new_key()
+    dead = await cut_off(sweep, key, "tool.effect")
+    after = await resumed(sweep, key, dead)
+    assert after.turns == ("failed",)
+    assert after.calls == after.responses
+    assert await error_of(store_url, key) == "NotResumableError"
+
+
+async def test_a_changed_agent_goes_on_if_it_has_all_that_the_turn_needs(store_url: str) -> None:
+    key = new_key()
+    old = Sweep(lambda: agent("root", *CALL, tools=[tool("t1")]), ["TURN one"], store_url)
+    more = Sweep(
+        lambda: agent("root", *CALL, tools=[tool("t1"), tool("t2")]), ["TURN one"], store_url
+    )
+    dead = await cut_off(old, key, "append.after", 2)
+    assert (await resumed(more, key, dead)).turns == ("completed",)
+
+
+async def test_an_agent_that_lacks_an_open_tool_is_told_of(store_url: str) -> None:
+    key = new_key()
+    old = Sweep(lambda: agent("root", *CALL, tools=[tool("t1")]), ["TURN one"], store_url)
+    other = Sweep(lambda: agent("root", *CALL, tools=[tool("t2")]), ["TURN one"], store_url)
+    dead = await cut_off(old, key, "append.after", 2)
+    after = await resumed(other, key, dead)
+    assert (after.turns, after.calls) == (("failed",), after.responses)
+    assert await error_of(store_url, key) == "AgentChangedError"
+
+
+async def error_of(url: str, key: SessionKey) -> str:
+    store = SqlSessionStore(url)
+    (turn,) = await SqlTurnStore(store.database).of_session(key)
+    await store.close()
+    assert turn.error
+    return turn.error["type"]
+
+
+async def test_deleting_a_session_deletes_its_child_sessions(store_url: str) -> None:
+    sweep, key = sweep_of("agent as tool", store_url), new_key()
+    await run_turns(sweep, key, f"worker-{key.tenant}", ())
+    assert len((await snapshot(store_url, key)).history) == 2
+    service = SessionServiceAdapter(store_url, tenant=key.tenant)
+    listed = await service.list_sessions(app_name=APP, user_id=USER)
+    assert [session.id for session in listed.sessions] == [key.session_id]
+    await service.delete_session(app_name=APP, user_id=USER, session_id=key.session_id)
+    await service.close()
+    assert (await snapshot(store_url, key)).history == ()

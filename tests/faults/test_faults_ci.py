@@ -1,0 +1,18 @@
+"""The fault table at its CI counts, through the functions that `make faults` runs.
+
+The gate draws the same trials every time; `make faults` draws new ones.
+"""
+
+import pytest
+
+from faults.__main__ import GUARANTEES
+from faults.harness import Guarantee, Places, Run, report
+
+SEED = 1
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES.values(), ids=list(GUARANTEES))
+def test_guarantee(guarantee: Guarantee, sqlite_url: str, postgres_url: str) -> None:
+    run = Run(guarantee.ci, SEED, Places(sqlite_url, postgres_url))
+    outcome = guarantee.run(run)
+    assert not outcome.failures, report(guarantee, outcome)

@@ -1,0 +1,11 @@
+"""Lets each scenario test carry its scenario's name to whoever counts them."""
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marker = item.get_closest_marker("scenario")
+        if marker is not None:
+            (name,) = marker.args
+            item.user_properties.append(("scenario", str(name)))

@@ -1,0 +1,92 @@
+"""All that handles turns on one database, and short words for using it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from lango.core.ids import new_id
+from lango.core.turn_states import NewTurn
+from lango.core.turns import Completed
+from lango.store.entries import SessionKey, SessionRef
+from lango.store.ledger import ToolLedger
+from lango.store.sessions import SqlSessionStore
+from lango.store.turn_log import TurnLog
+from lango.store.turn_queue import Closed, TurnQueue
+from lango.store.turn_rows import Claim, Head, Turn
+from lango.store.turns import SqlTurnStore
+from lango.store.workers import Worker, Workers
+from tests.store.rows import beside, created, execute
+
+APP = "a"
+DEAD_AFTER = 3600.0  # workers die here when a test says so
+LONG_AGO = "2020-01-01 00:00:00.000000"
+
+
+class Desk:
+    """One process: a store of sessions and everything about turns on the same database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.sessions = SqlSessionStore(url)
+        database = self.sessions.database
+        self.turns = SqlTurnStore(database)
+        self.queue = TurnQueue(database, dead_after=DEAD_AFTER)
+        self.log = TurnLog(database)
+        self.ledger = ToolLedger(database)
+        self.workers = Workers(database)
+
+    async def session(self, where: SessionKey) -> SessionRef:
+        return await created(self.sessions, where)
+
+    async def worker(self, *apps: str) -> Worker:
+        worker = Worker(new_id("wrk"), dict.fromkeys(apps or (APP,), "print-1"), "host", 1)
+        await self.workers.register(worker)
+        return worker
+
+    async def freeze(self, worker: Worker) -> None:
+        """Let a worker's last beat be long ago."""
+        await execute(self.url, f"update workers set beat = '{LONG_AGO}' where id = '{worker.id}'")  # noqa: S608
+
+    async def submit(self, where: SessionKey, text: str = "hi", **options: Any) -> Turn:
+        return (await self.turns.submit(where, said(text), **options)).turn
+
+    async def claim(self, pk: int | None, worker: Worker) -> Claim:
+        taken = await self.queue.claim(pk or 0, worker)
+        assert taken.claim is not None
+        return taken.claim
+
+    async def finish(self, claim: Claim) -> Closed:
+        return await self.queue.close(claim, Completed())
+
+    async def state(self, turn: Turn) -> str:
+        return (await self.turns.get(turn.session.tenant, turn.id)).state
+
+    async def heads(self, tenant_pks: list[int], app: str = APP) -> list[Head]:
+        """Those of some sessions: the database is shared with other tests."""
+        found = await self.queue.heads([app], limit=100_000)
+        return [head for head in found if head.session_pk in tenant_pks]
+
+    async def logged(self, turn: Turn) -> list[str]:
+        page = await self.log.read(turn.session.tenant, turn.id)
+        assert [event.number for event in page.events] == list(range(1, len(page.events) + 1))
+        return [event.type for event in page.events]
+
+
+def said(text: str = "hi", **fields: Any) -> NewTurn:
+    return NewTurn({"text": text}, **fields)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[Desk]:
+    desk = Desk(url)
+    async with desk.sessions:
+        yield desk
+
+
+async def count(url: str, table: str, pk: int | None) -> int:
+    """The rows a table has of a session."""
+    statement = sa.text(f"select count(*) from {table} where session_pk = {pk}")  # noqa: S608
+    async with beside(url) as connection:
+        return await connection.scalar(statement) or 0

@@ -1,0 +1,77 @@
+"""Short words for the store's tests: keys, entries, and SQL beside the store."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.store import engines
+from lango.store.entries import Entry, SessionKey, SessionRef
+from lango.store.sessions import SqlSessionStore
+
+
+def key(tenant: str, session_id: str = "s", *, user: str = "u", app: str = "a") -> SessionKey:
+    return SessionKey(tenant, app, user, session_id)
+
+
+async def created(store: SqlSessionStore, where: SessionKey) -> SessionRef:
+    return (await store.create(where)).ref
+
+
+def said(event_id: str, text: str = "hi", **fields: Any) -> Entry:
+    """One user message of ten tokens."""
+    given: dict[str, Any] = {
+        "event_id": event_id,
+        "invocation_id": "turn-1",
+        "author": "user",
+        "role": "user",
+        "content": text,
+        "tool_calls": None,
+        "event": None,
+        "changes": None,
+        "tokens": 10,
+        "timestamp": 1_760_000_000.0,
+        "counts": True,
+    }
+    return Entry(**{**given, **fields})
+
+
+async def texts(store: SqlSessionStore, where: SessionKey) -> list[str]:
+    """What a whole load finds."""
+    loaded = await store.load(where, None)
+    assert loaded is not None
+    return [row.content for row in loaded.messages]
+
+
+@asynccontextmanager
+async def beside(url: str, schema: str | None = None) -> AsyncGenerator[AsyncConnection]:
+    """A transaction of somebody else's on the same database."""
+    engine = engines.create_engine(engines.store_url(url), schema=schema)
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
+
+
+async def execute(url: str, *statements: str | sa.Executable, schema: str | None = None) -> None:
+    """Run statements in a transaction of their own."""
+    async with beside(url, schema) as connection:
+        for statement in statements:
+            await connection.execute(
+                sa.text(statement) if isinstance(statement, str) else statement
+            )
+
+
+@asynccontextmanager
+async def raw(url: str) -> AsyncGenerator[Any]:
+    """A bare asyncpg connection, closed if it still can be."""
+    asyncpg: Any = import_module("asyncpg")  # it publishes no types
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        connection.terminate()

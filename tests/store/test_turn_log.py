@@ -1,0 +1,133 @@
+"""The log of a turn: numbered without gaps, written once, read from anywhere, trimmed."""
+
+import asyncio
+
+import pytest
+
+from lango.core.turns import Completed, MessageDelta, ToolFinished
+from lango.errors import Fenced
+from lango.store.turn_log import Write
+from lango.store.turn_rows import Claim
+from tests.store.desk import Desk, count, opened
+from tests.store.rows import key
+
+
+async def _claimed(desk: Desk, tenant: str, session: str = "s") -> Claim:
+    ref = await desk.session(key(tenant, session))
+    await desk.submit(key(tenant, session))
+    return await desk.claim(ref.pk, await desk.worker())
+
+
+def delta(text: str) -> MessageDelta:
+    return MessageDelta("m", text)
+
+
+async def test_events_are_numbered_and_read_back(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        assert await desk.log.append(claim, [delta("a"), delta("b")]) == 4
+        result = ToolFinished("call-1", "tool", {"text": 'é "\x00', "n": 1.0})
+        assert await desk.log.append(claim, [result]) == 5
+        page = await desk.log.read(tenant, claim.turn.id, after=2)
+        assert [(event.number, event.type) for event in page.events] == [
+            (3, "message.delta"),
+            (4, "message.delta"),
+            (5, "tool.finished"),
+        ]
+        assert page.events[1].data == {"message": "m", "text": "b"}
+        assert page.events[2].data["result"] == {"text": 'é "\ufffd', "n": 1.0}
+        assert {event.epoch for event in page.events} == {claim.epoch}
+        assert not page.is_end
+        some = await desk.log.read(tenant, claim.turn.id, after=1, limit=2)
+        assert [event.number for event in some.events] == [2, 3]
+
+
+async def test_a_reader_knows_the_end(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        await desk.queue.close(claim, Completed(), [delta("bye")])
+        cut = await desk.log.read(tenant, claim.turn.id, limit=2)
+        assert not cut.is_end
+        rest = await desk.log.read(tenant, claim.turn.id, after=2)
+        assert rest.is_end
+        assert [event.type for event in rest.events] == ["message.delta", "completed"]
+        assert (await desk.log.read(tenant, claim.turn.id, after=4)).is_end
+
+
+async def test_no_end_is_written_into_a_log(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        with pytest.raises(ValueError, match="closing the turn"):
+            await desk.log.append(claim, [Completed()])
+
+
+async def test_many_logs_are_written_at_once(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        good = [await _claimed(desk, tenant, name) for name in ("one", "two")]
+        lost = await _claimed(desk, tenant, "lost")
+        await desk.finish(lost)
+        writes = [Write(claim, [delta("x"), delta("y")]) for claim in (good[0], lost, good[1])]
+        assert await desk.log.append_many(writes) == [4, None, 4]
+        # Two for one turn are one after the other.
+        twice = [Write(good[0], [delta("first")]), Write(good[0], [delta("second")])]
+        assert await desk.log.append_many(twice) == [6, 6]
+        page = await desk.log.read(tenant, good[0].turn.id, after=4)
+        assert [event.data["text"] for event in page.events] == ["first", "second"]
+        assert await desk.log.append_many([]) == []
+        with pytest.raises(Fenced):
+            await desk.log.append(lost, [delta("x")])
+
+
+async def test_whoever_raises_the_epoch_shuts_the_log(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        await desk.sessions.claim(key(tenant), "somebody")
+        with pytest.raises(Fenced):
+            await desk.log.append(claim, [delta("x")])
+
+
+async def test_writers_at_once_leave_no_gap(store_url: str, tenant: str) -> None:
+    """And a reader beside them sees every event once, in order."""
+    async with opened(store_url) as one, opened(store_url) as two:
+        claim = await _claimed(one, tenant)
+        seen: list[int] = []
+
+        async def read() -> None:
+            while len(seen) < 2 + 60:
+                page = await two.log.read(tenant, claim.turn.id, after=seen[-1] if seen else 0)
+                seen.extend(event.number for event in page.events)
+
+        async def write(desk: Desk) -> None:
+            for _ in range(10):
+                await desk.log.append(claim, [delta("x"), delta("y")])
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(read(), write(one), write(two), write(one))
+        assert seen == list(range(1, 63))
+
+
+async def test_a_batch_that_is_there_is_not_written_again(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        monkeypatch.setattr("lango.store.turn_log.new_id", "bat_{}".format)
+        for _ in range(3):
+            assert await desk.log.append(claim, [delta("x"), delta("y")]) == 4
+        assert len((await desk.log.read(tenant, claim.turn.id)).events) == 4
+
+
+async def test_old_logs_are_dropped(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        running = await _claimed(desk, tenant, "running")
+        await desk.finish(claim)
+        await desk.log.trim(3600, limit=100_000)
+        assert len((await desk.log.read(tenant, claim.turn.id)).events) == 3
+        await desk.log.trim(0, limit=100_000)
+        page = await desk.log.read(tenant, claim.turn.id)
+        assert (page.turn.trimmed, page.events, page.is_end) == (True, [], True)
+        assert page.turn.state == "completed"
+        assert await count(store_url, "turn_events", claim.turn.session_pk) == 0
+        kept = await desk.log.read(tenant, running.turn.id)
+        assert (kept.turn.trimmed, len(kept.events)) == (False, 2)

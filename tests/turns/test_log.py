@@ -1,0 +1,139 @@
+"""The log writer under faults, and what a new attempt tells of the one before."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from faults.turn_place import Process
+from lango.core.turn_states import NewTurn
+from lango.core.turns import (
+    Approval,
+    ApprovalRequired,
+    Completed,
+    Event,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    ThoughtDelta,
+    ToolStarted,
+)
+from lango.errors import StoreUnavailableError
+from lango.store.entries import SessionKey
+from lango.store.turn_log import LoggedEvent, TurnLog, Write
+from lango.store.turn_rows import Claim
+from lango.store.turns import SqlTurnStore
+from lango.store.workers import Worker, Workers
+from lango.turns.log import LogWriter
+from lango.turns.retelling import untold
+
+
+class FailingLog(TurnLog):
+    """Fails once, before or after the write has been made."""
+
+    fails: str = ""
+
+    async def append_many(self, writes: Sequence[Write]) -> list[int | None]:
+        fails, self.fails = self.fails, ""
+        if fails == "before":
+            raise StoreUnavailableError
+        numbers = await super().append_many(writes)
+        if fails == "after":
+            raise StoreUnavailableError
+        return numbers
+
+
+async def _claimed(here: Process, session: str = "s") -> Claim:
+    key = SessionKey("", here.place.app, "user", session)
+    await here.store.create(key)
+    submitted = await SqlTurnStore(here.store.database).submit(key, NewTurn({"text": "hi"}))
+    worker = Worker(f"wrk_{here.place.app}_{session}", {here.place.app: "print"})
+    await Workers(here.store.database).register(worker)
+    taken = await here.engine.queue.claim(submitted.turn.session_pk, worker)
+    assert taken.claim is not None
+    return taken.claim
+
+
+def _told(events: Sequence[LoggedEvent]) -> list[tuple[str, str]]:
+    return [(e.type, str(e.data.get("text", ""))) for e in events if e.type.endswith(".delta")]
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+async def test_a_batch_in_doubt_is_written_once(here: Process, fails: str) -> None:
+    claim, log = await _claimed(here), FailingLog(here.store.database)
+    writer = LogWriter(log, here.engine.wakes)
+    writer.begin(claim, lambda: None)
+    writer.add(claim, MessageDelta("m", "a"))
+    log.fails = fails
+    with pytest.raises(StoreUnavailableError):
+        await writer.flush()
+    writer.add(claim, ThoughtDelta("m", "b"))
+    await writer.flush()
+    await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
+    assert _told(await here.read(claim.turn.id)) == [("message.delta", "a"), ("thought.delta", "b")]
+
+
+async def test_deltas_of_one_message_are_written_as_one(here: Process) -> None:
+    claim = await _claimed(here)
+    writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
+    writer.begin(claim, lambda: None)
+    for text in "abc":
+        writer.add(claim, MessageDelta("m", text))
+    writer.add(claim, MessageDelta("n", "d"))
+    assert await writer.rest(claim) == (MessageDelta("m", "abc"), MessageDelta("n", "d"))
+    await writer.flush()  # what was handed to the close is not written twice
+    await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
+    assert _told(await here.read(claim.turn.id)) == [
+        ("message.delta", "abc"),
+        ("message.delta", "d"),
+    ]
+
+
+async def test_an_approval_does_not_wait_for_the_batch(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.turns.log.GATHER", 3600.0)
+    claim = await _claimed(here)
+    writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
+    writer.begin(claim, lambda: None)
+    running = asyncio.create_task(writer.run())
+    writer.add(claim, ApprovalRequired(Approval("a", "c", "pay", {})))
+    async with asyncio.timeout(20):
+        async for event in here.turns.events(claim.turn.id):
+            if event.type == "approval.required":
+                break
+    running.cancel()
+
+
+async def test_a_log_that_another_worker_writes_is_given_up(here: Process) -> None:
+    claim, other = await _claimed(here), await _claimed(here, "other")
+    lost: list[str] = []
+    writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
+    for each in (claim, other):
+        writer.begin(each, lambda each=each: lost.append(each.id))
+        writer.add(each, MessageDelta("m", "a"))
+    await here.store.delete(claim.turn.session)
+    await writer.flush()
+    assert lost == [claim.id]
+    assert (await here.turns.get(other.turn.id)).last_event == other.turn.last_event + 1
+
+
+def test_a_new_attempt_tells_what_is_missing() -> None:
+    logged = [
+        _logged(MessageDelta("whole", "a")),
+        _logged(MessageCompleted("whole", "agent", "a")),
+        _logged(MessageDelta("stored", "b")),
+        _logged(ThoughtDelta("lost", "c")),
+    ]
+    stored: list[Event] = [
+        MessageCompleted("whole", "agent", "a"),
+        MessageCompleted("stored", "agent", "b b"),
+        ToolStarted("call_1", "step", {}),
+    ]
+    assert untold(logged, stored) == [MessageReset("lost"), *stored[1:]]
+    again = [*logged, *map(_logged, untold(logged, stored))]
+    assert untold(again, stored) == []
+
+
+def _logged(event: Event) -> LoggedEvent:
+    return LoggedEvent(1, event.type, event.data(), 1, 0.0)

@@ -1,0 +1,78 @@
+"""Wake-ups in a process and between processes."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from faults.turn_place import Place, process
+from lango.store.database import Database
+from lango.store.sessions import SqlSessionStore
+from lango.turns.wake import STOP, WORK, Wakes
+from tests.store.rows import beside
+
+FOREVER = 30.0
+
+
+async def _joined(wakes: Wakes) -> None:
+    """Until it hears others: it then wakes whoever waits here."""
+    with wakes.hear(WORK) as ear:
+        assert await ear.wait(FOREVER)
+
+
+async def test_a_wake_up_in_the_process_needs_no_database(sqlite_url: str) -> None:
+    async with Wakes(Database(sqlite_url)) as wakes:
+        with wakes.hear("turn_a") as ear, wakes.hear("turn_b") as other:
+            wakes.tell("turn_a")
+            assert await ear.wait(FOREVER)
+            assert not await ear.wait(0.01)
+            assert not await other.wait(0.01)
+
+
+@asynccontextmanager
+async def two_processes(url: str) -> AsyncGenerator[tuple[Wakes, Wakes]]:
+    """Two that hear each other, as if each were alone in a process."""
+    async with (
+        SqlSessionStore(url) as ours,
+        SqlSessionStore(url) as theirs,
+        Wakes(ours.database) as here,
+        Wakes(theirs.database) as there,
+    ):
+        await asyncio.gather(_joined(here), _joined(there))
+        yield here, there
+
+
+async def test_wake_ups_reach_other_processes(postgres_url: str) -> None:
+    async with two_processes(postgres_url) as (here, there):
+        with here.hear(STOP) as ear:
+            there.tell(STOP)
+            assert await ear.wait(FOREVER)
+
+
+async def test_logs_are_told_elsewhere_while_somebody_reads(postgres_url: str) -> None:
+    async with two_processes(postgres_url) as (here, there):
+        with here.hear("turn_a") as ear:
+            async with asyncio.timeout(FOREVER):
+                while not await ear.wait(0.05):  # the news that somebody reads is on its way
+                    there.tell("turn_a")
+
+
+async def test_a_lost_connection_comes_back(postgres_url: str) -> None:
+    listening = "datname = current_database() and (query like 'LISTEN%' or query = 'select 1')"
+    cut = f"select pg_terminate_backend(pid) from pg_stat_activity where {listening}"  # noqa: S608
+    async with two_processes(postgres_url) as (here, there):
+        with here.hear(WORK) as ear:
+            async with beside(postgres_url) as connection:
+                await connection.execute(sa.text(cut))
+            assert await ear.wait(FOREVER)  # back, and told to look: it may have missed something
+        with here.hear(STOP) as ear:
+            async with asyncio.timeout(FOREVER):
+                while not await ear.wait(0.1):
+                    there.tell(STOP)
+
+
+async def test_turns_run_on_a_database_in_memory(tmp_path: Path) -> None:
+    async with process(Place("sqlite://", "app", tmp_path)) as here, here.worker():
+        assert (await here.turns.wait(await here.say("hi"))).state == "completed"

@@ -1,0 +1,228 @@
+"""Turns over several processes: order, exclusivity, death, freezing, hanging, and the drain."""
+
+import random
+import signal
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from faults.turn_place import Place, Process, check_log, process, text_of, types_of
+from faults.turn_processes import workers
+from lango.core.turns import Answer
+from lango.store.turn_log import LoggedEvent
+
+SESSIONS = 30
+
+
+async def until(here: Process, *words: str, count: int = 1) -> None:
+    """Wait for effects of tools, each so often."""
+    await here.place.effects.wait(lambda said: all(said.count(each) >= count for each in words))
+
+
+async def test_three_workers_keep_the_order_of_every_session(here: Process) -> None:
+    drawn, count = random.Random(5), 80 if here.store.database.is_sqlite else 200
+    sessions = [drawn.randrange(SESSIONS) for _ in range(count)]
+    with workers(here.place, 3, dead_after=20.0):
+        turns = [
+            await here.say(f'call step {{"name": "{s}-{n}"}}', session=f"s{s}")
+            for n, s in enumerate(sessions)
+        ]
+        ended = [await here.turns.wait(turn) for turn in turns]
+    assert {(turn.state, turn.attempts) for turn in ended} == {("completed", 1)}
+    effects: dict[str, list[str]] = defaultdict(list)
+    for word, name in (line[2:] for line in here.place.effects.lines()):
+        effects[name.partition("-")[0]].append(f"{word} {name}")
+    for s in range(SESSIONS):
+        mine = [f"{s}-{n}" for n, session in enumerate(sessions) if session == s]
+        assert effects[str(s)] == [f"{word} {name}" for name in mine for word in ("begin", "end")]
+    assert len({line[0] for line in here.place.effects.lines()}) == 3
+
+
+async def test_a_cancel_reaches_another_process(here: Process) -> None:
+    waits: list[float] = []
+    with workers(here.place):
+        for n in range(10):
+            turn = await here.say('call drip {"count": 2000}', session=f"s{n}")
+            before = len(here.place.effects.lines())
+            await here.place.effects.wait(lambda said, before=before: len(said) > before + 3)
+            asked = time.monotonic()
+            await here.turns.cancel(turn)
+            assert (await here.turns.wait(turn)).state == "cancelled"
+            waits.append(max(float(here.place.effects.lines()[-1][1]) - asked, 0.0))
+    told = sorted(round(wait * 1000) for wait in waits)
+    print(f"cancel to the last effect, ms: {told}")
+    assert statistics.median(waits) < 1.0
+
+
+async def test_turns_of_a_killed_worker_are_resumed(here: Process) -> None:
+    with workers(here.place) as (doomed,):
+        turns = [await here.say('call hold {"name": "go"}', session=f"s{n}") for n in range(5)]
+        await until(here, "held go", count=5)
+        doomed.kill()
+        killed = time.monotonic()
+        with workers(here.place):
+            (here.place.folder / "go").touch()
+            ended = [await here.turns.wait(turn) for turn in turns]
+        took = time.monotonic() - killed
+    assert {(turn.state, turn.attempts) for turn in ended} == {("completed", 2)}
+    for turn in turns:
+        events = await here.read(turn)
+        check_log(events)
+        assert types_of(events).count("started") == 2
+        assert "released" in text_of(events)
+    print(f"5 turns resumed {took:.1f} s after the kill")
+
+
+async def test_a_message_cut_off_by_a_kill_is_reset(here: Process) -> None:
+    with workers(here.place, delay=0.05) as (doomed,):
+        turn = await here.say(" ".join(map(str, range(40))))
+        seen = await _read_some(here, turn, 5)
+        doomed.kill()
+        with workers(here.place):
+            rest = await here.read(turn, after=seen[-1].number)
+    events = [*seen, *rest]
+    check_log(events)
+    assert "message.reset" in types_of(rest)
+    assert text_of(events) == "You said: " + " ".join(map(str, range(40)))
+
+
+async def test_what_was_stored_and_not_told_is_told_by_the_next_worker(here: Process) -> None:
+    with workers(here.place, die_at="turn.unmarked") as (doomed,):
+        turn = await here.say('call step {"name": "a"}')
+        doomed.join()
+        with workers(here.place):
+            events = await here.read(turn)
+    check_log(events)
+    assert text_of(events) == 'I asked: step gave {"result":"done"}.'
+    assert [each for each in types_of(events) if each.startswith("tool")] == [
+        "tool.started",
+        "tool.finished",
+    ]
+    assert here.place.effects.words() == ["begin a", "end a"]
+
+
+async def _read_some(here: Process, turn: str, deltas: int) -> list[LoggedEvent]:
+    seen: list[LoggedEvent] = []
+    async for event in here.turns.events(turn):
+        seen.append(event)
+        if types_of(seen).count("message.delta") == deltas:
+            break
+    return seen
+
+
+async def test_a_frozen_worker_is_taken_over_and_writes_nothing(here: Process) -> None:
+    with workers(here.place, delay=0.05) as (frozen,):
+        turn = await here.say(" ".join(map(str, range(60))))
+        await _read_some(here, turn, 3)
+        frozen.send(signal.SIGSTOP)
+        with workers(here.place) as (other,):
+            ended = await here.turns.wait(turn)
+            assert (ended.state, ended.attempts) == ("completed", 2)
+            before = await _written(here, turn)
+            other.send(signal.SIGTERM)
+            other.join()
+            frozen.send(signal.SIGCONT)
+            # It lives again, and does what comes next: by then it has met the fence.
+            next_turn = await here.say('call step {"name": "after"}', session="other")
+            assert (await here.turns.wait(next_turn)).state == "completed"
+            frozen.send(signal.SIGTERM)
+            assert frozen.join() == 0
+        assert await _written(here, turn) == before
+
+
+async def _written(here: Process, turn: str) -> tuple[object, ...]:
+    stored = await here.turns.get(turn)
+    rows = await here.store.messages(stored.session, limit=1000)
+    return stored, await here.read(turn), [(row.event_id, row.content) for row in rows]
+
+
+async def test_a_hanging_loop_is_taken_over(here: Process) -> None:
+    with workers(here.place, hang_after=0.5) as (hanging,):
+        turn = await here.say('call block {"name": "b"}')
+        await until(here, "blocks b")
+        with workers(here.place):
+            ended = await here.turns.wait(turn)
+            assert (ended.state, ended.attempts) == ("completed", 2)
+            before = await _written(here, turn)
+            (here.place.folder / "unblock").touch()
+            await until(here, "unblocked b", count=2)
+            hanging.send(signal.SIGTERM)
+            assert hanging.join() == 0
+        assert await _written(here, turn) == before
+        said = (here.place.folder / f"worker-{hanging.pid}.log").read_text()
+    assert "The event loop has not moved" in said
+    assert "time.sleep(0.02)" in said
+
+
+async def test_an_approval_survives_restarts(here: Process) -> None:
+    with workers(here.place) as (first,):
+        asking = await here.say('call pay {"amount": 3}')
+        assert (await here.turns.wait(asking)).state == "waiting"
+        first.send(signal.SIGTERM)
+        assert first.join() == 0
+    async with process(here.place) as later:
+        (call,) = (await later.turns.get(asking)).waits_for
+        answer = await later.turns.answer(asking, Answer(call, approved=True))
+    with workers(here.place):
+        assert (await here.turns.wait(answer.id)).state == "completed"
+    assert here.place.effects.words() == ["paid 3"]
+
+
+async def test_reconnecting_readers_miss_nothing(here: Process) -> None:
+    drawn = random.Random(17)
+    with workers(here.place, delay=0.01):
+        turn = await here.say(" ".join(map(str, range(150))))
+        after, seen, reconnects = 0, list[LoggedEvent](), 0
+        while reconnects < 100:
+            stop_at = drawn.randrange(4)
+            got = 0
+            async for event in here.turns.events(turn, after=after):
+                seen.append(event)
+                after, got = event.number, got + 1
+                if got > stop_at:
+                    break
+            else:
+                break
+            reconnects += 1
+        whole = await here.read(turn)
+        for _ in range(100 - reconnects):
+            after = drawn.randrange(len(whole) + 1)
+            assert await here.read(turn, after) == whole[after:]
+    seen += whole[len(seen) :]
+    assert seen == whole
+    check_log(whole)
+
+
+async def test_a_worker_that_is_told_to_stop_ends_its_turns_first(here: Process) -> None:
+    with workers(here.place, delay=0.02) as (worker,):
+        turns = [await here.say(" ".join(["word"] * 20), session=f"s{n}") for n in range(5)]
+        for turn in turns:
+            await _read_some(here, turn, 1)
+        worker.send(signal.SIGTERM)
+        late = await here.say("late", session="late")
+        assert worker.join() == 0
+    assert {(await here.turns.get(turn)).state for turn in turns} == {"completed"}
+    assert (await here.turns.get(late)).state == "queued"
+
+
+async def test_what_a_drain_cannot_wait_for_goes_to_others_at_once(here: Process) -> None:
+    with workers(here.place, drain=0.2, dead_after=60.0) as (stopping,):
+        turn = await here.say('call hold {"name": "go"}')
+        await until(here, "held go")
+        stopping.send(signal.SIGTERM)
+        assert stopping.join() == 0
+        (here.place.folder / "go").touch()
+        async with process(here.place, dead_after=60.0) as other, other.worker():
+            ended = await here.turns.wait(turn)
+    assert (ended.state, ended.attempts) == ("completed", 2)
+
+
+@pytest.fixture(autouse=True)
+def _says_what_workers_said(place: Place) -> Iterator[None]:
+    """A failing test shows the logs of its processes."""
+    yield
+    for path in place.folder.glob("worker-*.log"):
+        print(path.name, path.read_text())

@@ -1,0 +1,92 @@
+"""Which agent trees count as resumable."""
+
+from typing import Any
+
+import pytest
+from google.adk.agents import (
+    BaseAgent,
+    LlmAgent,
+    SequentialAgent,  # pyright: ignore[reportDeprecated]  # people have them
+)
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.workflow import START, Workflow
+
+from faults.kill_shapes import SHAPES
+from lango.adk.durable.shapes import fingerprint, missing_parts, shape_of
+from lango.adk.model import ModelAdapter
+from lango.adk.transfers import root_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
+
+
+def agent(name: str = "root", **options: Any) -> LlmAgent:
+    return LlmAgent(name=name, model=ModelAdapter("scripted:demo"), **options)
+
+
+def sequence(*agents: BaseAgent) -> BaseAgent:
+    return SequentialAgent(name="steps", sub_agents=list(agents))  # pyright: ignore[reportDeprecated]
+
+
+class OwnTool(AgentTool):
+    """An AgentTool with ideas of its own."""
+
+
+class OwnAgent(BaseAgent):
+    """An agent that nobody knows."""
+
+
+async def numbers(node_input: Any) -> Any:
+    """A node that gives one thing after the other."""
+    yield node_input
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_of_the_sweep_is_exact(name: str) -> None:
+    assert shape_of(root_of(SHAPES[name].make())).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: agent(sub_agents=[sequence(agent("a"))]), "steps"),
+        (lambda: agent(sub_agents=[agent("a", mode="task")]), "task"),
+        (lambda: agent(sub_agents=[agent("a", mode="single_turn")]), "single_turn"),
+        (lambda: agent(tools=[OwnTool(agent("a"))]), "in a way of its own"),
+        (
+            lambda: agent(tools=[AgentTool(sequence(sequence(agent("a"))))]),
+            "the tool steps runs",
+        ),
+        (lambda: sequence(sequence(agent("a"))), "in a way of its own"),
+        (lambda: sequence(agent("a", sub_agents=[agent("b")])), "agents of its own"),
+        (lambda: OwnAgent(name="own"), "in a way of its own"),
+        (lambda: Workflow(name="wf", edges=[(START, numbers)]), "generator"),
+    ],
+)
+def test_what_was_never_swept_is_not_resumable(make: Any, problem: str) -> None:
+    shape = shape_of(make())
+    assert not shape.is_exact
+    assert problem in " ".join(shape.problems)
+
+
+def plain() -> str:
+    """Do nothing."""
+    return ""
+
+
+def test_a_fingerprint_knows_names_kinds_and_tools() -> None:
+    same = fingerprint(agent(sub_agents=[agent("a")]))
+    assert same == fingerprint(agent(sub_agents=[agent("a")]))
+    others = [
+        agent("other", sub_agents=[agent("a")]),
+        agent(sub_agents=[agent("b")]),
+        agent(sub_agents=[agent("a", tools=[plain])]),
+        sequence(agent("a")),
+    ]
+    assert len({same, *map(fingerprint, others)}) == 5
+
+
+def test_what_a_changed_tree_lacks() -> None:
+    root = agent(sub_agents=[agent("a", tools=[plain])])
+    assert missing_parts(root, {"root", "a"}, {"plain": "a"}) == []
+    assert missing_parts(root, {"root", "gone"}, {}) == ["the agent gone"]
+    assert missing_parts(root, {"a"}, {"other": "a"}) == ["the tool other of a"]

@@ -1,0 +1,130 @@
+"""Writing behind a turn's back."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextvars import ContextVar
+
+import pytest
+
+from lango.adk.plugins import writing
+from lango.adk.plugins.writing import BATCH, ROOM, Writer
+
+
+class Page:
+    """Somewhere to write to, which can be shut."""
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+        self.batches: list[int] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.broken = False
+
+    async def write(self, batch: Sequence[int]) -> None:
+        await self.open.wait()
+        if self.broken:
+            raise OSError("broken")
+        self.batches.append(len(batch))
+        self.written += batch
+
+
+async def test_everything_is_written_in_order_and_together() -> None:
+    page = Page()
+    writer = Writer(page.write, "things")
+    for number in range(250):
+        writer.put(number)
+    assert page.written == []
+    await writer.flush(5)
+    assert page.written == list(range(250))
+    assert page.batches == [BATCH, BATCH, 50]
+
+
+async def test_its_task_lives_only_while_there_is_work() -> None:
+    before = len(asyncio.all_tasks())
+    page = Page()
+    writer = Writer(page.write, "things")
+    await writer.flush(1)
+    for number in range(3):
+        writer.put(number)
+        await writer.flush(1)
+        assert len(asyncio.all_tasks()) == before
+    assert page.written == [0, 1, 2]
+
+
+async def test_the_work_knows_nothing_of_the_turn() -> None:
+    turn: ContextVar[str] = ContextVar("turn", default="none")
+    seen: list[str] = []
+
+    async def write(batch: Sequence[int]) -> None:
+        del batch
+        seen.append(turn.get())
+
+    turn.set("this one")
+    writer = Writer(write, "things")
+    writer.put(1)
+    await writer.flush(1)
+    assert seen == ["none"]
+
+
+async def test_once_late_nobody_waits_until_it_works_again() -> None:
+    page = Page()
+    page.open.clear()
+    writer = Writer(page.write, "things")
+    writer.put(1)
+    await writer.flush(0.01)
+    await asyncio.wait_for(writer.flush(60), 5)  # at once
+    page.open.set()
+    await writer.close(5)
+    assert page.written == [1]
+    page.open.clear()
+    writer.put(2)
+    waiting = asyncio.create_task(writer.flush(60))
+    await asyncio.sleep(0)
+    assert not waiting.done()  # it waits again
+    page.open.set()
+    await waiting
+    assert page.written == [1, 2]
+
+
+async def test_failing_is_told_once_and_so_is_recovering(caplog: pytest.LogCaptureFixture) -> None:
+    page = Page()
+    page.broken = True
+    writer = Writer(page.write, "Things")
+    with caplog.at_level(logging.WARNING, writing.__name__):
+        for number in range(3):
+            writer.put(number)
+            await writer.close(5)
+        await asyncio.wait_for(writer.flush(60), 5)
+        page.broken = False
+        writer.put(3)
+        await writer.close(5)
+    assert caplog.messages == [
+        "Things cannot be written and are lost; the turns go on.",
+        "Things are written again; 3 were lost.",
+    ]
+    assert page.written == [3]
+
+
+async def test_it_keeps_no_more_than_it_has_room_for(caplog: pytest.LogCaptureFixture) -> None:
+    page = Page()
+    page.open.clear()
+    writer = Writer(page.write, "Things")
+    with caplog.at_level(logging.WARNING, writing.__name__):
+        for number in range(ROOM + 7):
+            writer.put(number)
+        page.open.set()
+        await writer.close(5)
+    assert page.written == list(range(ROOM))
+    assert caplog.messages[-1] == "Things are written again; 7 were lost."
+
+
+async def test_closing_gives_up_what_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    page = Page()
+    page.open.clear()
+    writer = Writer(page.write, "things")
+    writer.put(1)
+    with caplog.at_level(logging.ERROR, writing.__name__):
+        await writer.close(0.01)
+    assert caplog.messages == ["Ended with things unwritten."]
+    assert len(asyncio.all_tasks()) == 1

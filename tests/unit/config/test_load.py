@@ -1,0 +1,196 @@
+"""Where settings come from, which of them wins, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lango.config.load import load
+from lango.errors import ConfigError
+
+MINIMAL = "apps:\n  demo:\n    agent:\n      model: scripted:demo\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LANGO_CONFIG", raising=False)
+
+
+def written(text: str, name: str = "lango.yaml") -> Path:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problem(text: str) -> str:
+    written(text)
+    with pytest.raises(ConfigError) as caught:
+        load()
+    return str(caught.value)
+
+
+def test_without_a_file_there_are_defaults() -> None:
+    loaded = load()
+    assert loaded.path is None
+    assert loaded.settings.store.url.get_secret_value() == "sqlite:///lango.db"
+    assert loaded.settings.history.token_budget == 32_000
+    assert {origin for _, _, origin in loaded.values()} == {"default"}
+
+
+def test_an_empty_file_says_nothing() -> None:
+    written("# nothing yet\n")
+    assert load().settings.apps == {}
+
+
+def test_later_sources_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    written("history: {token_budget: 1}\nstore: {tenant: file, schema: file}\n")
+    monkeypatch.setenv("LANGO_STORE__TENANT", "variable")
+    monkeypatch.setenv("LANGO_STORE__SCHEMA", "variable")
+    loaded = load(flags={"store": {"tenant": "flag"}})
+    origins = {path: (value, origin) for path, value, origin in loaded.values()}
+    assert origins["history.token_budget"] == (1, "lango.yaml")
+    assert origins["store.schema"] == ("variable", "LANGO_STORE__SCHEMA")
+    assert origins["store.tenant"] == ("flag", "a flag")
+    assert origins["limits.model_calls"] == (100, "default")
+
+
+def test_the_file_is_named_by_argument_then_by_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    written("store: {tenant: here}\n")
+    written("store: {tenant: named}\n", "one/named.yaml")
+    written("store: {tenant: argument}\n", "argument.yaml")
+    assert load().settings.store.tenant == "here"
+    monkeypatch.setenv("LANGO_CONFIG", "one/named.yaml")
+    assert load().settings.store.tenant == "named"
+    assert load("argument.yaml").settings.store.tenant == "argument"
+
+
+def test_a_parent_folders_file_is_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    written("store: {tenant: above}\n")
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    assert load().path is None
+
+
+def test_a_named_file_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"There is no file missing\.yaml"):
+        load("missing.yaml")
+    monkeypatch.setenv("LANGO_CONFIG", "gone.yaml")
+    with pytest.raises(ConfigError, match="which LANGO_CONFIG names"):
+        load()
+
+
+def test_references_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI", "from-variable")
+    written("from-file\n", "keys/anthropic")
+    written(
+        "providers:\n"
+        "  openai: {api_key: '${OPENAI}'}\n"
+        "  anthropic: {api_key: '${file:keys/anthropic}'}\n"
+        "store: {tenant: 'costs $$5'}\n"
+    )
+    settings = load().settings
+    keys = {n: p.api_key.get_secret_value() for n, p in settings.providers.items() if p.api_key}
+    assert keys == {"openai": "from-variable", "anthropic": "from-file"}
+    assert settings.store.tenant == "costs $5"
+
+
+def test_a_reference_to_nothing() -> None:
+    text = problem("providers: {openai: {api_key: '${NOT_SET_ANYWHERE}'}}\n")
+    expected = "providers.openai.api_key: the environment variable NOT_SET_ANYWHERE is not set."
+    assert text == expected
+    assert "cannot be read: No such file" in problem("store: {url: '${file:gone}'}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("providers: {openai: {api_key: sk-1}}", "providers.openai.api_key"),
+        ("store: {url: 'postgresql://u:pw@h/d'}", "store.url"),
+        ("mcp_servers: {a: {url: 'http://h', headers: {Authorization: x}}}", "Authorization"),
+        ("mcp_servers: {a: {command: [x], env: {GITHUB_TOKEN: x}}}", "mcp_servers.a.env"),
+    ],
+)
+def test_a_secret_does_not_belong_in_the_file(text: str, where: str) -> None:
+    said = problem(text)
+    assert where in said
+    assert "write ${NAME}" in said
+    assert "sk-1" not in said
+    assert "pw@" not in said
+    written(f"{text}\nallow_literal_secrets: true\n")
+    load()
+
+
+def test_what_is_no_secret_may_stand_there() -> None:
+    written(
+        "store: {url: 'postgresql://u@h/d'}\n"
+        "mcp_servers: {a: {command: [x], env: {LOG_LEVEL: debug}}}\n"
+    )
+    load()
+
+
+def test_the_environment_may_hold_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGO_PROVIDERS__OPENAI__API_KEY", "sk-canary")
+    monkeypatch.setenv("LANGO_STORE__URL", "postgresql://u:canary@h/d")
+    loaded = load()
+    key = loaded.settings.providers["openai"].api_key
+    assert key is not None
+    assert key.get_secret_value() == "sk-canary"
+    shown = str(list(loaded.values())) + repr(loaded.settings) + loaded.settings.model_dump_json()
+    assert "canary" not in shown
+    assert "postgresql://u:**********@h/d" in shown
+
+
+def test_unknown_keys_name_the_nearest() -> None:
+    text = problem(MINIMAL.replace("model:", "modle:") + "stroe: {}\n")
+    assert "apps.demo.agent.modle: there is no such key. Did you mean model?" in text
+    assert "apps.demo.agent.model: this key is needed." in text
+    assert "stroe: there is no such key. Did you mean store?" in text
+    assert "There are: schema, tenant, url." in problem("store: {zzz: 1}\n")
+
+
+def test_unknown_keys_in_sub_agents() -> None:
+    nested = MINIMAL + "      sub_agents: [{model: a:b, instructions: x}]\n"
+    assert "sub_agents.0.instructions: there is no such key. Did you mean instruction?" in problem(
+        nested
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- a\n- b\n", "must be a mapping"),
+        ("a: [\n", "line 2:"),
+        ("apps: {a: {}}\n", "give either `agent` (written here) or `load` (from code)"),
+        ("mcp_servers: {a: {}}\n", "give either `command` (a program to run) or `url`"),
+        ("history: {token_budget: 0}\n", "history.token_budget: Input should be greater"),
+        ("history: {token_budget: much}\n", "history.token_budget: Input should be a valid"),
+        (MINIMAL.replace("demo:", "my-app:", 1), "apps.my-app.agent.name: 'my-app' cannot name"),
+        (MINIMAL.replace("demo:", "user:", 1), "and not 'user'"),
+        (MINIMAL + "      sub_agents: [{model: a:b}]\n", "agent.sub_agents.0.name: '' cannot"),
+        (MINIMAL + "      sub_agents: [{model: a:b, name: demo}]\n", "0.name: another agent"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, said: str) -> None:
+    assert said in problem(text)
+
+
+def test_a_variable_that_is_no_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGO_APPS", "{not json")
+    with pytest.raises(ConfigError, match="apps"):
+        load()
+
+
+def test_shorthands() -> None:
+    tools = "      tools: ['builtin:time', {use: 'builtin:files', root: data}]\n"
+    written(f"{MINIMAL}{tools}  code: my.module:root_agent\n")
+    apps = load().settings.apps
+    assert apps["code"].load == "my.module:root_agent"
+    agent = apps["demo"].agent
+    assert agent is not None
+    assert [(tool.use, tool.options) for tool in agent.tools] == [
+        ("builtin:time", {}),
+        ("builtin:files", {"root": "data"}),
+    ]

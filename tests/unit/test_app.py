@@ -1,0 +1,221 @@
+"""The composition root: which app is meant, and that what the settings say gets where it works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+
+from lango.adk.mcp_toolset import ServerToolset
+from lango.adk.plugins.budget import BudgetPlugin
+from lango.adk.plugins.limits import LimitsPlugin
+from lango.adk.plugins.model_calls import ModelCallsPlugin
+from lango.adk.plugins.repeat_stop import RepeatStopPlugin
+from lango.app import Application, mcp_server
+from lango.config.load import load
+from lango.errors import AppLoadError, ConfigError, UnknownModelError, UnknownToolError
+from lango.testing.wires import Refusal, WireServer
+from tests.unit.adk.asking import ask, request, texts
+
+DEMO = "scripted:demo"
+Made = Callable[..., Application]
+
+root_agent = LlmAgent(name="from_code")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """An application of these settings, its store never opened."""
+
+    def make(**settings: Any) -> Application:
+        store = {"url": f"sqlite:///{tmp_path}/never.db", "tenant": "t"}
+        return Application(load(flags={"store": store, **settings}))
+
+    return make
+
+
+def agent(model: str = DEMO, **more: Any) -> dict[str, Any]:
+    return {"agent": {"model": model, **more}}
+
+
+def test_the_one_app_need_not_be_named(made: Made) -> None:
+    application = made(apps={"clerk": agent()})
+    assert application.app_name(None) == application.app_name("clerk") == "clerk"
+    assert application.app_name("my.module:root_agent") == "my.module:root_agent"
+
+
+@pytest.mark.parametrize(
+    ("apps", "name", "said"),
+    [
+        ({}, None, "There is no app here. `lango init .`"),
+        ({}, "clerk", "There is no app here. `lango init .`"),
+        ({"a": agent(), "b": agent()}, None, "Say which app; lango.yaml has a, b."),
+        ({"a": agent()}, "c", "There is no app c; lango.yaml has a."),
+    ],
+)
+async def test_an_app_that_is_not_there(
+    made: Made, apps: dict[str, Any], name: str | None, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await made(apps=apps).agent(name)
+    assert said in str(caught.value)
+
+
+async def test_an_agent_is_made_once(made: Made) -> None:
+    application = made(apps={"a": agent(), "b": agent()})
+    assert await application.agent("a") is await application.agent("a")
+    assert await application.agent("b") is not await application.agent("a")
+
+
+async def test_code_is_run_as_it_is(made: Made) -> None:
+    named = f"{__name__}:root_agent"
+    application = made(apps={"clerk": named})
+    for name, app_name in (("clerk", "clerk"), (named, "from_code")):
+        found = await application.agent(name)
+        assert found.root.name == "from_code"
+        assert found.runner.app.name == app_name
+    with pytest.raises(AppLoadError, match=r"has no root_agnt\. Did you mean root_agent"):
+        await application.agent(f"{__name__}:root_agnt")
+
+
+async def test_sub_agents_have_models_and_tools_of_their_own(made: Made) -> None:
+    below = {"name": "below", "model": "ollama:tiny", "description": "Knows the time."}
+    refunds = {
+        "name": "refunds",
+        "model": "openai:gpt-5",
+        "tools": ["builtin:time"],
+        "sub_agents": [below],
+        "temperature": 0.5,
+        "max_tokens": 99,
+        "context_window": 4_000,
+    }
+    root: Any = (await made(apps={"clerk": agent(sub_agents=[refunds])}).agent()).root
+    [sub] = root.sub_agents
+    assert (root.name, sub.name, sub.sub_agents[0].name) == ("clerk", "refunds", "below")
+    models = [root.model.model, sub.model.model, sub.sub_agents[0].model.model]
+    assert models == [DEMO, "openai:gpt-5", "ollama:tiny"]
+    assert sub.model.context_window == 4_000
+    assert [tool.name for tool in sub.tools] == ["current_time"]
+    assert root.tools == []
+    assert sub.sub_agents[0].description == "Knows the time."
+    assert sub.generate_content_config.temperature == 0.5
+    assert sub.generate_content_config.max_output_tokens == 99
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "said"),
+    [
+        (agent(mcp=["gone"]), ConfigError, "There is no MCP server gone in the settings"),
+        (agent(tools=["builtin:tmie"]), UnknownToolError, "Did you mean time"),
+        (agent("nobody:x"), UnknownModelError, "names no provider"),
+        (agent(fallbacks=["nobody:x"]), UnknownModelError, "names no provider"),
+        ({"load": "no_such_module:agent"}, AppLoadError, "no module no_such_module"),
+    ],
+)
+async def test_what_an_app_names_must_be_there(
+    made: Made, spec: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    servers = {"github": {"command": ["github-mcp"]}}
+    with pytest.raises(error, match=said) as caught:
+        await made(apps={"clerk": spec}, mcp_servers=servers).agent()
+    if error is ConfigError:
+        assert "they have github" in str(caught.value)
+
+
+def test_a_provider_that_is_not_there(made: Made) -> None:
+    with pytest.raises(ConfigError, match=r"providers\.opnai: there is no such provider.*openai"):
+        made(providers={"opnai": {"base_url": "http://127.0.0.1:1/v1"}})
+
+
+async def test_an_mcp_server_gets_what_is_said_of_it(made: Made) -> None:
+    said = {
+        "command": ["github-mcp", "--stdio"],
+        "env": {"GITHUB_TOKEN": "secret-1"},
+        "tools": ["search"],
+        "dangerous": ["search"],
+        "timeout": 7,
+        "prefix": "gh",
+    }
+    clerk = agent(mcp=["github"])
+    application = made(
+        apps={"clerk": clerk}, mcp_servers={"github": said}, allow_literal_secrets=True
+    )
+    root: Any = (await application.agent()).root
+    assert [type(one) for one in root.tools] == [ServerToolset]
+    server = mcp_server("github", application.settings.mcp_servers["github"])
+    assert (server.name, server.command) == ("github", ("github-mcp", "--stdio"))
+    assert dict(server.env) == {"GITHUB_TOKEN": "secret-1"}
+    assert (server.tools, server.dangerous) == (("search",), ("search",))
+    assert (server.timeout, server.prefix) == (7, "gh")
+    assert "secret-1" not in repr(server)
+    await application.close()
+
+
+async def test_keys_and_addresses_reach_the_providers(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the fallbacks, too, and nothing is left open when the application is closed."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    async with (
+        WireServer("openai_chat", Refusal("no_key")) as first,
+        WireServer("anthropic") as other,
+    ):
+        application = made(
+            apps={"clerk": agent("openai-chat:m", fallbacks=["anthropic:claude-x"])},
+            providers={
+                "openai-chat": {"api_key": "first-key", "base_url": first.url},
+                "anthropic": {"api_key": "other-key", "base_url": other.url},
+            },
+            allow_literal_secrets=True,
+        )
+        root: Any = (await application.agent()).root
+        assert texts(await ask(root.model, request("hi"))) == ["Hello."]
+        assert first.requests[0].headers["authorization"] == "Bearer first-key"
+        assert other.requests[0].headers["x-api-key"] == "other-key"
+        assert other.requests[0].body["model"] == "claude-x"
+        await application.close()
+        async with asyncio.timeout(10):
+            await first.left()
+            await other.left()
+
+
+@pytest.mark.parametrize("next_turn", ["sticky", "root"])
+async def test_who_answers_next_is_the_apps_own(made: Made, next_turn: str) -> None:
+    application = made(apps={"clerk": {**agent(), "next_turn": next_turn}, "other": agent()})
+    assert (await application.agent("clerk")).runner.next_turn == next_turn
+    assert (await application.agent("other")).runner.next_turn == "sticky"
+
+
+async def test_limits_and_the_budget_reach_the_plugins(made: Made) -> None:
+    application = made(
+        apps={"clerk": agent()},
+        history={"token_budget": 5_000},
+        limits={
+            "model_calls": 1,
+            "tool_calls": 2,
+            "tokens": 3,
+            "cost": 0.5,
+            "identical_calls": 4,
+        },
+    )
+    clerk = await application.agent()
+    plugins = {type(plugin): plugin for plugin in clerk.runner.app.plugins}
+    limits, stop, budget, calls = (
+        plugins[kind] for kind in (LimitsPlugin, RepeatStopPlugin, BudgetPlugin, ModelCallsPlugin)
+    )
+    assert isinstance(limits, LimitsPlugin)
+    assert (limits.model_calls, limits.tool_calls) == (1, 2)
+    assert (limits.tokens, limits.cost) == (3, 0.5)
+    assert isinstance(stop, RepeatStopPlugin)
+    assert stop.limit == 4
+    assert isinstance(budget, BudgetPlugin)
+    root: Any = clerk.root
+    assert budget.token_budget == root.model.token_budget == 5_000
+    assert isinstance(calls, ModelCallsPlugin)
+    assert calls.store is application.store
+    assert calls.tenant == "t"
