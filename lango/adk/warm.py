@@ -20,9 +20,14 @@ _A2A_AGENT: Final = "google.adk.agents.remote_a2a_agent"
 
 
 class _Absent(ModuleType):
-    """Stands for a module that cannot be imported, and says so at once."""
+    """Stands for a module that cannot be imported, and says so to who asks for a part of it.
+
+    What looks at every module there is, as linters and test tools do, asks for other names.
+    """
 
     def __getattr__(self, name: str) -> object:
+        if not name[:1].isupper():
+            raise AttributeError(name)
         raise ImportError(f"{self.__name__} needs a2a: pip install 'google-adk[a2a]'", name=name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final, TypeVar, cast
@@ -11,12 +12,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from lango.store import migrate
 from lango.store.connecting import in_words
-from lango.store.engines import READ_ONLY, create_engine, is_in_memory, is_sqlite, store_url
+from lango.store.engines import (
+    IDLE_TIMEOUT,
+    READ_ONLY,
+    create_engine,
+    is_in_memory,
+    is_sqlite,
+    store_url,
+)
 from lango.store.faults import retrying
 from lango.store.leases import Leases
+from lango.store.silent import END_SILENT, is_wait_given_up
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
+
+logger = logging.getLogger(__name__)
 
 _OTHER_WORK: Final = 5  # connections beside those leased to the hot statements
 
@@ -79,8 +90,12 @@ class Database:
     async def write(self) -> AsyncGenerator[AsyncConnection]:
         """A transaction that commits at the end."""
         engine = await self.open()
-        async with self._one_writer, self._one_by_one, engine.begin() as connection:
-            yield connection
+        try:
+            async with self._one_writer, self._one_by_one, engine.begin() as connection:
+                yield connection
+        except Exception as error:
+            await self._after(error)
+            raise
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
@@ -114,4 +129,17 @@ class Database:
         """The rows of one hand-written statement, on PostgreSQL: one round trip."""
         if self._leases is None:
             await self.open()
-        return await cast(Leases, self._leases).fetch(sql, *arguments)
+        leases = cast(Leases, self._leases)
+        try:
+            return await leases.fetch(sql, *arguments)
+        except Exception as error:
+            await self._after(error)
+            raise
+
+    async def _after(self, error: Exception) -> None:
+        """Free the rows that somebody waited for in vain, for the next try."""
+        if self._leases is None or not is_wait_given_up(error):
+            return
+        ended = await self._leases.fetch(END_SILENT, float(IDLE_TIMEOUT))
+        if ended[0][0]:
+            logger.warning("ended %d transactions whose process is silent", ended[0][0])

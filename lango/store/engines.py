@@ -35,6 +35,9 @@ _NETWORK_FILE_SYSTEMS: Final = {
     "glusterfs",
 }
 
+NAME: Final = "lango"
+"""What our connections are called in `pg_stat_activity`, unless the URL says otherwise."""
+
 CONNECT_TIMEOUT: Final = 10.0
 IDLE_TIMEOUT: Final = 3
 """Seconds a transaction may wait for its own process before PostgreSQL ends it.
@@ -87,7 +90,8 @@ def create_engine(
     """An engine for the store; errors never carry the parameters, which are users' texts."""
     if is_sqlite(url):
         return _sqlite_engine(url, schema, statement_timeout)
-    settings = _timeouts(statement_timeout)
+    settings = {"application_name": str(url.query.get("application_name", NAME))}
+    settings |= _timeouts(statement_timeout)
     if schema:
         settings["search_path"] = quoted(schema)
     return create_async_engine(

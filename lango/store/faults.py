@@ -47,16 +47,20 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         current = getattr(current, "orig", None) or current.__cause__
 
 
+def states(error: BaseException) -> Iterator[str]:
+    """The SQLSTATEs of an error and of what caused it; "" where there is none."""
+    return (str(getattr(cause, "sqlstate", None) or "") for cause in _causes(error))
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the same statement may succeed in a moment."""
     if isinstance(error, LangoError):
         return isinstance(error, StoreUnavailableError)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
+    if any(state in _TRANSIENT_STATES or state.startswith("08") for state in states(error)):
+        return True
     for cause in _causes(error):
-        state = str(getattr(cause, "sqlstate", None) or "")
-        if state in _TRANSIENT_STATES or state.startswith("08"):
-            return True
         if isinstance(cause, (ConnectionError, TimeoutError, OSError)):
             return True
         if type(cause).__name__ in _CONNECTION_GONE or _SQLITE_LOCKED in str(cause):
@@ -66,10 +70,9 @@ def is_transient(error: BaseException) -> bool:
 
 def is_duplicate(error: BaseException) -> bool:
     """Whether a unique key refused the row: it is there already."""
-    return any(
-        getattr(cause, "sqlstate", None) == _DUPLICATE_STATE or _SQLITE_DUPLICATE in str(cause)
-        for cause in _causes(error)
-    )
+    if _DUPLICATE_STATE in states(error):
+        return True
+    return any(_SQLITE_DUPLICATE in str(cause) for cause in _causes(error))
 
 
 async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
