@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject, json_value
@@ -21,6 +20,7 @@ from lango.store.clock import now
 from lango.store.entries import Appended, Entry, SessionRef, StateChange
 from lango.store.rewinding import Undone, undo
 from lango.store.tables import app_states, messages, sessions, state_changes, user_states
+from lango.store.upserts import upsert
 
 
 async def append(
@@ -172,8 +172,7 @@ async def _upsert(
 ) -> None:
     if not values:
         return
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
+    statement = upsert(connection, table)
     statement = statement.on_conflict_do_update(
         index_elements=list(table.primary_key.columns), set_={"value": statement.excluded.value}
     )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.failpoints import failpoint
@@ -27,6 +26,7 @@ from lango.store.loading import ROW, key_is, read_states
 from lango.store.rewinding import undo
 from lango.store.sessions import SqlSessionStore
 from lango.store.tables import app_states, messages, sessions, state_changes, user_states
+from lango.store.upserts import upsert
 
 PAGE: Final = 500
 EntryBatches = Callable[[], AsyncGenerator[list[Entry]]]
@@ -183,7 +183,7 @@ async def _insert_session(
         "updated": readable_time(session.updated),
         "last_activity": readable_time(session.updated),
     }
-    insert = _dialect(connection).insert(sessions).on_conflict_do_nothing()
+    insert = upsert(connection, sessions).on_conflict_do_nothing()
     return (await connection.execute(insert.returning(sessions), row)).one_or_none()
 
 
@@ -313,7 +313,7 @@ async def _write_state(
     if key.user_id:
         scope["user_id"] = key.user_id
     table = user_states if key.user_id else app_states
-    statement = _dialect(connection).insert(table)
+    statement = upsert(connection, table)
     if overwrite:
         statement = statement.on_conflict_do_update(
             index_elements=list(table.primary_key.columns), set_={"value": statement.excluded.value}
@@ -323,10 +323,6 @@ async def _write_state(
     rows = [{**scope, "key": name, "value": state[name]} for name in sorted(state)]
     if rows:
         await connection.execute(statement, rows)
-
-
-def _dialect(connection: AsyncConnection) -> Any:
-    return postgresql if connection.dialect.name == "postgresql" else sqlite
 
 
 async def _page(

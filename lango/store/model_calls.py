@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.model_calls import Attempt, ModelCall
@@ -20,7 +19,8 @@ from lango.store.database import Database
 from lango.store.entries import SessionKey, readable_time
 from lango.store.listing import check_limit
 from lango.store.loading import key_is
-from lango.store.tables import model_calls, prompt_parts, sessions
+from lango.store.tables import model_calls, prompt_parts, sessions, turns
+from lango.store.upserts import upsert
 
 _MOST_KNOWN_PARTS: Final = 4_096
 
@@ -57,7 +57,7 @@ class ModelCallStore:
             keys = {_key(tenant, record) for record in records}
             found = {key: await _session_pk(connection, key) for key in keys}
             rows = [_row(tenant, record, found[_key(tenant, record)]) for record in records]
-            await connection.execute(_insert(connection, model_calls), rows)
+            await connection.execute(upsert(connection, model_calls).on_conflict_do_nothing(), rows)
             if parts:
                 await _add_parts(connection, parts)
 
@@ -90,6 +90,19 @@ class ModelCallStore:
 
         return await self._database.look(read)
 
+    async def cost_of_key(self, tenant: str, key_id: str, since: datetime) -> float:
+        """US dollars that the turns of an API key have cost; what has no known price, nothing."""
+        of_key = sa.exists().where(
+            turns.c.key_id == key_id,
+            sa.or_(turns.c.ended.is_(None), turns.c.ended >= since),
+            turns.c.session_pk == model_calls.c.session_pk,
+            turns.c.invocation_id == model_calls.c.turn,
+        )
+        cost = sa.select(sa.func.sum(model_calls.c.price)).where(
+            model_calls.c.tenant == tenant, model_calls.c.started >= since, of_key
+        )
+        return await self._database.look(lambda connection: connection.scalar(cost)) or 0.0
+
     async def prompt_part(self, tenant: str, hashed: str) -> str | None:
         """The text with this hash, as far as the tenant has sent it to a model."""
 
@@ -114,8 +127,8 @@ async def _add_parts(
         {"tenant": tenant, "hash": hashed, "kind": kind, "text": storable_text(text)}
         for (tenant, hashed), (kind, text) in sorted(parts.items())  # two writers, one order
     ]
-    insert = _insert(connection, prompt_parts).values(created=now(connection))
-    await connection.execute(insert, rows)
+    new = upsert(connection, prompt_parts).on_conflict_do_nothing()
+    await connection.execute(new.values(created=now(connection)), rows)
 
 
 def _key(tenant: str, record: ModelCall) -> SessionKey:
@@ -138,11 +151,6 @@ def _elsewhere(key: SessionKey) -> sa.ColumnElement[bool]:
         model_calls.c.user_id == key.user_id,
         model_calls.c.session_id == key.session_id,
     )
-
-
-def _insert(connection: AsyncConnection, table: sa.Table) -> Any:
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table).on_conflict_do_nothing()
 
 
 def _row(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject:
