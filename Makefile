@@ -37,7 +37,7 @@ spec: ## run the scenario tests; the last line counts them
 	@$(PY) scripts/spec.py
 
 .PHONY: bench
-bench: ## measure (AREA=store or models, QUICK=1 for under a minute)
+bench: ## measure (AREA=store, models or turns, QUICK=1 for a shorter run)
 	@$(PY) -m bench $(AREA) $(if $(QUICK),--quick)
 
 .PHONY: faults

@@ -1,4 +1,4 @@
-"""`python -m bench store|models [--quick]` and `python -m bench scale [--percent N]`."""
+"""`python -m bench store|models|turns [--quick]` and `python -m bench scale [--percent N]`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ def _arguments() -> argparse.Namespace:
     store.add_argument("--quick", action="store_true", help="only what noise does not move")
     models = areas.add_parser("models", help="streaming, beside the vendors' own SDKs")
     models.add_argument("--quick", action="store_true", help="accepted, and changes nothing")
+    turns = areas.add_parser("turns", help="durable turns beside the runner alone")
+    turns.add_argument("--quick", action="store_true", help="smaller queues, fewer rounds")
     scale = areas.add_parser("scale", help="10 million messages in 100,000 sessions")
     scale.add_argument("--percent", type=float, default=100.0, help="of that size")
     return parser.parse_args()
@@ -30,6 +32,10 @@ def main() -> int:
         from bench import models
 
         return asyncio.run(models.main(quick=arguments.quick))
+    if arguments.area == "turns":
+        from bench import turns
+
+        return asyncio.run(turns.main(quick=arguments.quick))
     from bench import store
 
     return asyncio.run(store.main(quick=arguments.quick))

@@ -29,11 +29,11 @@ LONG: Final = Target("append at 10,000 messages vs 100", 1.1)
 _LENGTHS: Final = (100, 1_000, 10_000)
 _IN_A_ROW: Final = 60
 _TO_WARM_UP: Final = 6
-_TOGETHER: Final = 768
+TOGETHER: Final = 768
 _SLOW: Final = 4  # ADK's rounds are a quarter as long: a rate needs no more, and the run ends
 
 
-def _rounder(writers: Sequence[Writer], operations: int) -> Callable[[], Awaitable[Sample]]:
+def rounder(writers: Sequence[Writer], operations: int) -> Callable[[], Awaitable[Sample]]:
     """A round in which every writer appends its share, all at once."""
     each = operations // len(writers)
 
@@ -56,7 +56,7 @@ def _rounder(writers: Sequence[Writer], operations: int) -> Callable[[], Awaitab
     return run
 
 
-async def _writers(contender: Contender, count: int) -> list[Writer]:
+async def open_writers(contender: Contender, count: int) -> list[Writer]:
     return [await contender.writer(session) for session in await contender.sessions(count)]
 
 
@@ -65,7 +65,9 @@ async def one_at_a_time(contenders: Sequence[Contender], rounds: int) -> Result:
     bare, *slow, ours = contenders
     samples = await interleave(
         {
-            c.name: _rounder(await _writers(c, 1), _IN_A_ROW // _SLOW if c in slow else _IN_A_ROW)
+            c.name: rounder(
+                await open_writers(c, 1), _IN_A_ROW // _SLOW if c in slow else _IN_A_ROW
+            )
             for c in contenders
         },
         rounds,
@@ -92,9 +94,9 @@ async def at_once(contenders: Sequence[Contender], writers: int, rounds: int) ->
     bare, *slow, ours = contenders
     samples = await interleave(
         {
-            c.name: _rounder(
-                await _writers(c, writers),
-                _TOGETHER // _SLOW if c in slow else _TOGETHER,
+            c.name: rounder(
+                await open_writers(c, writers),
+                TOGETHER // _SLOW if c in slow else TOGETHER,
             )
             for c in contenders
         },
@@ -129,7 +131,7 @@ async def _long_rounder(
         writer.stage(_TO_WARM_UP, APPENDED_BYTES)
         for _ in range(_TO_WARM_UP):
             await writer.append()
-        return await _rounder([writer], operations)()
+        return await rounder([writer], operations)()
 
     return run
 

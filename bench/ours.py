@@ -39,14 +39,14 @@ _NEW_MESSAGE: Final = {
 }
 
 
-def _copied(table: Table, new: Mapping[str, str]) -> tuple[str, str]:
+def copied(table: Table, new: Mapping[str, str]) -> tuple[str, str]:
     """The columns of a table, and where a copy of row `t` takes each of them from."""
     names = [column.name for column in table.columns if column.name != "pk"]
     return ", ".join(names), ", ".join(new.get(name, f"t.{name}") for name in names)
 
 
-_SESSION_COLUMNS, _SESSION_VALUES = _copied(tables.sessions, _NEW_SESSION)
-_MESSAGE_COLUMNS, _MESSAGE_VALUES = _copied(tables.messages, _NEW_MESSAGE)
+_SESSION_COLUMNS, _SESSION_VALUES = copied(tables.sessions, _NEW_SESSION)
+_MESSAGE_COLUMNS, _MESSAGE_VALUES = copied(tables.messages, _NEW_MESSAGE)
 
 _CREATE: Final = f"""
 insert into sessions ({_SESSION_COLUMNS})

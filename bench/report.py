@@ -62,3 +62,8 @@ def summary(area: str, findings: Sequence[Finding], seconds: float) -> str:
 def micros(seconds: float) -> str:
     """A time as microseconds."""
     return f"{seconds * 1e6:,.0f}"
+
+
+def millis(seconds: float) -> str:
+    """A time as milliseconds."""
+    return f"{seconds * 1e3:,.1f}"

@@ -1,0 +1,173 @@
+"""The apps whose turns are measured, and what they note while they run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from google.adk.agents.llm_agent import LlmAgent
+
+from bench.events import AGENT, APP
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.tools import as_adk_tools
+from lango.core.messages import ToolCall
+from lango.core.turns import Completed, MessageDelta
+from lango.providers.policy import Policy
+from lango.providers.scripted import Reply, ScriptedProvider
+from lango.providers.timeouts import Timeouts
+from lango.tools.function import tool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    from lango.core.streams import StreamEvent
+    from lango.core.turns import TurnEvent
+    from lango.providers.base import ModelRequest
+    from lango.store.sessions import SqlSessionStore
+    from lango.store.turn_rows import Claim
+    from lango.turns.attempt import LoadedApp
+
+DELTAS: Final = 10
+"""Words of an answer."""
+ANSWER_TAKES: Final = 0.5
+"""Seconds that the model with a usual answer takes for it."""
+_DELTA_EVERY: Final = 0.1  # seconds: as often as a model's words, gathered for a reader, come
+_EFFECT_EVERY: Final = 0.001
+_NO_LIMITS: Final = Policy(tries=1, at_once=10_000, timeouts=Timeouts(300.0, 300.0, 300.0))
+"""For models that keep thousands waiting, which a real one's policy would end."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """What happened in one process. Times are those of the machine's monotonic clock."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """Open: models answer, streams flow."""
+    calls: int = 0
+    last_call: float = 0.0
+    last_effect: float = 0.0
+
+    def called(self, _: ModelRequest | None = None) -> str:
+        """Note a call of the model; its answer."""
+        self.calls += 1
+        self.last_call = time.monotonic()
+        return " ".join(["word"] * DELTAS)
+
+
+class Maker(Protocol):
+    """Makes an app on a store."""
+
+    def __call__(self, store: SqlSessionStore, notes: Notes) -> LoadedApp: ...
+
+
+class Nothing:
+    """A turn without an agent that is over at once: what is left is what the queue costs."""
+
+    fingerprint = "nothing"
+
+    def __init__(self, store: SqlSessionStore, notes: Notes) -> None:
+        del store
+        self._notes = notes
+
+    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+        """End."""
+        del claim, abort
+        self._notes.called()
+        yield Completed()
+
+
+class Streaming:
+    """A turn without an agent that streams words while the gate is open, until it is stopped.
+
+    Each delta is the moment at which it was said.
+    """
+
+    fingerprint = "streaming"
+
+    def __init__(self, store: SqlSessionStore, notes: Notes) -> None:
+        del store
+        self._gate = notes.gate
+
+    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+        """Stream."""
+        # They begin together: without this they would speak together ever after.
+        await asyncio.sleep(claim.turn.session_pk % 100 / 100 * _DELTA_EVERY)
+        while not abort.is_set():
+            await self._gate.wait()
+            yield MessageDelta("m", f"{time.time()!r} ")
+            await asyncio.sleep(_DELTA_EVERY)
+        yield Completed()
+
+
+class _Gated(ScriptedProvider):
+    """A model that answers once the gate is open."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(rule=lambda _: "done")
+        self._notes = notes
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        self._notes.called(request)
+        await self._notes.gate.wait()
+        async for event in super().stream(request):
+            yield event
+
+
+def runner(store: SqlSessionStore, provider: ScriptedProvider, *tools: Any) -> AgentRunner:
+    """A real agent on this model."""
+    model = ModelAdapter(provider, "bench", policy=_NO_LIMITS)
+    agent = LlmAgent(name=AGENT, model=model, tools=as_adk_tools(tools))
+    return AgentRunner(agent, SessionServiceAdapter(store), name=APP)
+
+
+def instant(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """A real agent whose model answers at once."""
+    return DurableAgent(runner(store, ScriptedProvider(rule=notes.called)), store)
+
+
+def usual(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """A real agent whose model takes half a second."""
+    provider = ScriptedProvider(rule=notes.called, delay=ANSWER_TAKES / DELTAS)
+    return DurableAgent(runner(store, provider), store)
+
+
+def waiting(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """A real agent whose model answers when the gate is opened."""
+    return DurableAgent(runner(store, _Gated(notes)), store)
+
+
+def busy(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """A real agent whose tool does something every millisecond, and would for ever."""
+
+    @tool(idempotent=True)
+    async def drip() -> str:
+        """Do something again and again."""
+        while True:
+            notes.last_effect = time.monotonic()
+            await asyncio.sleep(_EFFECT_EVERY)
+
+    provider = ScriptedProvider(rule=_calls_drip(notes))
+    return DurableAgent(runner(store, provider, drip), store)
+
+
+def _calls_drip(notes: Notes) -> Callable[[ModelRequest], Reply]:
+    def rule(request: ModelRequest) -> Reply:
+        notes.called(request)
+        return Reply(calls=(ToolCall(f"call-{notes.calls}", "drip", "{}"),))
+
+    return rule
+
+
+APPS: Final[dict[str, Maker]] = {
+    "nothing": Nothing,
+    "streaming": Streaming,
+    "instant": instant,
+    "usual": usual,
+    "waiting": waiting,
+    "busy": busy,
+}
