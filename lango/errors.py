@@ -8,6 +8,7 @@
     │       └── SandboxError       `exec` where bubblewrap is missing or cannot work
     ├── InvalidIdError             an id that no database of ours would keep as given
     ├── SessionNotFoundError
+    ├── ModelCallNotFoundError
     ├── SessionExistsError
     ├── SessionBusyError           a turn holds the session (retryable)
     ├── StoreError
@@ -42,6 +43,20 @@
     │   ├── TurnLimitError         more model calls, tool calls, tokens or money than allowed
     │   ├── RepeatedCallError      the same tool call over and over, though told to stop
     │   └── TurnCancelledError     somebody wished it to end
+    ├── UnauthorizedError          no credential, or none that counts
+    ├── ForbiddenError             a good credential that does not allow this
+    ├── IdentityUnavailableError   nobody could be asked whether a token is good (retryable)
+    ├── KeyLimitError              an API key has used what it may, for now (retryable)
+    ├── KeyNotFoundError
+    ├── InvalidKeyError            an API key that cannot be made or changed like this
+    ├── RequestError               a request that the server does not take
+    │   ├── UnknownAppError        no agent of that name is served here
+    │   ├── InvalidBodyError       a body that is not JSON, or nested too deep
+    │   ├── UnsupportedRequestError  a wish of an OpenAI client that no agent can grant
+    │   ├── BodyTooLargeError
+    │   ├── MediaTypeError         a body that does not say it is JSON
+    │   ├── WrongHostError         sent to a name that this server does not answer for
+    │   └── ServerBusyError        no more connections, or about to stop (retryable)
     └── ImportSourceError          a database that `lango db import-adk` cannot read
 
     Fenced                         not an error to handle: this worker lost its session
@@ -92,6 +107,10 @@ class SessionNotFoundError(LangoError):
     """There is no such session."""
 
 
+class ModelCallNotFoundError(LangoError):
+    """The session has no such model call."""
+
+
 class SessionExistsError(LangoError):
     """A session with this id exists already."""
 
@@ -130,6 +149,47 @@ class ToolArgumentsError(ToolError, ValueError):
 
 class ToolTimeoutError(ToolError):
     """The tool took longer than it may."""
+
+
+class UnauthorizedError(LangoError):
+    """The request has no credential that is known here."""
+
+
+class ForbiddenError(LangoError):
+    """The credential does not allow this."""
+
+
+class IdentityUnavailableError(LangoError):
+    """The issuer of tokens cannot be asked for its keys, so no token can be checked."""
+
+    retryable = True
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class KeyLimitError(LangoError):
+    """The API key has used what it may, for now."""
+
+    retryable = True
+
+    def __init__(
+        self, message: str = "", *, limit: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """Which one: "requests", "turns" or "cost"."""
+        self.retry_after = retry_after
+        """Seconds after which another try makes sense."""
+
+
+class KeyNotFoundError(LangoError):
+    """There is no such API key."""
+
+
+class InvalidKeyError(LangoError, ValueError):
+    """The API key cannot be made or changed in this way."""
 
 
 class ImportSourceError(LangoError):
@@ -293,6 +353,40 @@ class AgentChangedError(TurnError):
 
 class TurnCancelledError(TurnError):
     """The turn was cancelled."""
+
+
+class RequestError(LangoError):
+    """The server does not take this request."""
+
+
+class UnknownAppError(RequestError):
+    """No agent of that name is served here; GET /v1/agents lists those that are."""
+
+
+class InvalidBodyError(RequestError):
+    """The body is not JSON, or is nested too deep."""
+
+
+class UnsupportedRequestError(RequestError):
+    """An agent cannot do what the request asks for."""
+
+
+class BodyTooLargeError(RequestError):
+    """The body is larger than this server takes."""
+
+
+class MediaTypeError(RequestError):
+    """The body must be JSON: send `Content-Type: application/json`."""
+
+
+class WrongHostError(RequestError):
+    """This server does not answer for that host; its setting `server.allowed_hosts` says which."""
+
+
+class ServerBusyError(RequestError):
+    """This server takes no more streams for now; try again, perhaps at another one."""
+
+    retryable = True
 
 
 class Fenced(BaseException):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -51,6 +52,10 @@ NextTurn = Literal["sticky", "root"]
 """Who gets the next message: the agent that spoke last, or always the root."""
 Said = str | Sequence[Answer] | types.Content
 """What a turn begins with: a user's message, or answers to approvals; in ADK's form or in ours."""
+
+with warnings.catch_warnings():  # we know that it is experimental, and pin ADK for it
+    warnings.simplefilter("ignore", UserWarning)
+    RESUMABLE: Final = ResumabilityConfig(is_resumable=True)
 
 _IN_FIXED_ORDER: Final = (
     LoopAgent,  # pyright: ignore[reportDeprecated]
@@ -158,7 +163,7 @@ class AgentRunner:
             return said
         if isinstance(said, str):
             return types.UserContent(said)
-        asked = await self._asked(user_id, session_id)
+        asked = await self.asked(user_id, session_id)
         answers = matched(said, asked)
         turn = asked[next(iter(answers))].turn
         still_open = {one for one in asked if asked[one].turn == turn and asked[one].is_open}
@@ -167,10 +172,11 @@ class AgentRunner:
 
     async def pending(self, user_id: str, session_id: str) -> list[Approval]:
         """The approvals that a session waits for, oldest first."""
-        asked = await self._asked(user_id, session_id)
+        asked = await self.asked(user_id, session_id)
         return [one.approval for one in asked.values() if one.is_open]
 
-    async def _asked(self, user_id: str, session_id: str) -> dict[str, Asked]:
+    async def asked(self, user_id: str, session_id: str) -> dict[str, Asked]:
+        """Every question that was asked in a session, by its id."""
         session = await self._session(user_id, session_id)
         return asked_in(session.events) if session else {}
 
@@ -246,7 +252,7 @@ def as_app(root: Root, plugins: Sequence[BasePlugin] = (), name: str = "") -> Ap
         taken = {plugin.name for plugin in root.plugins}
         new = [plugin for plugin in plugins if plugin.name not in taken]
         return root.model_copy(update={"name": name, "plugins": [*root.plugins, *new]})
-    resumable = ResumabilityConfig(is_resumable=True) if _is_composed(root) else None
+    resumable = RESUMABLE if _is_composed(root) else None
     return App(name=name, root_agent=root, plugins=list(plugins), resumability_config=resumable)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from contextlib import aclosing
 from importlib.util import find_spec
@@ -40,7 +41,8 @@ def skip_a2a() -> None:
 async def warm_up() -> None:
     """Import what ADK imports when it first runs, so that no user waits for it.
 
-    One turn of an agent with a tool and a scripted model, in memory; nothing is left of it.
+    One turn of an agent with a tool and a scripted model, in memory; nothing is left of it. To be
+    called once, by a process that then serves.
     """
     skip_a2a()
     runner = Runner(
@@ -55,6 +57,16 @@ async def warm_up() -> None:
         async for _ in events:
             pass
     await runner.close()
+    _settle()
+
+
+def _settle() -> None:
+    """Take all that is loaded out of the garbage collector's sight: it is there to stay.
+
+    Else every full collection walks over it, and the event loop stands still for that long.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _agent() -> LlmAgent:

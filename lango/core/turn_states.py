@@ -56,6 +56,7 @@ class NewTurn:
     idempotency_key: str | None = None
     run_at: datetime | None = None  # aware; the turn stays out of the order until then
     time_limit: float = TIME_LIMIT
+    key_id: str | None = None  # the API key it came with, whose limits it counts towards
 
     def checked(self) -> NewTurn:
         """This turn as the store can keep it; InvalidIdError if its key is no id."""
@@ -67,6 +68,7 @@ class NewTurn:
             self.idempotency_key,
             self.run_at,
             self.time_limit,
+            self.key_id,
         )
 
     def hash(self, app: str, *answers: str) -> str:

@@ -206,6 +206,8 @@ class Waiting(Event):
 
 
 End = Completed | Failed | Cancelled | Waiting
+GivenUp = Failed | Cancelled
+"""The end of a turn that lost its worker and is not run again."""
 TurnEvent = (
     Started
     | MessageDelta

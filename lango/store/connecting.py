@@ -16,6 +16,7 @@ from sqlalchemy import exc
 
 from lango.errors import StoreError, StoreUnavailableError, UnsupportedUrlError
 from lango.store.engines import is_sqlite, store_url
+from lango.store.faults import is_transient
 
 _CLASS_PREFIX: Final = re.compile(r"^<class '[^']*'>: ")
 
@@ -33,7 +34,8 @@ def in_words(url: str) -> Generator[None]:
         raise StoreUnavailableError(f"Nothing answers at {where}: {why}.") from error
     except exc.DBAPIError as error:
         why = _CLASS_PREFIX.sub("", str(error.orig)).partition("\n")[0]
-        raise StoreError(f"{where}: {why.rstrip('.')}.") from error
+        kind = StoreUnavailableError if is_transient(error) else StoreError
+        raise kind(f"{where}: {why.rstrip('.')}.") from error
     except exc.ArgumentError as error:  # a SQLite URL with too few slashes
         raise UnsupportedUrlError from error
 

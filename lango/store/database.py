@@ -67,6 +67,12 @@ class Database:
                 self._engine = engine
         return self._engine
 
+    async def check(self) -> None:
+        """Look at the schema again, which an upgrade may have changed meanwhile."""
+        engine = await self.open()
+        async with self._one_by_one:
+            await migrate.ensure(engine, create=False)
+
     def twin(self, *, pool_size: int = 1) -> Database:
         """The same database by connections of its own, for another thread and its event loop."""
         url = self.url.render_as_string(hide_password=False)

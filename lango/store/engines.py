@@ -47,6 +47,8 @@ Short, as a frozen process can have several of them, each waiting for the one be
 LOCK_TIMEOUT: Final = 5
 """Seconds to wait for a row before the statement is given up, and tried again as any other."""
 
+_ON_THE_WAY: Final = 5.0
+
 READ_ONLY: Final = {"lango_read_only": True}
 """Execution options of a transaction that only reads: on SQLite it takes no write lock."""
 
@@ -100,7 +102,7 @@ def create_engine(
         json_serializer=json_text,
         pool_size=pool_size,
         max_overflow=0,
-        async_creator=_postgres_connector(url, settings),
+        async_creator=_postgres_connector(url, settings, _patience(statement_timeout)),
     )
 
 
@@ -116,7 +118,14 @@ def _timeouts(statement_timeout: float) -> dict[str, str]:
     }
 
 
-def _postgres_connector(url: sa.URL, settings: dict[str, str]) -> Callable[[], Awaitable[Any]]:
+def _patience(statement_timeout: float) -> float | None:
+    """Seconds to wait for an answer: a server that lives has given up on the statement by then."""
+    return statement_timeout + _ON_THE_WAY if statement_timeout else None
+
+
+def _postgres_connector(
+    url: sa.URL, settings: dict[str, str], patience: float | None
+) -> Callable[[], Awaitable[Any]]:
     """Connects as asyncpg reads the URL: with libpq's options, such as `?sslmode=require`."""
     try:
         asyncpg: Any = import_module("asyncpg")
@@ -127,7 +136,9 @@ def _postgres_connector(url: sa.URL, settings: dict[str, str]) -> Callable[[], A
     dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
 
     async def connect() -> Any:
-        return await asyncpg.connect(dsn, server_settings=settings, timeout=CONNECT_TIMEOUT)
+        return await asyncpg.connect(
+            dsn, server_settings=settings, timeout=CONNECT_TIMEOUT, command_timeout=patience
+        )
 
     return connect
 

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 TRIES: Final = 9  # again, over about seven seconds
 
 _TRANSIENT_STATES: Final = {
+    "25P03",  # the transaction stood still for too long, as did its process
     "40001",  # serialization failure
     "40P01",  # deadlock detected
     "53300",  # too many connections

@@ -102,15 +102,21 @@ class ToolLedger:
 
     async def finished(self, claim: Claim, invocation_id: str) -> frozenset[str]:
         """The keys of an invocation's calls whose tools have given what they had to give."""
-        mine = sa.and_(
-            tool_ledger.c.session_pk == claim.turn.session_pk,
-            tool_ledger.c.invocation_id == invocation_id,
-            tool_ledger.c.status == "finished",
-        )
 
         async def once(connection: AsyncConnection) -> frozenset[str]:
+            mine = _is_finished(claim, invocation_id)
             found = await connection.scalars(sa.select(tool_ledger.c.call_key).where(mine))
             return frozenset(found)
+
+        return await self.database.look(once)
+
+    async def results(self, claim: Claim, invocation_id: str) -> dict[str, Finished]:
+        """What the tools of an invocation gave, by the keys of their calls."""
+
+        async def once(connection: AsyncConnection) -> dict[str, Finished]:
+            mine = _is_finished(claim, invocation_id)
+            rows = await connection.execute(sa.select(tool_ledger).where(mine))
+            return {row.call_key: Finished(row.result, row.actions or {}) for row in rows}
 
         return await self.database.look(once)
 
@@ -126,6 +132,14 @@ def _is_run(claim: Claim, run: ToolRun) -> sa.ColumnElement[bool]:
         tool_ledger.c.session_pk == claim.turn.session_pk,
         tool_ledger.c.invocation_id == run.invocation_id,
         tool_ledger.c.call_key == run.call_key,
+    )
+
+
+def _is_finished(claim: Claim, invocation_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        tool_ledger.c.session_pk == claim.turn.session_pk,
+        tool_ledger.c.invocation_id == invocation_id,
+        tool_ledger.c.status == "finished",
     )
 
 

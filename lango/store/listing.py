@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.values import JsonObject, json_text, json_value
 from lango.errors import InvalidIdError
 from lango.store.clock import seconds
-from lango.store.entries import StoredMessage, StoredSession
+from lango.store.entries import SessionKey, StoredMessage, StoredSession
 from lango.store.loading import ROW, live, stored_session
 from lango.store.tables import app_states, messages, sessions, user_states
 
@@ -36,6 +36,7 @@ class Page(Generic[T]):
 class SessionSummary:
     """What a list shows of a session, without reading its messages."""
 
+    tenant: str
     app_name: str
     user_id: str
     id: str
@@ -45,6 +46,11 @@ class SessionSummary:
     total_tokens: int
     created: float
     last_activity: float
+
+    @property
+    def key(self) -> SessionKey:
+        """Its name."""
+        return SessionKey(self.tenant, self.app_name, self.user_id, self.id)
 
 
 def _encode(place: list[Any]) -> str:
@@ -79,32 +85,62 @@ async def list_page(
     connection: AsyncConnection,
     *,
     tenant: str,
-    app_name: str,
+    app_names: Sequence[str],
     user_id: str | None,
     title: str,
     cursor: str | None,
     limit: int,
 ) -> Page[SessionSummary]:
-    """The sessions by last activity, newest first."""
-    place = sa.tuple_(sessions.c.last_activity, sessions.c.pk)
-    statement = sa.select(sessions).where(
-        sessions.c.tenant == tenant, sessions.c.app_name == app_name, _is_nobodys_child
-    )
+    """The sessions of some apps by last activity, newest first."""
+    where = [sessions.c.tenant == tenant, _is_nobodys_child]
     if user_id is not None:
-        statement = statement.where(sessions.c.user_id == user_id)
+        where.append(sessions.c.user_id == user_id)
     if title:
-        statement = statement.where(sessions.c.title.icontains(title, autoescape=True))
+        where.append(sessions.c.title.icontains(title, autoescape=True))
     if cursor:
-        time, pk = _decode(cursor)
-        statement = statement.where(
-            place < sa.tuple_(sa.literal(time, sessions.c.last_activity.type), sa.literal(pk))
-        )
-    ordered = statement.order_by(sessions.c.last_activity.desc(), sessions.c.pk.desc())
-    rows = (await connection.execute(ordered.limit(check_limit(limit) + 1))).all()
+        where.append(_is_behind(cursor))
+    rows = await _newest(connection, where, app_names, check_limit(limit) + 1)
     more = len(rows) > limit
     rows = rows[:limit]
     next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if more else None
     return Page([_summary(row) for row in rows], next_cursor)
+
+
+def _is_behind(cursor: str) -> sa.ColumnElement[bool]:
+    time, pk = _decode(cursor)
+    place = sa.tuple_(sessions.c.last_activity, sessions.c.pk)
+    return place < sa.tuple_(sa.literal(time, sessions.c.last_activity.type), sa.literal(pk))
+
+
+async def _newest(
+    connection: AsyncConnection,
+    where: Sequence[sa.ColumnElement[bool]],
+    app_names: Sequence[str],
+    count: int,
+) -> Sequence[sa.Row[Any]]:
+    """The newest of several apps: of each as many as are wanted, from the end of its index."""
+    if not app_names:
+        return []
+    of_each = [
+        sa.select(sessions)
+        .where(sessions.c.app_name == app_name, *where)
+        .order_by(sessions.c.last_activity.desc(), sessions.c.pk.desc())
+        .limit(count)
+        .subquery()
+        for app_name in dict.fromkeys(app_names)
+    ]
+    newest = sa.union_all(*map(sa.select, of_each)).subquery()
+    ordered = sa.select(newest).order_by(newest.c.last_activity.desc(), newest.c.pk.desc())
+    return (await connection.execute(ordered.limit(count))).all()
+
+
+async def find(
+    connection: AsyncConnection, condition: sa.ColumnElement[bool]
+) -> SessionSummary | None:
+    """A session that is nobody's child, by what names it."""
+    statement = sa.select(sessions).where(condition, _is_nobodys_child)
+    row = (await connection.execute(statement)).one_or_none()
+    return None if row is None else _summary(row)
 
 
 def _micros(time: datetime) -> int:
@@ -114,6 +150,7 @@ def _micros(time: datetime) -> int:
 
 def _summary(row: sa.Row[Any]) -> SessionSummary:
     return SessionSummary(
+        tenant=row.tenant,
         app_name=row.app_name,
         user_id=row.user_id,
         id=row.id,

@@ -80,12 +80,22 @@ class ModelCallStore:
         check_limit(limit)
 
         async def read(connection: AsyncConnection) -> list[StoredModelCall]:
-            pk = await connection.scalar(sa.select(sessions.c.pk).where(key_is(key)))
-            mine = model_calls.c.session_pk == pk if pk is not None else _elsewhere(key)
-            found = sa.select(model_calls).where(mine)
+            found = sa.select(model_calls).where(await _of(connection, key))
             if before is not None:
                 found = found.where(model_calls.c.pk < before)
             rows = await connection.execute(found.order_by(model_calls.c.pk.desc()).limit(limit))
+            return [_stored(row) for row in rows]
+
+        return await self._database.look(read)
+
+    async def attempts(self, key: SessionKey, call: str) -> list[StoredModelCall]:
+        """The attempts of one call of a session, in order; none if it has no such call."""
+
+        async def read(connection: AsyncConnection) -> list[StoredModelCall]:
+            found = sa.select(model_calls).where(
+                await _of(connection, key), model_calls.c.call_id == call
+            )
+            rows = await connection.execute(found.order_by(model_calls.c.pk))
             return [_stored(row) for row in rows]
 
         return await self._database.look(read)
@@ -141,6 +151,11 @@ async def _session_pk(connection: AsyncConnection, key: SessionKey) -> int | Non
     """The session's key, held until the record is in: a delete waits, an append does not."""
     found = sa.select(sessions.c.pk).where(key_is(key))
     return await connection.scalar(found.with_for_update(read=True, key_share=True))
+
+
+async def _of(connection: AsyncConnection, key: SessionKey) -> sa.ColumnElement[bool]:
+    pk = await connection.scalar(sa.select(sessions.c.pk).where(key_is(key)))
+    return model_calls.c.session_pk == pk if pk is not None else _elsewhere(key)
 
 
 def _elsewhere(key: SessionKey) -> sa.ColumnElement[bool]:

@@ -51,15 +51,15 @@ async def undo(connection: AsyncConnection, session: sa.Row[Any], entry: Entry) 
     first = await _first_seq(connection, session, rewind) if rewind else None
     if rewind is None or first is None:
         return None
-    before, behind = await _changes_around(connection, session.pk, first)
+    before, behind = await changes_around(connection, session.pk, first)
     tokens, count = await _mark(connection, session, first)
     return Undone(
         tokens=tokens,
         messages=count,
-        state=state_delta(_folded(before, STATE), session.state),
+        state=state_delta(folded(before, STATE), session.state),
         artifacts=await _artifacts(connection, session, rewind, before, behind),
         pins=before_rewind(Pins(session.open_calls, session.closed_calls), first),
-        compacted_seq=await _newest_compaction(connection, session, first),
+        compacted_seq=await newest_compaction(connection, session, first),
     )
 
 
@@ -134,7 +134,7 @@ async def _mark(connection: AsyncConnection, session: sa.Row[Any], first: int) -
     return int(sums[0] or 0), int(sums[1] or 0)
 
 
-async def _changes_around(
+async def changes_around(
     connection: AsyncConnection, pk: int, first: int
 ) -> tuple[list[JsonObject], list[JsonObject]]:
     """All changes before a seq, and all from it on, oldest first."""
@@ -153,7 +153,7 @@ async def _changes_around(
     return before, [changes for seq, changes in rows if seq >= first]
 
 
-def _folded(changes: Iterable[JsonObject], kind: str) -> JsonObject:
+def folded(changes: Iterable[JsonObject], kind: str) -> JsonObject:
     """The values that a run of changes leaves standing; None takes one away, as in ADK's rewind."""
     values: JsonObject = {}
     for change in changes:
@@ -175,7 +175,7 @@ async def _artifacts(
     behind: list[JsonObject],
 ) -> dict[str, int]:
     """ADK's artifact change, completed: it knows only versions that were loaded."""
-    standing, current = _folded(before, ARTIFACTS), _folded([*before, *behind], ARTIFACTS)
+    standing, current = folded(before, ARTIFACTS), folded([*before, *behind], ARTIFACTS)
     delta = dict(rewind.artifact_delta)
     key = SessionKey(session.tenant, session.app_name, session.user_id, session.id)
     for name in sorted(current):
@@ -188,7 +188,7 @@ async def _artifacts(
     return delta
 
 
-async def _newest_compaction(
+async def newest_compaction(
     connection: AsyncConnection, session: sa.Row[Any], first: int
 ) -> int | None:
     """The newest compaction that still stands."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -14,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.failpoints import failpoint
 from lango.core.ids import check_id, new_id
 from lango.core.values import JsonObject, json_text
-from lango.errors import SessionExistsError
+from lango.errors import SessionExistsError, SessionNotFoundError
 from lango.store import appending, artifact_rows, listing, loading, statements, turn_rows
 from lango.store.clock import now
 from lango.store.database import Database
@@ -29,9 +30,10 @@ from lango.store.entries import (
     StoredSession,
 )
 from lango.store.faults import is_duplicate, retrying
+from lango.store.keys import keep_costs
 from lango.store.listing import Page, SessionSummary
 from lango.store.loading import Recent, key_is
-from lango.store.tables import messages, model_calls, sessions, state_changes
+from lango.store.tables import conversations, messages, model_calls, sessions, state_changes
 
 
 class SqlSessionStore:
@@ -46,6 +48,10 @@ class SqlSessionStore:
     async def open(self) -> None:
         """Connect and check the schema now rather than at the first use."""
         await retrying(self.database.open)
+
+    async def check(self) -> None:
+        """Raise unless the database answers now, and has the schema of this version."""
+        await self.database.check()
 
     async def close(self) -> None:
         """Close every connection."""
@@ -64,11 +70,19 @@ class SqlSessionStore:
         await self.close()
 
     async def create(
-        self, key: SessionKey, state: StateChange | None = None, title: str = ""
+        self,
+        key: SessionKey,
+        state: StateChange | None = None,
+        title: str = "",
+        *,
+        public_id: str | None = None,
     ) -> StoredSession:
-        """A new session; SessionExistsError if its id is taken."""
+        """A new session; SessionExistsError if its id is taken.
+
+        Who gives the public id as well may create it again: the session is then the one there is.
+        """
         key.checked()
-        public_id = new_id("ses")  # before the first try: a retry recognises its own work by it
+        public_id = public_id or new_id("ses")  # a retry recognises its own work by it
 
         async def once() -> StoredSession:
             async with self.database.write() as connection:
@@ -100,12 +114,7 @@ class SqlSessionStore:
 
     async def load_recent(self, key: SessionKey, recent: Recent) -> LoadedSession | None:
         """Exactly what a GetSessionConfig asks for."""
-
-        async def once() -> LoadedSession | None:
-            async with self.database.read() as connection:
-                return await loading.load_recent(connection, key, recent)
-
-        return await retrying(once)
+        return await self.database.look(partial(loading.load_recent, key=key, recent=recent))
 
     async def append(self, ref: SessionRef, entry: Entry, epoch: int | None = None) -> Appended:
         """Append an entry; one that is there already (by its event id) counts as appended."""
@@ -148,12 +157,7 @@ class SqlSessionStore:
 
     async def read_blobs(self, key: SessionKey, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes that were moved out of events, by name."""
-
-        async def once() -> dict[str, bytes]:
-            async with self.database.read() as connection:
-                return await artifact_rows.read_blobs(connection, key, names)
-
-        return await retrying(once)
+        return await self.database.look(partial(artifact_rows.read_blobs, key=key, names=names))
 
     async def locate(self, key: SessionKey) -> SessionRef:
         """A session by its key; SessionNotFoundError if there is none."""
@@ -169,51 +173,57 @@ class SqlSessionStore:
 
     async def user_state(self, key: SessionKey) -> JsonObject:
         """The user's state, by a key whose session id does not matter."""
-
-        async def once() -> JsonObject:
-            async with self.database.read() as connection:
-                return await loading.read_user_state(connection, key)
-
-        return await retrying(once)
+        return await self.database.look(partial(loading.read_user_state, key=key))
 
     async def list_all(
         self, tenant: str, app_name: str, user_id: str | None
     ) -> list[StoredSession]:
         """Every session with its state, oldest first, as ADK lists them: unpaged."""
-
-        async def once() -> list[StoredSession]:
-            async with self.database.read() as connection:
-                return await listing.list_all(
-                    connection, tenant=tenant, app_name=app_name, user_id=user_id
-                )
-
-        return await retrying(once)
+        return await self.database.look(
+            partial(listing.list_all, tenant=tenant, app_name=app_name, user_id=user_id)
+        )
 
     async def page(
         self,
         tenant: str,
-        app_name: str,
+        app_name: str | Sequence[str],
         user_id: str | None = None,
         *,
         title: str = "",
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SessionSummary]:
-        """A page of sessions, the last active first."""
+        """A page of the sessions of an app, or of several, the last active first."""
+        return await self.database.look(
+            partial(
+                listing.list_page,
+                tenant=tenant,
+                app_names=[app_name] if isinstance(app_name, str) else app_name,
+                user_id=user_id,
+                title=title,
+                cursor=cursor,
+                limit=limit,
+            )
+        )
 
-        async def once() -> Page[SessionSummary]:
-            async with self.database.read() as connection:
-                return await listing.list_page(
-                    connection,
-                    tenant=tenant,
-                    app_name=app_name,
-                    user_id=user_id,
-                    title=title,
-                    cursor=cursor,
-                    limit=limit,
-                )
+    async def find(self, tenant: str, user_id: str, public_id: str) -> SessionSummary:
+        """A user's session by its public id; SessionNotFoundError also if it is another's."""
+        named = (
+            sessions.c.tenant == tenant,
+            sessions.c.user_id == user_id,
+            sessions.c.public_id == public_id,
+        )
+        return await self._summary(sa.and_(*named))
 
-        return await retrying(once)
+    async def summary(self, key: SessionKey) -> SessionSummary:
+        """What a list shows of a session; SessionNotFoundError if there is none."""
+        return await self._summary(key_is(key))
+
+    async def _summary(self, condition: sa.ColumnElement[bool]) -> SessionSummary:
+        found = await self.database.look(partial(listing.find, condition=condition))
+        if found is None:
+            raise SessionNotFoundError
+        return found
 
     async def messages(
         self,
@@ -225,14 +235,9 @@ class SqlSessionStore:
     ) -> list[StoredMessage]:
         """A page of messages in order; control rows and undone ones are not shown."""
         ref = await self.locate(key)
-
-        async def once() -> list[StoredMessage]:
-            async with self.database.read() as connection:
-                return await listing.page_messages(
-                    connection, ref.pk or 0, before=before, after=after, limit=limit
-                )
-
-        return await retrying(once)
+        return await self.database.look(
+            partial(listing.page_messages, pk=ref.pk or 0, before=before, after=after, limit=limit)
+        )
 
     async def delete(self, key: SessionKey) -> None:
         """Delete a session with all that is kept of it; a missing one is fine."""
@@ -347,8 +352,9 @@ async def _children(
 async def _delete(connection: AsyncConnection, key: SessionKey, pk: int) -> None:
     for kind in (artifact_rows.ARTIFACT, artifact_rows.EVENT_DATA):
         await artifact_rows.delete_artifacts(connection, artifact_rows.of_key(key, kind))
+    await keep_costs(connection, pk)
     await turn_rows.delete_turns(connection, pk)
-    for table in (messages, state_changes, model_calls):
+    for table in (messages, state_changes, model_calls, conversations):
         await connection.execute(sa.delete(table).where(table.c.session_pk == pk))
     await connection.execute(sa.delete(sessions).where(sessions.c.pk == pk))
 

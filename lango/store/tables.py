@@ -268,6 +268,7 @@ turns: Final = sa.Table(
     sa.Column("time_limit", sa.Double, nullable=False),
     sa.Column("deadline", Time),
     sa.Column("answers", sa.Text),  # the call of its invocation that this turn answers
+    sa.Column("key_id", sa.Text),  # the API key it was handed in with
     sa.Column("waits_for", Json),  # the calls that a person is asked about
     sa.Column("usage", Json),
     sa.Column("error", Json),
@@ -305,6 +306,7 @@ _partial("turns_due_ix", IS_SCHEDULED, turns.c.run_at)
 _partial("turns_answers_ix", turns.c.answers.is_not(None), *_answered, unique=True)
 _partial("turns_waits_ix", turns.c.waits_for.is_not(None), *_answered[:2])
 _partial("turns_log_ix", _has_log, turns.c.ended)
+_partial("turns_key_ix", turns.c.key_id.is_not(None), turns.c.key_id, turns.c.ended)
 
 turn_events: Final = sa.Table(
     "turn_events",
@@ -355,3 +357,38 @@ workers: Final = sa.Table(
     sa.Column("started", Time, nullable=False),
     sa.Column("beat", Time, nullable=False),  # by the database's clock
 )
+
+api_keys: Final = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text),  # none: whoever holds it says for whom it acts, or nobody's
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("scopes", Json, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("limits", Json),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("expires", Time),
+    sa.Column("revoked", Time),
+    sa.Column("replaced_by", sa.Text),  # the key it was rotated to
+    sa.Column("last_used", Time),
+    # What the day's calls cost that went with a deleted session: deleting is no refund.
+    sa.Column("deleted_cost", sa.Double, nullable=False, server_default="0"),
+    sa.Column("deleted_day", sa.Date),
+)
+sa.Index("api_keys_tenant_ix", api_keys.c.tenant, api_keys.c.created, api_keys.c.id)
+
+conversations: Final = sa.Table(
+    "conversations",
+    metadata,
+    sa.Column("session_pk", Key, nullable=False),
+    sa.Column("turn", Key, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),  # of all that was visible when the turn had ended
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("tenant", "user_id", "app_name")),
+    sa.Column("created", Time, nullable=False),
+    sa.PrimaryKeyConstraint("session_pk", "turn", "hash"),
+)
+_found_by = (conversations.c.tenant, conversations.c.user_id, conversations.c.app_name)
+_found = (*_found_by, conversations.c.hash, conversations.c.session_pk)
+sa.Index("conversations_hash_ix", *_found)

@@ -152,6 +152,16 @@ class TurnLog:
 
         return await self.database.look(once)
 
+    async def read_all(self, turn: Turn) -> list[LoggedEvent]:
+        """All that the log of a turn holds."""
+        found: list[LoggedEvent] = []
+        while True:
+            after = found[-1].number if found else 0
+            page = await self.read(turn.session.tenant, turn.id, after=after)
+            found += page.events
+            if not page.events or found[-1].number >= page.turn.last_event:
+                return found
+
     async def trim(self, older_than: float, limit: int = 1_000) -> int:
         """Drop the logs of turns that ended so many seconds ago; how many were dropped."""
 

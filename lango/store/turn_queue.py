@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.ids import new_id
 from lango.core.turn_states import MAX_ATTEMPTS
-from lango.core.turns import Cancelled, End, Event, Failed, Started, Waiting
+from lango.core.turns import Cancelled, End, Event, Failed, GivenUp, Started, Waiting
 from lango.errors import Fenced, TurnTimeoutError, WorkerLostError
 from lango.store import turn_rows
 from lango.store.clock import now, seconds
@@ -27,14 +27,6 @@ from lango.store.workers import Roll, Worker, beat_since, call_roll
 
 DEAD_AFTER: Final = 5.0
 """Seconds without a heartbeat after which a worker counts as dead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a worker found in a session."""
-
-    claim: Claim | None
-    closed: tuple[Turn, ...] = ()  # turns of dead workers that were not worth another attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +64,28 @@ class TurnQueue:
 
         return await self.database.look(once)
 
-    async def claim(self, session_pk: int, worker: Worker) -> Taken:
+    async def claim(self, session_pk: int, worker: Worker) -> Claim | None:
         """Take the turn that is next in a session, or go on with the one of a dead worker.
 
-        Nothing is taken while another worker that lives runs a turn there, or if this one has not
-        loaded the app or counts as dead itself.
+        A dead worker's turn that is not worth another attempt comes with a verdict: it is to be
+        closed, not run. Nothing is taken while another worker that lives runs a turn there, or if
+        this one has not loaded the app or counts as dead itself.
         """
-        claim_id = new_id("clm")  # before the first try: a retry recognises its own work by it
+        taker = _Taker(worker, new_id("clm"))  # before the first try: a retry knows its own work
 
-        async def once(connection: AsyncConnection) -> Taken:
+        async def once(connection: AsyncConnection) -> Claim | None:
             session = await turn_rows.lock_session(connection, sessions.c.pk == session_pk)
             if session is None or session.key.app_name not in worker.apps:
-                return Taken(None)
+                return None
             running = await turn_rows.running_turn(connection, session_pk)
             roll = await call_roll(connection, self.dead_after, worker.id, session.owner)
-            if running is not None and running.claim_id == claim_id:
-                return Taken(_claim(session, running, worker, roll))
+            if running is not None and running.claim_id == taker.claim_id:
+                return _claim(session, running, taker, roll)
             if roll is None or worker.id not in roll.living:
-                return Taken(None)
+                return None
             if session.owner is not None and session.owner in roll.living:
-                return Taken(None)
-            return await _take(connection, session, running, _Taker(worker, claim_id, roll))
+                return None
+            return await _take(connection, session, running, taker, roll)
 
         return await self.database.change(once)
 
@@ -191,11 +184,13 @@ class TurnQueue:
         return await self.database.look(once)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Taker:
+    """Who claims, and what it has found so far."""
+
     worker: Worker
     claim_id: str
-    roll: Roll
+    verdict: GivenUp | None = None
 
 
 async def _take(
@@ -203,31 +198,27 @@ async def _take(
     session: LockedSession,
     running: sa.Row[Any] | None,
     taker: _Taker,
-) -> Taken:
-    """Go on with a dead worker's turn or close it, then take what is next."""
-    epoch = session.epoch + 1
-    closed: list[Turn] = []
-    end = None if running is None else _hopeless(running, taker.roll.clock)
-    if running is not None and end is not None:
-        over = await turn_rows.end_turn(
-            connection, running, end, epoch=epoch, claim_id=taker.claim_id
-        )
-        closed.append(turn_of(over, session.key))
-        running = None
+    roll: Roll,
+) -> Claim | None:
+    """Go on with a dead worker's turn, to run or to close it, or take what is next."""
     row = running or await turn_rows.first_queued(connection, session.pk)
-    if row is None and not closed:
-        return Taken(None)
-    owner = None if row is None else taker.worker.id
-    mine = sa.update(sessions).where(sessions.c.pk == session.pk)
-    await connection.execute(mine.values(epoch=epoch, owner=owner))
     if row is None:
-        return Taken(None, tuple(closed))
-    started = await _start(connection, session, row, epoch, taker)
-    return Taken(_claim(session, started, taker.worker, taker.roll), tuple(closed))
+        return None
+    epoch = session.epoch + 1
+    mine = sa.update(sessions).where(sessions.c.pk == session.pk)
+    await connection.execute(mine.values(epoch=epoch, owner=taker.worker.id))
+    taker.verdict = None if running is None else _hopeless(running, roll.clock)
+    if taker.verdict is None:
+        held = await _start(connection, session, row, epoch, taker)
+    else:  # no attempt: it may be cut off any number of times, and the verdict stays
+        held = await turn_rows.change_turn(
+            connection, row, epoch=epoch, worker=taker.worker.id, claim_id=taker.claim_id
+        )
+    return _claim(session, held, taker, roll)
 
 
-def _hopeless(row: sa.Row[Any], clock: float) -> End | None:
-    """How a dead worker's turn ends without another attempt, if it does."""
+def _hopeless(row: sa.Row[Any], clock: float) -> GivenUp | None:
+    """How a dead worker's turn is to end without another attempt, if it is."""
     if row.cancel_requested:
         return Cancelled()
     if row.attempts >= MAX_ATTEMPTS:
@@ -265,10 +256,16 @@ async def _start(
     return started
 
 
-def _claim(session: LockedSession, row: sa.Row[Any], worker: Worker, roll: Roll | None) -> Claim:
-    time_left = row.time_limit if roll is None else seconds(row.deadline) - roll.clock
-    turn = turn_of(row, session.key)
-    return Claim(row.claim_id, turn, row.epoch, worker.id, time_left, row.ran_under)
+def _claim(session: LockedSession, row: sa.Row[Any], taker: _Taker, roll: Roll | None) -> Claim:
+    return Claim(
+        id=row.claim_id,
+        turn=turn_of(row, session.key),
+        epoch=row.epoch,
+        worker=taker.worker.id,
+        time_left=row.time_limit if roll is None else seconds(row.deadline) - roll.clock,
+        ran_under=row.ran_under,
+        verdict=taker.verdict,
+    )
 
 
 def _lost(

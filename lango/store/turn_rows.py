@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.turn_states import TurnState, waits_on
-from lango.core.turns import End, Event, Failed, Waiting, error_data
+from lango.core.turns import End, Event, Failed, GivenUp, Waiting, error_data
 from lango.core.values import JsonObject
 from lango.errors import TurnNotFoundError
 from lango.store.clock import now, seconds
@@ -53,7 +53,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to run a turn, until another worker takes it over."""
+    """The right to run a turn, or to close it, until another worker takes it over."""
 
     id: str
     turn: Turn
@@ -61,11 +61,12 @@ class Claim:
     worker: str
     time_left: float  # seconds
     ran_under: str  # the fingerprint of the agent in the attempt before; "" in the first
+    verdict: GivenUp | None = None  # the turn is not run again: it is to be closed like this
 
     @property
     def resumes(self) -> bool:
         """Whether another attempt came before."""
-        return self.turn.attempts > 1
+        return self.turn.attempts > 1 or self.verdict is not None
 
 
 class Head(NamedTuple):
@@ -273,18 +274,35 @@ async def add_events(
         await connection.execute(sa.insert(turn_events).values(created=now(connection)), written)
 
 
+async def answered_calls(
+    connection: AsyncConnection, session_pk: int, invocation_id: str
+) -> dict[str, str]:
+    """The calls of an invocation that turns were handed in for, each with its turn's id.
+
+    A turn may answer several: `answers` holds the first, its input all.
+    """
+    of_invocation = (turns.c.session_pk == session_pk, turns.c.invocation_id == invocation_id)
+    rows = await connection.execute(
+        sa.select(turns.c.id, turns.c.answers, turns.c.input).where(
+            *of_invocation, turns.c.answers.is_not(None)
+        )
+    )
+    return {
+        call: row.id
+        for row in rows
+        for call in (row.answers, *(one["call_id"] for one in row.input.get("answers", ())))
+    }
+
+
 async def settle_answers(connection: AsyncConnection, session_pk: int, invocation_id: str) -> None:
     """Bring the states of an invocation's waiting turns in line with the answers there are."""
     of_invocation = (turns.c.session_pk == session_pk, turns.c.invocation_id == invocation_id)
-    answered = await connection.scalars(
-        sa.select(turns.c.answers).where(*of_invocation, turns.c.answers.is_not(None))
-    )
-    answers = [call for call in answered if call is not None]
+    answers = await answered_calls(connection, session_pk, invocation_id)
     waiting = await connection.execute(
         sa.select(turns).where(*of_invocation, turns.c.waits_for.is_not(None))
     )
     for row in waiting.all():
-        state = waits_on(row.waits_for, answers)
+        state = waits_on(row.waits_for, list(answers))
         if state != row.state:
             await change_turn(connection, row, state=state)
 

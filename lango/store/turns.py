@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from functools import partial
@@ -62,11 +63,14 @@ class SqlTurnStore:
         self.database = database
         self._on_head = on_head
 
-    async def submit(self, key: SessionKey, new: NewTurn, *, busy: Busy = "enqueue") -> Submitted:
+    async def submit(
+        self, key: SessionKey, new: NewTurn, *, busy: Busy = "enqueue", after: int | None = None
+    ) -> Submitted:
         """Accept a turn: from here on it ends, whatever happens.
 
         The same idempotency key and input give the same turn, another input TurnConflictError.
         `busy` says nothing about a scheduled turn: that one goes behind the others when it is due.
+        SessionBusyError if the session's last turn has another number than `after`.
         """
         key.checked()
         turn_id, new = new_id("turn"), new.checked()  # before the first try, which a retry repeats
@@ -77,17 +81,21 @@ class SqlTurnStore:
                 raise missing(SessionRef(key))
             row = _new_row(session, new, turn_id)
             return await self._known(connection, session, row) or await self._accept(
-                connection, session, row, busy
+                connection, session, row, busy, after
             )
 
         return await self.database.change(once)
 
-    async def answer(self, tenant: str, turn_id: str, call_id: str, new: NewTurn) -> Submitted:
+    async def answer(
+        self, tenant: str, turn_id: str, call_id: str, new: NewTurn, *others: str
+    ) -> Submitted:
         """Accept a person's answer to a call that a turn waits for: a turn of the same invocation.
 
-        A second answer to a call is a TurnConflictError, and so is one that nobody waits for.
+        It may answer others, too. A second answer to a call is a TurnConflictError, and so is one
+        that nobody waits for.
         """
-        check_id("call id", call_id)
+        for call in (call_id, *others):
+            check_id("call id", call)
         answer_id, new = new_id("turn"), new.checked()
 
         async def once(connection: AsyncConnection) -> Submitted:
@@ -100,7 +108,7 @@ class SqlTurnStore:
             known = await self._known(connection, session, row)
             if known is not None:
                 return known
-            await _check_unanswered(connection, asked, call_id)
+            await _check_unanswered(connection, asked, (call_id, *others))
             submitted = await self._accept(connection, session, row, "enqueue")
             await turn_rows.settle_answers(connection, session.pk, asked.invocation_id)
             return submitted
@@ -163,9 +171,16 @@ class SqlTurnStore:
         return Submitted(turn_of(row, session.key), repeated=True)
 
     async def _accept(
-        self, connection: AsyncConnection, session: LockedSession, new: JsonObject, busy: Busy
+        self,
+        connection: AsyncConnection,
+        session: LockedSession,
+        new: JsonObject,
+        busy: Busy,
+        after: int | None = None,
     ) -> Submitted:
         queue = await _glance(connection, session.pk)
+        if after is not None and queue.last_number != after:
+            raise SessionBusyError("Another turn of this session has been handed in meanwhile.")
         if new["state"] == "scheduled":
             row = await _insert(connection, session, new, number=queue.last_number + 1)
             return Submitted(turn_of(row, session.key))
@@ -206,6 +221,7 @@ def _new_row(session: LockedSession, new: NewTurn, turn_id: str) -> JsonObject:
         # SQLite keeps times without their zone.
         "run_at": None if new.run_at is None else new.run_at.astimezone(UTC),
         "time_limit": new.time_limit,
+        "key_id": new.key_id or None,
     }
 
 
@@ -244,18 +260,15 @@ async def _make_way(connection: AsyncConnection, session_pk: int) -> None:
     await connection.execute(sa.update(turns).where(*shown).values(ready=None))
 
 
-async def _check_unanswered(connection: AsyncConnection, asked: sa.Row[Any], call_id: str) -> None:
-    if call_id not in (asked.waits_for or ()):
-        raise TurnConflictError(f"Turn {asked.id} does not wait for an answer to {call_id}.")
-    answered = await connection.scalar(
-        sa.select(turns.c.id).where(
-            turns.c.session_pk == asked.session_pk,
-            turns.c.invocation_id == asked.invocation_id,
-            turns.c.answers == call_id,
-        )
-    )
-    if answered is not None:
-        raise TurnConflictError(f"The call {call_id} has been answered already, by {answered}.")
+async def _check_unanswered(
+    connection: AsyncConnection, asked: sa.Row[Any], calls: Sequence[str]
+) -> None:
+    by = await turn_rows.answered_calls(connection, asked.session_pk, asked.invocation_id)
+    for call in calls:
+        if call not in (asked.waits_for or ()):
+            raise TurnConflictError(f"Turn {asked.id} does not wait for an answer to {call}.")
+        if call in by:
+            raise TurnConflictError(f"The call {call} has been answered already, by {by[call]}.")
 
 
 async def _drop(

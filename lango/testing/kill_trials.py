@@ -161,10 +161,10 @@ class _Desk:
         """One turn to its end, whoever began it."""
         turn = await self._submit(number)
         while turn is not None and turn.ended is None:
-            taken = await self.queue.claim(turn.session_pk, self.worker)
-            if taken.claim is not None:
-                end = await self._end(taken.claim)
-                await self.queue.close(taken.claim, end)
+            claim = await self.queue.claim(turn.session_pk, self.worker)
+            if claim is not None:
+                end = await self._end(claim)
+                await self.queue.close(claim, end)
                 failpoint("turn.closed")
             turn = await self.turns.get(self.key.tenant, turn.id)
 
@@ -186,10 +186,11 @@ class _Desk:
         answered = next((one for one in known if one.idempotency_key == unique), None)
         if answered is not None:
             return answered
-        waiting = next((one for one in known if one.waits_for), None)
+        waiting = next((one for one in known if one.state == "waiting"), None)
         if waiting is None:
             return None
-        call = waiting.waits_for[0]
+        given = {one.answers for one in known}
+        call = next(call for call in waiting.waits_for if call not in given)
         answer = input_of([Answer(call, said.approved, said.payload)])
         new = NewTurn(answer, idempotency_key=unique)
         return (await self.turns.answer(self.key.tenant, waiting.id, call, new)).turn

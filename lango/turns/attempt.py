@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from lango.core.failpoints import failpoint
@@ -16,6 +16,7 @@ from lango.core.turns import (
     End,
     Event,
     Failed,
+    GivenUp,
     MessageCompleted,
     MessageDelta,
     MessageReset,
@@ -27,8 +28,9 @@ from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_queue import Closed, TurnQueue
 from lango.store.turn_rows import Claim
+from lango.turns.feeds import Begun, Feeds
 from lango.turns.log import LogWriter
-from lango.turns.retelling import stored_events, untold, whole_log
+from lango.turns.retelling import resets, stored_events, untold
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,10 @@ class LoadedApp(Protocol):
         ...
 
     def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
-        """Run or resume the turn of a claim: what happens, one end. The turn is not closed."""
+        """Run or resume the turn of a claim: what happens, one end. The turn is not closed.
+
+        A claim with a verdict is not run: its history is closed, and the verdict is its end.
+        """
         ...
 
 
@@ -58,6 +63,7 @@ class Desk:
     queue: TurnQueue
     log: TurnLog
     writer: LogWriter
+    feeds: Feeds = field(default_factory=Feeds)
 
 
 class Attempt:
@@ -66,12 +72,15 @@ class Attempt:
     def __init__(self, desk: Desk, app: LoadedApp, claim: Claim) -> None:
         self.claim = claim
         self.closed: Closed | None = None
+        self.end: End | None = None  # of the turn, once it is closed
         self._desk = desk
         self._app = app
         self._abort = asyncio.Event()
-        self._expired = self._given_up = self._closing = False
+        self._expired = self._given_up = False
+        self._closing = claim.verdict is not None
         self._text: dict[str, str] = {}
         desk.writer.begin(claim, self.give_up)
+        desk.feeds.tell(claim.turn, Begun(claim))
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
 
     def stop(self) -> None:
@@ -95,13 +104,15 @@ class Attempt:
             self.task.cancel()
 
     def _expire(self) -> None:
-        self._expired = True
-        self.stop()
+        if not self._closing:
+            self._expired = True
+            self.stop()
 
     async def _run(self) -> None:
         timer = asyncio.get_running_loop().call_later(self.claim.time_left, self._expire)
         try:
-            end = await self._end()
+            verdict = self.claim.verdict
+            end = await (self._end() if verdict is None else self._end_as(verdict))
             self._closing = True
             self.closed = await self._close(end)
             failpoint("turn.closed")
@@ -133,6 +144,21 @@ class Attempt:
             return Failed(TurnTimeoutError(), end.text, end.usage)
         return end
 
+    async def _end_as(self, verdict: GivenUp) -> End:
+        """Close the history of a turn that is not run again, however long the database needs."""
+        while True:
+            try:
+                end = await self._drive()
+                await self._retell()
+            except StoreUnavailableError:
+                logger.warning("Turn %s cannot be given up yet.", self.claim.turn.id)
+                await asyncio.sleep(_CLOSE_AGAIN)
+            except Exception:
+                logger.exception("The history of turn %s stays open.", self.claim.turn.id)
+                return verdict
+            else:
+                return end if type(end) is type(verdict) else verdict
+
     async def _drive(self) -> End:
         end: End | None = None
         async with aclosing(self._app.run(self.claim, abort=self._abort)) as events:
@@ -149,17 +175,22 @@ class Attempt:
         elif isinstance(event, MessageCompleted | MessageReset):
             self._text.pop(event.message, None)
         self._desk.writer.add(self.claim, event)
+        self._desk.feeds.tell(self.claim.turn, event)
 
     @property
     def _unfinished(self) -> str:
         return "\n\n".join(self._text.values())
 
     async def _retell(self) -> None:
-        """Tell what the attempts before stored and did not tell, and what came to nothing."""
+        """Tell what the attempts before stored and did not tell, and what came to nothing.
+
+        A turn that is given up ends with what it has: nothing comes in place of a cut message.
+        """
         turn = self.claim.turn
-        logged = await whole_log(self._desk.log, turn)
-        stored = await stored_events(self._desk.store, turn, whole=False)
-        for event in untold(logged, stored):
+        logged = await self._desk.log.read_all(turn)
+        missing = untold(logged, await stored_events(self._desk.store, turn, whole=False))
+        forgotten = resets(logged, missing) if self.claim.verdict is None else []
+        for event in [*forgotten, *missing]:
             self._tell(event)
 
     async def _close(self, end: End) -> Closed:
@@ -168,7 +199,9 @@ class Attempt:
             while True:
                 try:
                     rest = await self._desk.writer.rest(self.claim) if which is end else ()
-                    return await self._desk.queue.close(self.claim, which, rest)
+                    closed = await self._desk.queue.close(self.claim, which, rest)
+                    self.end = which
+                    return closed
                 except StoreUnavailableError:
                     logger.warning("Turn %s cannot be closed yet.", self.claim.turn.id)
                     await asyncio.sleep(_CLOSE_AGAIN)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from lango.adk.durable.closing import unfinished
 from lango.adk.session_service import SessionServiceAdapter
 from lango.adk.turn_events import TurnReader
 from lango.core.turns import (
@@ -16,15 +17,13 @@ from lango.core.turns import (
     ApprovalRequired,
     Event,
     MessageCompleted,
-    MessageDelta,
     MessageReset,
-    ThoughtDelta,
     ToolFinished,
     ToolStarted,
 )
 from lango.core.values import JsonObject
 from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import LoggedEvent, TurnLog
+from lango.store.turn_log import LoggedEvent
 from lango.store.turn_rows import Turn
 
 _KNOWN_BY: Final[dict[str, str]] = {
@@ -35,21 +34,8 @@ _KNOWN_BY: Final[dict[str, str]] = {
     AgentChanged.type: "agent",
 }
 """What is told again, and the field by which it is known."""
-_DELTAS: Final = (MessageDelta.type, ThoughtDelta.type)
-_OVER: Final = (MessageCompleted.type, MessageReset.type)
 USER_EVENT: Final = "{turn}.user"
 """The id of the session's event that a turn begins with."""
-
-
-async def whole_log(log: TurnLog, turn: Turn) -> list[LoggedEvent]:
-    """All that a log holds."""
-    found: list[LoggedEvent] = []
-    while True:
-        after = found[-1].number if found else 0
-        page = await log.read(turn.session.tenant, turn.id, after=after)
-        found += page.events
-        if not page.events or found[-1].number >= page.turn.last_event:
-            return found
 
 
 async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> list[Event]:
@@ -73,30 +59,24 @@ async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> l
 
 
 def untold(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event]:
-    """What a log lacks: resets of messages that came to nothing, and what is stored, in order."""
-    known = Counter(_name(event.type, event.data) for event in logged)
+    """What is stored and a log lacks, in order."""
+    known = Counter(name_of(event.type, event.data) for event in logged)
     missing: list[Event] = []
     for event in stored:
-        name = _name(event.type, event.data())
+        name = name_of(event.type, event.data())
         if known[name] > 0:
             known[name] -= 1
         else:
             missing.append(event)
+    return missing
+
+
+def resets(logged: Iterable[LoggedEvent], missing: Iterable[Event]) -> list[Event]:
+    """Resets of messages that came to nothing: neither a log nor what it lacks has them whole."""
     kept = {event.message for event in missing if isinstance(event, MessageCompleted)}
-    resets = [MessageReset(message) for message in _unfinished(logged) if message not in kept]
-    return [*resets, *missing]
+    return [MessageReset(message) for message in unfinished(logged) if message not in kept]
 
 
-def _name(kind: str, data: JsonObject) -> tuple[str, str]:
+def name_of(kind: str, data: JsonObject) -> tuple[str, str]:
+    """By what an event that may be told again is known."""
     return kind, str(data.get(_KNOWN_BY.get(kind, ""), ""))
-
-
-def _unfinished(logged: Iterable[LoggedEvent]) -> list[str]:
-    """Messages of which only deltas were told."""
-    found: dict[str, None] = {}
-    for event in logged:
-        if event.type in _DELTAS:
-            found[str(event.data["message"])] = None
-        elif event.type in _OVER:
-            found.pop(str(event.data["message"]), None)
-    return list(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -12,7 +12,12 @@ from lango.adk.session_service import SessionServiceAdapter
 from lango.core.turn_inputs import input_of
 from lango.core.turn_states import TIME_LIMIT, Busy, NewTurn
 from lango.core.turns import Answer
-from lango.errors import ApprovalNotFoundError, SessionExistsError, SessionNotFoundError
+from lango.errors import (
+    ApprovalNotFoundError,
+    SessionExistsError,
+    SessionNotFoundError,
+    TurnConflictError,
+)
 from lango.store.entries import SessionKey
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import LoggedEvent, TurnLog
@@ -51,41 +56,54 @@ class Turns:
         time_limit: float = TIME_LIMIT,
         options: Mapping[str, Any] | None = None,
         create: bool = True,
+        key_id: str | None = None,
+        after: int | None = None,
     ) -> Turn:
         """Hand in a message; the turn is safe when this returns.
 
         The same key with the same message gives the same turn, with another TurnConflictError. In
         a session that is busy the turn waits in order ("enqueue"), is refused with
         SessionBusyError ("reject"), or stops the one that runs and goes first ("interrupt"). A
-        session that is not there is created, or is a SessionNotFoundError without `create`.
+        session that is not there is created, or is a SessionNotFoundError without `create`. One
+        whose last turn has another number than `after` is busy.
         """
         key = SessionKey(self.tenant, app, user, session)
-        new = NewTurn(input_of(message), dict(options or {}), idempotency_key, run_at, time_limit)
+        given = dict(options or {})
+        new = NewTurn(input_of(message), given, idempotency_key, run_at, time_limit, key_id)
         try:
-            submitted = await self._turns.submit(key, new, busy=busy)
+            submitted = await self._turns.submit(key, new, busy=busy, after=after)
         except SessionNotFoundError:
             if not create:
                 raise
             with suppress(SessionExistsError):  # somebody was quicker
                 await self._store.create(key)
-            submitted = await self._turns.submit(key, new, busy=busy)
+            submitted = await self._turns.submit(key, new, busy=busy, after=after)
         return self._told(submitted)
 
     async def answer(
-        self, turn_id: str, answer: Answer, *, idempotency_key: str | None = None
+        self,
+        turn_id: str,
+        answer: Answer | Sequence[Answer],
+        *,
+        idempotency_key: str | None = None,
+        key_id: str | None = None,
     ) -> Turn:
-        """Answer a call that a turn waits for; the new turn goes on where that one stopped.
+        """Answer a call that a turn waits for, or several; the new turn goes on from there.
 
         A second answer to a call is a TurnConflictError, and so is one that nobody waits for.
         """
+        answers = [answer] if isinstance(answer, Answer) else list(answer)
         asked = await self.get(turn_id)
-        call = await self._question(asked, answer.call_id)
-        new = NewTurn(
-            input_of([Answer(call, answer.approved, answer.payload)]),
-            asked.options,
-            idempotency_key,
-        )
-        return self._told(await self._turns.answer(self.tenant, turn_id, call, new))
+        calls = [await self._question(asked, one.call_id) for one in answers]
+        if not calls or len(set(calls)) < len(calls):
+            raise TurnConflictError("Answer at least one call, and each once.")
+        given = [
+            Answer(call, one.approved, one.payload)
+            for call, one in zip(calls, answers, strict=True)
+        ]
+        new = NewTurn(input_of(given), asked.options, idempotency_key, key_id=key_id)
+        first, *others = calls
+        return self._told(await self._turns.answer(self.tenant, turn_id, first, new, *others))
 
     async def cancel(self, turn_id: str) -> Turn:
         """End a turn that has not begun, ask one that runs to stop, leave one that is over."""

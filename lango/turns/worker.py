@@ -16,6 +16,7 @@ from lango.store.turn_log import TurnLog
 from lango.store.workers import Worker, Workers
 from lango.turns.attempt import Attempt, Desk, LoadedApp
 from lango.turns.engine import Engine
+from lango.turns.feeds import Feeds, Over
 from lango.turns.heartbeat import HANG_AFTER, Heartbeat
 from lango.turns.log import LogWriter
 from lango.turns.wake import STOP, WORK
@@ -53,6 +54,7 @@ class TurnWorker:
         engine: Engine,
         apps: Mapping[str, LoadedApp],
         options: WorkerOptions | None = None,
+        feeds: Feeds | None = None,
     ) -> None:
         self.options = options or WorkerOptions()
         self._engine = engine
@@ -60,7 +62,8 @@ class TurnWorker:
         self._store = store
         self._log = TurnLog(store.database)
         self._writer = LogWriter(self._log, engine.wakes)
-        self._desk = Desk(store, engine.queue, self._log, self._writer)
+        self._feeds = feeds or Feeds()
+        self._desk = Desk(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
         self._changed = asyncio.Event()
         self._wants_work = False
@@ -123,6 +126,11 @@ class TurnWorker:
             self._engine.wakes.tell(WORK)
 
     @property
+    def is_running(self) -> bool:
+        """Whether it takes turns."""
+        return self._wants_work and self._looking is not None and not self._looking.done()
+
+    @property
     def apps(self) -> Sequence[str]:
         """The names of the apps it has loaded."""
         return tuple(self._apps)
@@ -134,13 +142,20 @@ class TurnWorker:
             await self._changed.wait()
         return self.options.concurrency - len(self._attempts) if self._wants_work else 0
 
+    @property
+    def running(self) -> int:
+        """How many turns it runs."""
+        return len(self._attempts)
+
+    def is_in(self, session_pk: int) -> bool:
+        """Whether it runs a turn of this session."""
+        return any(each.claim.turn.session_pk == session_pk for each in self._attempts.values())
+
     async def take(self, session_pk: int) -> bool:
         """Claim what a session has to do and begin it; False if there was nothing to be had."""
-        taken = await self._engine.queue.claim(session_pk, self.worker)
-        self._engine.wakes.tell(*(turn.id for turn in taken.closed))
-        claim = taken.claim
+        claim = await self._engine.queue.claim(session_pk, self.worker)
         if claim is None:
-            return bool(taken.closed)
+            return False
         self._engine.wakes.tell(claim.turn.id)
         attempt = Attempt(self._desk, self._apps[claim.turn.session.app_name], claim)
         self._attempts[claim.id] = attempt
@@ -150,6 +165,7 @@ class TurnWorker:
     def _ended(self, attempt: Attempt) -> None:
         self._attempts.pop(attempt.claim.id, None)
         self._changed.set()
+        self._feeds.tell(attempt.claim.turn, Over(attempt.end))
         if attempt.closed is not None:
             more = [WORK] if attempt.closed.more else []
             self._engine.wakes.tell(attempt.claim.turn.id, *more)

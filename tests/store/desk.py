@@ -4,13 +4,15 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from lango.core.ids import new_id
 from lango.core.turn_states import NewTurn
-from lango.core.turns import Completed
+from lango.core.turns import Completed, MessageDelta
+from lango.errors import Fenced
 from lango.store.entries import SessionKey, SessionRef
-from lango.store.ledger import ToolLedger
+from lango.store.ledger import ToolLedger, ToolRun
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_queue import Closed, TurnQueue
@@ -18,6 +20,7 @@ from lango.store.turn_rows import Claim, Head, Turn
 from lango.store.turns import SqlTurnStore
 from lango.store.workers import Worker, Workers
 from tests.store.rows import beside, created, execute
+from tests.store.rows import said as message
 
 APP = "a"
 DEAD_AFTER = 3600.0  # workers die here when a test says so
@@ -53,9 +56,9 @@ class Desk:
         return (await self.turns.submit(where, said(text), **options)).turn
 
     async def claim(self, pk: int | None, worker: Worker) -> Claim:
-        taken = await self.queue.claim(pk or 0, worker)
-        assert taken.claim is not None
-        return taken.claim
+        claim = await self.queue.claim(pk or 0, worker)
+        assert claim is not None
+        return claim
 
     async def finish(self, claim: Claim) -> Closed:
         return await self.queue.close(claim, Completed())
@@ -90,3 +93,35 @@ async def count(url: str, table: str, pk: int | None) -> int:
     statement = sa.text(f"select count(*) from {table} where session_pk = {pk}")  # noqa: S608
     async with beside(url) as connection:
         return await connection.scalar(statement) or 0
+
+
+async def everything_fails(desk: Desk, claim: Claim) -> None:
+    """A worker that lost its turn writes nothing, anywhere."""
+    ref = await desk.sessions.locate(claim.turn.session)
+    run = ToolRun(claim.turn.invocation_id, "call-1", "tool", {})
+    for doing in (
+        desk.sessions.append(ref, message("zombie"), claim.epoch),
+        desk.log.append(claim, [MessageDelta("m", "zombie")]),
+        desk.ledger.start(claim, run),
+        desk.ledger.finish(claim, run, "zombie"),
+        desk.queue.close(claim, Completed()),
+    ):
+        with pytest.raises(Fenced):
+            await doing
+
+
+class Lossy:
+    """Every operation is done, its reply thrown away, and done again."""
+
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done = 0
+        self._write = desk.sessions.database.write
+        monkeypatch.setattr(desk.sessions.database, "write", self._lossy)
+
+    @asynccontextmanager
+    async def _lossy(self) -> AsyncGenerator[Any]:
+        async with self._write() as connection:
+            yield connection
+        self.done += 1
+        if self.done % 2:
+            raise ConnectionResetError

@@ -9,9 +9,11 @@ from uuid import uuid4
 import asyncpg
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import make_url
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from faults.tcp_proxy import Fault, Proxy
 from lango.core.backoff import delays
 from lango.errors import Fenced, StoreUnavailableError
 from lango.store import faults
@@ -110,6 +112,32 @@ async def lock_not_available(url: str) -> BaseException:
         return await error_of(two.execute("begin; lock table app_states nowait"))
 
 
+async def stood_still(url: str) -> BaseException:
+    async with raw(url) as connection:
+        await connection.execute("set idle_in_transaction_session_timeout = '1ms'; begin")
+        pid = connection.get_server_pid()
+        async with raw(url) as other:
+            there = "select count(*) from pg_stat_activity where pid = $1"
+            while await other.fetchval(there, pid):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.01)
+        return await error_of(connection.fetchval("select 1"))
+
+
+async def no_answer(url: str) -> BaseException:
+    """A connection that stays open, and over which the reply to a commit never comes."""
+    direct = make_url(url)
+    never = Fault(3600.0, arrives=False)
+    async with Proxy(direct.host or "", direct.port or 5432, lambda _: never) as proxy:
+        through = direct.set(drivername="postgresql+asyncpg", port=proxy.port)
+        engine = create_engine(through, statement_timeout=0.1)
+        try:
+            async with engine.connect() as connection:
+                await connection.scalar(sa.text("select 1"))
+                return await error_of(connection.commit())
+        finally:
+            await engine.dispose()
+
+
 async def nobody_listens(_url: str) -> BaseException:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -135,6 +163,8 @@ async def _connect(connecting: Any) -> None:
         deadlock,
         serialization_failure,
         lock_not_available,
+        stood_still,
+        no_answer,
         nobody_listens,
     ],
 )

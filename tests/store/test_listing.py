@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import sqlalchemy as sa
 
-from lango.errors import InvalidIdError
+from lango.errors import InvalidIdError, SessionExistsError, SessionNotFoundError
 from lango.store.entries import SessionKey
 from lango.store.listing import SessionSummary
 from lango.store.sessions import SqlSessionStore
@@ -170,6 +170,59 @@ async def test_a_page_of_nothing_is_refused(limit: int, store_url: str, tenant: 
             await store.page(tenant, "a", limit=limit)
         with pytest.raises(ValueError, match="limit"):
             await store.messages(key(tenant), limit=limit)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+async def test_several_apps_are_one_list(limit: int, store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        for number in range(9):
+            where = key(tenant, str(number), app="abc"[number % 3])
+            await created(store, where)
+            await _active_at(store_url, where, NOON + timedelta(number))
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await store.page(tenant, ["a", "c", "a"], cursor=cursor, limit=limit)
+            found += [one.id for one in page.items]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        nothing = await store.page(tenant, [])
+    assert found == ["8", "6", "5", "3", "2", "0"]
+    assert list(nothing.items) == []
+
+
+async def test_a_session_is_found_by_its_public_id(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        stored = await store.create(key(tenant), title="Mine")
+        found = await store.find(tenant, "u", stored.public_id)
+        assert (found.key, found.title) == (key(tenant), "Mine")
+        assert await store.summary(key(tenant)) == found
+        for whose in ((f"{tenant}-other", "u"), (tenant, "v"), ("", "u")):
+            with pytest.raises(SessionNotFoundError):
+                await store.find(*whose, stored.public_id)
+        with pytest.raises(SessionNotFoundError):
+            await store.summary(key(tenant, "other"))
+
+
+async def test_a_child_of_a_session_is_not_found(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        parent = await created(store, key(tenant))
+        child = await store.create(key(tenant, "child"))
+        async with beside(store_url) as connection:
+            mine = sa.update(sessions).where(sessions.c.public_id == child.public_id)
+            await connection.execute(mine.values(parent_pk=parent.pk))
+        with pytest.raises(SessionNotFoundError):
+            await store.find(tenant, "u", child.public_id)
+
+
+async def test_a_public_id_is_created_once(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        first = await store.create(key(tenant), public_id=f"ses_{tenant}")
+        again = await store.create(key(tenant), title="late", public_id=f"ses_{tenant}")
+        assert (again.pk, again.title) == (first.pk, "")
+        with pytest.raises(SessionExistsError):
+            await store.create(key(tenant, "other"), public_id=f"ses_{tenant}")
 
 
 # --- messages --------------------------------------------------------------------------------

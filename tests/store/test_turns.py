@@ -124,9 +124,9 @@ async def test_reject_refuses_a_session_with_a_turn(store_url: str, tenant: str)
 async def _run_all(desk: Desk, pk: int | None) -> list[str]:
     """Run what is queued; the texts in the order they ran."""
     worker, ran = await desk.worker(), list[str]()
-    while (taken := await desk.queue.claim(pk or 0, worker)).claim is not None:
-        ran.append(taken.claim.turn.input["text"])
-        await desk.finish(taken.claim)
+    while (claim := await desk.queue.claim(pk or 0, worker)) is not None:
+        ran.append(claim.turn.input["text"])
+        await desk.finish(claim)
     return ran
 
 
@@ -370,3 +370,14 @@ async def test_on_head_is_told_in_the_same_transaction(store_url: str, tenant: s
         assert told == [ref.pk] * 2
         await desk.queue.promote_due(100_000)
         assert told.count(ref.pk or 0) == 3
+
+
+async def test_a_turn_behind_another_than_it_thinks_is_refused(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        await desk.session(key(tenant))
+        first = await desk.turns.submit(key(tenant), said(idempotency_key="k"), after=0)
+        with pytest.raises(SessionBusyError, match="meanwhile"):
+            await desk.submit(key(tenant), after=0)
+        again = await desk.turns.submit(key(tenant), said(idempotency_key="k"), after=0)
+        assert (again.turn, again.repeated) == (first.turn, True)
+        assert (await desk.submit(key(tenant), after=1)).number == 2

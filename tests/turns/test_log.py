@@ -25,7 +25,7 @@ from lango.store.turn_rows import Claim
 from lango.store.turns import SqlTurnStore
 from lango.store.workers import Worker, Workers
 from lango.turns.log import LogWriter
-from lango.turns.retelling import untold
+from lango.turns.retelling import resets, untold
 
 
 class FailingLog(TurnLog):
@@ -49,9 +49,9 @@ async def _claimed(here: Process, session: str = "s") -> Claim:
     submitted = await SqlTurnStore(here.store.database).submit(key, NewTurn({"text": "hi"}))
     worker = Worker(f"wrk_{here.place.app}_{session}", {here.place.app: "print"})
     await Workers(here.store.database).register(worker)
-    taken = await here.engine.queue.claim(submitted.turn.session_pk, worker)
-    assert taken.claim is not None
-    return taken.claim
+    claim = await here.engine.queue.claim(submitted.turn.session_pk, worker)
+    assert claim is not None
+    return claim
 
 
 def _told(events: Sequence[LoggedEvent]) -> list[tuple[str, str]]:
@@ -130,9 +130,11 @@ def test_a_new_attempt_tells_what_is_missing() -> None:
         MessageCompleted("stored", "agent", "b b"),
         ToolStarted("call_1", "step", {}),
     ]
-    assert untold(logged, stored) == [MessageReset("lost"), *stored[1:]]
-    again = [*logged, *map(_logged, untold(logged, stored))]
-    assert untold(again, stored) == []
+    missing = untold(logged, stored)
+    assert missing == stored[1:]
+    assert resets(logged, missing) == [MessageReset("lost")]
+    again = [*logged, *map(_logged, [*resets(logged, missing), *missing])]
+    assert (untold(again, stored), resets(again, [])) == ([], [])
 
 
 def _logged(event: Event) -> LoggedEvent:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
+from google.adk.agents import BaseAgent, LlmAgent
 
 from lango.adk.mcp_toolset import ServerToolset
 from lango.adk.plugins.budget import BudgetPlugin
@@ -19,12 +19,20 @@ from lango.app import Application, mcp_server
 from lango.config.load import load
 from lango.errors import AppLoadError, ConfigError, UnknownModelError, UnknownToolError
 from lango.testing.wires import Refusal, WireServer
+from lango.turns.worker import WorkerOptions
 from tests.unit.adk.asking import ask, request, texts
 
 DEMO = "scripted:demo"
 Made = Callable[..., Application]
 
 root_agent = LlmAgent(name="from_code")
+
+
+class OwnWay(BaseAgent):
+    """An agent of which nobody knows how it goes on."""
+
+
+in_its_own_way = OwnWay(name="own")
 
 
 @pytest.fixture
@@ -219,3 +227,40 @@ async def test_limits_and_the_budget_reach_the_plugins(made: Made) -> None:
     assert isinstance(calls, ModelCallsPlugin)
     assert calls.store is application.store
     assert calls.tenant == "t"
+
+
+async def test_strict_refuses_what_cannot_be_resumed(made: Made) -> None:
+    own = f"{__name__}:in_its_own_way"
+    await made(apps={"clerk": own}).agent()
+    application = made(apps={"clerk": own, "plain": agent()}, durability="strict")
+    with pytest.raises(ConfigError, match=r"apps\.clerk: .*strict.*in a way of its own"):
+        await application.agent("clerk")
+    assert (await application.agent("plain")).root.name == "plain"
+    with pytest.raises(ConfigError, match=r"apps\.clerk"):
+        await application.worker()
+
+
+async def test_a_worker_runs_the_apps_of_the_settings(made: Made) -> None:
+    named = f"{__name__}:root_agent"
+    settings = {"concurrency": 7, "hang_after": 3, "keep_logs": 60}
+    application = made(apps={"a": agent(), "b": named}, worker=settings)
+    every = await application.worker()
+    assert set(every.apps) == {"a", "b"}
+    assert every.options == WorkerOptions(7, 3, 60)
+    some = await application.worker([named], concurrency=2)
+    assert (some.apps, some.options.concurrency) == (("from_code",), 2)
+    with pytest.raises(ConfigError, match="lango init"):
+        await made().worker()
+
+
+async def test_the_turns_of_a_tenant(sqlite_url: str) -> None:
+    store = {"url": sqlite_url, "tenant": "t"}
+    loaded = load(flags={"store": store, "apps": {"clerk": agent()}})
+    async with Application(loaded) as application, await application.worker():
+        for turns in (application.turns, application.turns_for("other")):
+            turn = await turns.submit("clerk", "hi")
+            assert turn.session.tenant == turns.tenant
+            assert (await turns.wait(turn.id)).state == "completed"
+            rows = await application.store.messages(turn.session)
+            assert [row.content for row in rows] == ["hi", "You said: hi"]
+    assert application.turns.tenant == "t"

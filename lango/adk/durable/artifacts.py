@@ -13,7 +13,7 @@ class ClaimedArtifacts(SqlArtifactService):
     """Artifacts beside the sessions; a tool that runs again finds what it has saved."""
 
     def __init__(self, artifacts: SqlArtifactService, writes: ClaimedWrites) -> None:
-        super().__init__(artifacts.store, tenant=artifacts.tenant)
+        super().__init__(artifacts.store, tenant=writes.claim.turn.session.tenant)
         self._writes = writes
 
     async def _save(self, key: SessionKey, new: NewArtifact) -> int:

@@ -1,40 +1,151 @@
-"""Closing the history of a turn that cannot go on, so that the session stays valid."""
+"""Closing the history of a turn that cannot go on, so that the session stays valid.
+
+The ids of what is written come from the events they follow, so that closing twice writes it once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
 from google.adk.sessions.session import Session
 from google.genai import types
 
+from lango.adk.durable.agent_tool import child_id
 from lango.adk.durable.claimed import ClaimedSessions
-from lango.adk.durable.ledger import INTERRUPTED
+from lango.adk.durable.ledger import INTERRUPTED, as_response
 from lango.adk.durable.open_calls import open_calls
+from lango.adk.durable.resume import load
+from lango.core.turn_inputs import said_in
+from lango.core.turns import Answer, MessageCompleted, MessageDelta, MessageReset, ThoughtDelta
+from lango.store.entries import SessionKey
+from lango.store.ledger import Finished
+from lango.store.turn_log import LoggedEvent
+
+_UNKNOWN: Final = Finished({"error": INTERRUPTED}, {})
 
 
-async def close_history(sessions: ClaimedSessions, session: Session, invocation_id: str) -> None:
-    """Answer every open call of an invocation: nobody knows how it went."""
-    mine = [event for event in session.events if event.invocation_id == invocation_id]
+async def close_history(sessions: ClaimedSessions, session: Session, message_id: str) -> None:
+    """Answer every open call of an invocation: by what the ledger has of it, or as unknown.
+
+    What an earlier turn of the invocation asked a person for, and still waits for, stays open.
+    """
+    mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
+    await _answer_all(sessions, session, mine, _still_asked(sessions, mine, message_id))
+
+
+def _still_asked(sessions: ClaimedSessions, mine: Sequence[Event], message_id: str) -> set[str]:
+    turn = sessions.claim.turn
+    if turn.answers is None:
+        return set()
+    own = next((n for n, event in enumerate(mine) if event.id == message_id), len(mine))
+    asked = {call for event in mine[:own] for call in event.long_running_tool_ids or ()}
+    answered = {one.call_id for one in said_in(turn.input) if isinstance(one, Answer)}
+    return asked - answered - {turn.answers}
+
+
+async def _answer_all(
+    sessions: ClaimedSessions, session: Session, events: Sequence[Event], but: Collection[str]
+) -> None:
     by_event: dict[str, tuple[Event, list[types.FunctionCall]]] = {}
-    for event, call in open_calls(mine):
-        by_event.setdefault(event.id, (event, []))[1].append(call)
+    for event, call in open_calls(events):
+        if call.id not in but:
+            by_event.setdefault(event.id, (event, []))[1].append(call)
+    if not by_event:
+        return
+    given = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
     for event, calls in by_event.values():
-        await sessions.append_event(session, _answer(event, calls))
+        for call in calls:  # first: a call that has its answer is not looked at again
+            await _close_child(sessions, call.id or "")
+        turn = sessions.claim.turn.number  # another turn may have to close the rest of them
+        name = f"{event.id}.closed.{turn}"
+        await sessions.append_event(session, _answer(name, event, calls, given))
 
 
-def _answer(event: Event, calls: Sequence[types.FunctionCall]) -> Event:
+async def _close_child(sessions: ClaimedSessions, call_id: str) -> None:
+    """Close the session of an agent that a call runs, if it is such a call and got so far."""
+    name, around = child_id(sessions.invocation_id, call_id), sessions.claim.turn.session
+    key = SessionKey(around.tenant, around.app_name, around.user_id, name)
+    below = ClaimedSessions(sessions, sessions.claim, name)
+    session = await load(below, key)
+    if session is not None:
+        await _answer_all(below, session, list(session.events), ())
+
+
+def _answer(
+    name: str,
+    event: Event,
+    calls: Sequence[types.FunctionCall],
+    given: Mapping[str, Finished],
+) -> Event:
+    elsewhere = event.long_running_tool_ids or ()  # what those gave was not their answer
+    known = {call: result for call, result in given.items() if call not in elsewhere}
+    results = [known.get(call.id or "", _UNKNOWN) for call in calls]
     responses = [
-        types.FunctionResponse(id=call.id, name=call.name, response={"error": INTERRUPTED})
-        for call in calls
+        types.FunctionResponse(id=call.id, name=call.name, response=as_response(result.result))
+        for call, result in zip(calls, results, strict=True)
     ]
+    changes = {
+        kind: {key: to for result in results for key, to in result.actions.get(kind, {}).items()}
+        for kind in ("state_delta", "artifact_delta")
+    }
     parts = [types.Part(function_response=response) for response in responses]
     return Event(
-        id=f"{event.id}.closed",
+        id=name,
         invocation_id=event.invocation_id,
         author=event.author,
         branch=event.branch,
         isolation_scope=event.isolation_scope,
         node_info=event.node_info.model_copy(),
         content=types.Content(role="user", parts=parts),
+        actions=EventActions.model_validate(changes),
     )
+
+
+def unfinished(logged: Iterable[LoggedEvent]) -> dict[str, str]:
+    """The messages that a log has only deltas of, each with its text; that of a thought is none."""
+    found: dict[str, str] = {}
+    for event in logged:
+        message = str(event.data.get("message", ""))
+        if event.type in (MessageDelta.type, ThoughtDelta.type):
+            said = str(event.data["text"]) if event.type == MessageDelta.type else ""
+            found[message] = found.get(message, "") + said
+        elif event.type in (MessageCompleted.type, MessageReset.type):
+            found.pop(message, None)
+    return found
+
+
+async def keep_unfinished(
+    sessions: ClaimedSessions, session: Session, drafts: Mapping[str, str], speaker: str
+) -> str:
+    """Store what had come of messages that were cut off, as a live turn does; all their text."""
+    whole = {event.id for event in session.events if not event.interrupted}
+    cut_off = {id_: text for id_, text in drafts.items() if text and id_ not in whole}
+    mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
+    last = next((event for event in reversed(mine) if event.author == speaker), Event())
+    for id_, text in cut_off.items():
+        kept = Event(
+            id=id_,
+            invocation_id=sessions.invocation_id,
+            author=speaker,
+            branch=last.branch,
+            isolation_scope=last.isolation_scope,
+            node_info=last.node_info.model_copy(
+                update={"output_for": None, "message_as_output": None}
+            ),
+            content=types.ModelContent(text),
+            interrupted=True,
+        )
+        await sessions.append_event(session, kept)
+    return "\n\n".join(cut_off.values())
+
+
+def speaker_after(events: Sequence[Event], root: str) -> str:
+    """The agent whose turn to speak it was when the events broke off: a log does not name it."""
+    last = next((event for event in reversed(events) if event.author != "user"), None)
+    if last is None:
+        return root
+    state = last.actions.agent_state or {}
+    return last.actions.transfer_to_agent or state.get("current_sub_agent") or last.author

@@ -182,12 +182,14 @@ def _again(before: Finished, tool: BaseTool, context: ToolContext) -> dict[str, 
     context.state.update(said.state_delta)
     for name in said.model_fields_set - {"state_delta"}:
         setattr(context.actions, name, getattr(said, name))
-    result: Any = before.result
-    if isinstance(result, dict):
-        return cast("dict[str, Any]", result)
-    if result is None and tool.is_long_running:
+    if before.result is None and tool.is_long_running:
         return {}  # it runs on elsewhere: ADK writes no response for it
-    return {"result": result}
+    return as_response(before.result)
+
+
+def as_response(result: Any) -> dict[str, Any]:
+    """What a tool gave, as ADK answers a call."""
+    return cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
 
 
 async def _asked_callbacks(

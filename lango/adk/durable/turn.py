@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
-from google.adk.apps.app import App, ResumabilityConfig
+from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.events.event import Event
+from google.adk.sessions.session import Session
 from google.genai import types
 
 from lango.adk.approvals import QUESTIONS, asked_in, content_of, matched
@@ -18,22 +20,28 @@ from lango.adk.durable import function_nodes, node_input
 from lango.adk.durable.agent_tool import ChildAgents
 from lango.adk.durable.artifacts import ClaimedArtifacts
 from lango.adk.durable.claimed import ClaimedSessions
-from lango.adk.durable.closing import close_history
+from lango.adk.durable.closing import (
+    close_history,
+    keep_unfinished,
+    speaker_after,
+    unfinished,
+)
 from lango.adk.durable.function_nodes import NodeLedger, node_ledger
 from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
 from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.output_key import output_keys
 from lango.adk.durable.resume import Resumed, load, resumable, since_message
 from lango.adk.durable.shapes import fingerprint, missing_parts, shape_of
-from lango.adk.runner import AgentRunner, TurnOptions
+from lango.adk.runner import RESUMABLE, AgentRunner, TurnOptions
 from lango.adk.session_service import SessionServiceAdapter
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
 from lango.core.turn_inputs import said_in
-from lango.core.turns import ENDS, Answer, Failed, Started, TurnEvent
+from lango.core.turns import ENDS, Answer, Failed, GivenUp, Started, TurnEvent
 from lango.core.values import JsonObject
 from lango.errors import AgentChangedError, ConfigError, NotResumableError, TurnError
 from lango.store.sessions import SqlSessionStore
+from lango.store.turn_log import TurnLog
 from lango.store.turn_rows import Claim
 
 
@@ -57,11 +65,16 @@ class DurableAgent:
     ) -> AsyncGenerator[TurnEvent]:
         """Run the turn of a claim, or go on with it: what happens, then one end.
 
+        A claim with a verdict is not run: its history is closed, and the verdict is its end.
         It may be called again after any crash. The turn is not closed here. Raises Fenced when
         another worker has taken the turn over.
         """
         failpoint("turn.start")
-        async with aclosing(_ClaimedTurn(self, claim).events(abort)) as events:
+        turn = _ClaimedTurn(self, claim)
+        if claim.verdict is not None:
+            yield await turn.given_up(claim.verdict)
+            return
+        async with aclosing(turn.events(abort)) as events:
             async for event in events:
                 if isinstance(event, ENDS):
                     failpoint("turn.unmarked")
@@ -100,7 +113,7 @@ class _ClaimedTurn:
         ledger = LedgerPlugin(self.sessions.ledger, self.claim, children)
         app = self.agent.runner.app
         ours = {
-            "resumability_config": ResumabilityConfig(is_resumable=True),
+            "resumability_config": RESUMABLE,
             "plugins": [LedgerKeeper(ledger), *app.plugins, ledger],
         }
         durable: App = app.model_copy(update=ours)
@@ -151,7 +164,7 @@ class _ClaimedTurn:
             abort=abort,
             invocation_id=self.claim.turn.invocation_id,
             attempt=self.claim.turn.attempts,
-            go_on=resumed.has_begun or self.claim.turn.answers is not None,
+            go_on=self._goes_on(resumed),
             state=resumed.state,
             reader=reader,
         )
@@ -163,6 +176,11 @@ class _ClaimedTurn:
                         yield event
         finally:
             node_ledger.set(None)
+
+    def _goes_on(self, resumed: Resumed) -> bool:
+        """Whether it is for the agent that spoke last, whatever `next_turn` says."""
+        turn = self.claim.turn
+        return resumed.has_begun or turn.answers is not None or bool(turn.options.get("go_on"))
 
     async def _problem(self) -> TurnError | None:
         """Why a turn that lost its worker cannot go on; its history is then closed."""
@@ -177,8 +195,33 @@ class _ClaimedTurn:
         elif self.claim.ran_under != self.agent.fingerprint:
             problem = self._changed(written)
         if problem is not None:
-            await close_history(self.sessions, session, self.sessions.invocation_id)
+            await close_history(self.sessions, session, self.message_id)
         return problem
+
+    async def given_up(self, verdict: GivenUp) -> GivenUp:
+        """Close the history of a turn that is not run again: the verdict, with what had come.
+
+        A turn that never got to write has nothing to close but the call that it was to answer.
+        """
+        session = await load(self.sessions, self.key)
+        if session is None:  # deleted, and the turn with it: closing finds that out
+            return verdict
+        drafts = unfinished(await TurnLog(self.agent.store.database).read_all(self.claim.turn))
+        text = await keep_unfinished(self.sessions, session, drafts, self._speaker(session))
+        failpoint("turn.kept")
+        await close_history(self.sessions, session, self.message_id)
+        reader = TurnReader()
+        for event in since_message(self.sessions, session, self.message_id):
+            list(reader.read(event))
+        failpoint("turn.given_up")
+        return replace(verdict, text=text, usage=reader.usage)
+
+    def _speaker(self, session: Session) -> str:
+        """Who was speaking; at the beginning of a turn that is, but for "root", who spoke last."""
+        mine = self.sessions.invocation_id
+        sticky = self.runner.next_turn == "sticky"
+        events = [each for each in session.events if sticky or each.invocation_id == mine]
+        return speaker_after(events, self.agent.runner.root.name)
 
     def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
         root = self.agent.runner.root
@@ -226,7 +269,9 @@ class _ClaimedTurn:
         ]
         marked = {one for event in mine for one in event.long_running_tool_ids or ()}
         answered = {r.id for event in mine for r in event.get_function_responses()}
-        return marked - answered - {self.claim.turn.answers}
+        given = said_in(self.claim.turn.input)
+        mine = {answer.call_id for answer in given if isinstance(answer, Answer)}
+        return marked - answered - mine - {self.claim.turn.answers}
 
 
 def _answered(answers: Sequence[Answer], events: Sequence[Event]) -> types.Content:

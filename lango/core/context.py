@@ -1,0 +1,315 @@
+"""The context of a model call: what the model saw, what it did not, and why.
+
+It is told from the record of the call and the stored messages. What neither of them holds is
+said to be unknown, and not guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from lango.core.budget import request_tokens
+from lango.core.messages import Message
+from lango.core.model_calls import CallOutcome, ModelCall
+from lango.core.pairing import pair_calls
+from lango.core.streams import Usage
+from lango.core.tokens import estimate_tokens
+
+TEXT_ROOM: Final = 2_000
+"""Characters shown of a text, where nobody asks for more."""
+
+SectionKind = Literal["system", "tools", "history", "turn"]
+MessagesKnown = Literal["exact", "ends", "unknown"]
+"""What is known of the stored messages in a request: all of them; only the oldest and the newest,
+as more or fewer were sent than stand between them; nothing."""
+WhyNotSent = Literal["budget", "window", "refused", "not_given"]
+"""Over the token budget or the model's window; the model refused more; or never part of the
+request, as it was not loaded or is not for this agent to see: which of the two is not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSection:
+    """One part of a request: the instruction, the tools, or a stored message."""
+
+    kind: SectionKind
+    text: str
+    characters: int  # of the whole text, of which `text` may be the beginning
+    tokens: int | None  # estimated; None for an output that was shortened: not recorded
+    role: str = ""
+    author: str = ""
+    number: int | None = None  # of the stored message
+    tools: tuple[str, ...] = ()  # declared, called or answering
+    shortened: bool = False  # the model saw less of it than is stored
+    retold: bool = False  # another agent's, which ADK tells this one as the user's words
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCut:
+    """Stored messages that the model did not see. None: not known."""
+
+    first: int | None
+    last: int | None
+    messages: int
+    tokens: int | None
+    why: WhyNotSent
+    counted: bool = False  # where it begins is counted back from the oldest sent, not recorded
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAttempt:
+    """One try of the call."""
+
+    number: int
+    provider: str
+    model: str
+    started: datetime
+    first_byte: datetime | None
+    ended: datetime
+    outcome: CallOutcome
+    error: str  # the class of the error that ended it
+    request_id: str
+    estimated: int  # tokens of the whole prompt
+    usage: Usage | None  # as reported; None: it was not
+    cost: float | None  # US dollars; None: nobody knows
+
+
+@dataclass(frozen=True, slots=True)
+class ContextView:
+    """What a model call saw in its last attempt."""
+
+    call: str
+    turn: str
+    agent: str
+    attempt: ContextAttempt
+    attempts: tuple[ContextAttempt, ...]
+    budget: int | None  # tokens the messages were allowed; None: not recorded
+    messages_known: MessagesKnown
+    messages_sent: int  # a row with several results is several messages to a model
+    sections: tuple[ContextSection, ...]
+    rest: int  # tokens of the estimate that no section has: shortened outputs, words of ADK's
+    cut: tuple[ContextCut, ...]
+    shortened: tuple[str, ...]  # ids of the calls whose outputs were
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPreview:
+    """The history that the next call would get: no record, and not certain."""
+
+    budget: int | None  # tokens for messages, going by the newest call; None: no limit known
+    tokens: int
+    sections: tuple[ContextSection, ...]
+    cut: tuple[ContextCut, ...]
+    problem: str = ""  # why there would be no call
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCall:
+    """A call in a list of those that can be asked for, as its last attempt was."""
+
+    call: str
+    turn: str
+    agent: str
+    provider: str
+    model: str
+    started: datetime
+    outcome: CallOutcome
+    estimated: int
+    messages_sent: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """A call of a session; of the newest also what comes next, and those before it."""
+
+    call: ContextView | None
+    preview: ContextPreview | None = None
+    earlier: tuple[ContextCall, ...] = ()  # the newest first
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTalk:
+    """A stored message, and the messages it is in a request."""
+
+    number: int
+    turn: str
+    role: str
+    author: str
+    messages: tuple[Message, ...]
+
+    @property
+    def tokens(self) -> int:
+        """The estimate of all of them."""
+        return sum(map(request_tokens, self.messages))
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The texts around the messages, as far as they are kept; None: there was none."""
+
+    system: str | None = None
+    tools: str | None = None
+
+
+def view(
+    attempts: Sequence[ModelCall],
+    prompt: Prompt,
+    sent: Sequence[StoredTalk],
+    cut: Sequence[ContextCut],
+    text_room: int | None = TEXT_ROOM,
+) -> ContextView:
+    """The view of a call by its attempts, of which the last is shown.
+
+    `sent` are the stored messages from the oldest sent to the newest; nothing if not known.
+    """
+    call = attempts[-1]
+    messages = message_sections(
+        sent, text_room, turn=call.turn, agent=call.agent, shortened=call.shortened
+    )
+    sections = [*prompt_sections(prompt, text_room), *messages]
+    told = tuple(map(_attempt, attempts))
+    return ContextView(
+        call=call.call,
+        turn=call.turn,
+        agent=call.agent,
+        attempt=told[-1],
+        attempts=told,
+        budget=call.budget or None,
+        messages_known=_known(call, sent),
+        messages_sent=call.sent,
+        sections=tuple(sections),
+        rest=call.estimated - sum(section.tokens or 0 for section in sections),
+        cut=tuple(cut),
+        shortened=call.shortened,
+    )
+
+
+def _known(call: ModelCall, sent: Sequence[StoredTalk]) -> MessagesKnown:
+    if call.first_seq is None:
+        return "unknown"
+    talk = pair_calls([message for stored in sent for message in stored.messages])
+    return "exact" if len(talk) == call.sent else "ends"
+
+
+def _attempt(call: ModelCall) -> ContextAttempt:
+    made = call.attempt
+    return ContextAttempt(
+        number=call.number,
+        provider=made.provider,
+        model=made.model,
+        started=_time(made.started),
+        first_byte=None if made.first_byte is None else _time(made.first_byte),
+        ended=_time(made.ended),
+        outcome=made.outcome,
+        error=made.error,
+        request_id=made.request_id,
+        estimated=call.estimated,
+        usage=made.usage,
+        cost=call.price,
+    )
+
+
+def earlier_calls(attempts: Sequence[ModelCall]) -> tuple[ContextCall, ...]:
+    """The calls before the newest one, the newest first; the attempts are in order."""
+    last = {call.call: call for call in attempts}
+    return tuple(map(_listed, list(last.values())[-2::-1]))
+
+
+def _listed(call: ModelCall) -> ContextCall:
+    made = call.attempt
+    return ContextCall(
+        call=call.call,
+        turn=call.turn,
+        agent=call.agent,
+        provider=made.provider,
+        model=made.model,
+        started=_time(made.started),
+        outcome=made.outcome,
+        estimated=call.estimated,
+        messages_sent=call.sent,
+        left_out=call.left_out,
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def prompt_sections(prompt: Prompt, text_room: int | None = TEXT_ROOM) -> Iterator[ContextSection]:
+    """The instruction and the tool declarations."""
+    texts: dict[SectionKind, str | None] = {"system": prompt.system, "tools": prompt.tools}
+    for kind, text in texts.items():
+        if text is not None:
+            yield ContextSection(
+                kind=kind,
+                role="system",
+                text=text[:text_room],
+                characters=len(text),
+                tokens=estimate_tokens(text),
+                tools=tuple(_declared(text)) if kind == "tools" else (),
+            )
+
+
+def _declared(text: str) -> Iterator[str]:
+    """The names of tools, as our models write declarations down, or as ADK does."""
+    told: Any = json.loads(text)
+    for tool in told:
+        if isinstance(tool, list):
+            yield str(tool[0])  # pyright: ignore[reportUnknownArgumentType]
+            continue
+        for declared in tool.get("function_declarations") or ():
+            yield str(declared.get("name", ""))
+
+
+def message_sections(
+    talk: Sequence[StoredTalk],
+    text_room: int | None = TEXT_ROOM,
+    *,
+    turn: str = "",
+    agent: str = "",
+    shortened: Collection[str] = (),
+) -> Iterator[ContextSection]:
+    """Stored messages, one by one, as a call of this turn and agent sees them."""
+    for stored in talk:
+        calls = [one for message in stored.messages for one in message.tool_calls]
+        text = "\n".join(map(_words, stored.messages))
+        is_shortened = stored.messages[0].is_tool and any(one.id in shortened for one in calls)
+        yield ContextSection(
+            kind="turn" if turn and stored.turn == turn else "history",
+            role=stored.role,
+            author=stored.author,
+            number=stored.number,
+            text=text[:text_room],
+            characters=len(text),
+            tokens=None if is_shortened else stored.tokens,
+            tools=tuple(one.name for one in calls),
+            shortened=is_shortened,
+            retold=bool(agent) and stored.author not in ("", "user", agent),
+        )
+
+
+def _words(message: Message) -> str:
+    """What a message says to a reader: text, thoughts, the inputs of calls, and what is shown."""
+    thoughts = [thought.text for thought in message.reasoning]
+    inputs = [f"{call.name} {call.input}" for call in message.tool_calls if not message.is_tool]
+    media = [f"[{each.mime_type}]" for each in message.media]
+    return "\n".join(filter(None, [*thoughts, message.content, *inputs, *media]))
+
+
+def newest_of(talk: Sequence[StoredTalk], messages: int) -> Sequence[StoredTalk]:
+    """The newest stored messages, as many as make so many of a request's."""
+    start = len(talk)
+    while start > 0 and messages > 0:
+        start -= 1
+        messages -= len(talk[start].messages)
+    return talk[start:]
+
+
+def cut_of(talk: Sequence[StoredTalk], why: WhyNotSent, *, counted: bool = False) -> ContextCut:
+    """These messages as one cut."""
+    tokens = sum(stored.tokens for stored in talk)
+    return ContextCut(talk[0].number, talk[-1].number, len(talk), tokens, why, counted)

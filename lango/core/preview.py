@@ -1,0 +1,109 @@
+"""The history that the next model call of a session would get, going by the newest one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lango.core.budget import MARGIN, Calibration, fit, request_tokens
+from lango.core.context import (
+    TEXT_ROOM,
+    ContextCut,
+    ContextPreview,
+    StoredTalk,
+    WhyNotSent,
+    cut_of,
+    message_sections,
+    newest_of,
+)
+from lango.core.messages import Message
+from lango.core.model_calls import ModelCall
+from lango.errors import ContextTooLongError
+
+_NEXT: Final = Message("user")  # of which nothing is known yet
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What the calls so far tell about the next one."""
+
+    call: ModelCall | None = None
+    room: int | None = None  # tokens for messages; None: no limit known
+    calibration: Calibration = field(default_factory=Calibration)
+
+    @property
+    def why(self) -> WhyNotSent:
+        """What bounds it: the record says so only where something was cut."""
+        return "window" if self.call is not None and self.call.why == "window" else "budget"
+
+
+def basis(calls: Sequence[ModelCall], sent: Sequence[StoredTalk]) -> Basis:
+    """What to expect after these calls, the newest last, of which that one has sent this.
+
+    How the model counts is learnt from the reports as a process does that has seen them all.
+    """
+    if not calls:
+        return Basis()
+    newest = calls[-1]
+    before, known = Calibration(), 0
+    for call in calls[:-1]:
+        if _model(call) == _model(newest) and call.attempt.usage is not None:
+            before, known = _after(before, call, ()), call.last_seq or 0
+    seen = [message for one in sent if one.number <= known for message in one.messages]
+    before = Calibration(before.ratio, frozenset(map(hash, seen)))
+    talk = [message for one in sent for message in one.messages]
+    after = before if newest.attempt.usage is None else _after(before, newest, talk)
+    return Basis(newest, _room(newest, talk, before, after), after)
+
+
+def _model(call: ModelCall) -> tuple[str, str]:
+    return call.attempt.provider, call.attempt.model
+
+
+def _after(known: Calibration, call: ModelCall, talk: Sequence[Message]) -> Calibration:
+    usage = call.attempt.usage
+    return known.after(talk, estimated=call.estimated, reported=usage.input if usage else 0)
+
+
+def _room(
+    call: ModelCall, talk: Sequence[Message], before: Calibration, after: Calibration
+) -> int | None:
+    """The room of the next call; the record of a call without limits has what it used."""
+    is_cut = call.left_out > 0 or bool(call.shortened)
+    if call.budget == 0 or (not is_cut and call.budget == sum(map(before.tokens, talk))):
+        return None
+    is_first_report = before.ratio is None and after.ratio is not None
+    if is_first_report and call.why != "window":
+        return math.floor(call.budget * (1 - MARGIN))
+    return call.budget
+
+
+def preview(
+    talk: Sequence[StoredTalk],
+    by: Basis,
+    not_loaded: Sequence[ContextCut] = (),
+    text_room: int | None = TEXT_ROOM,
+) -> ContextPreview:
+    """The part of the talk that the next call would be given."""
+    messages = [message for one in talk for message in one.messages]
+    coming = [_NEXT] if _waits_for_a_user(messages) else []
+    try:
+        fitted = fit([*messages, *coming], by.room, by.calibration)
+    except ContextTooLongError as error:
+        return ContextPreview(by.room, 0, (), tuple(not_loaded), str(error))
+    kept = newest_of(talk, len(messages) - fitted.left_out)
+    cut = talk[: len(talk) - len(kept)]
+    turn = by.call.turn if by.call and not coming else ""
+    return ContextPreview(
+        budget=by.room,
+        tokens=sum(map(request_tokens, fitted.messages[: len(fitted.messages) - len(coming)])),
+        sections=tuple(message_sections(kept, text_room, turn=turn, shortened=fitted.shortened)),
+        cut=(*not_loaded, *([cut_of(cut, by.why)] if cut else [])),
+    )
+
+
+def _waits_for_a_user(messages: Sequence[Message]) -> bool:
+    """Whether the last turn is over: else the next call is one of the same turn."""
+    return not messages or (messages[-1].is_assistant and not messages[-1].tool_calls)

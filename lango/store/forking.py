@@ -1,0 +1,171 @@
+"""A new session with the history of another up to a turn; the other stays as it is.
+
+Rows keep their numbers. What a later rewind took back was there at that point, and is copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.values import JsonObject
+from lango.store import pins, rewinding
+from lango.store.appending import missing
+from lango.store.artifact_rows import ARTIFACT, EVENT_DATA, of_key
+from lango.store.clock import now
+from lango.store.conversations import Point
+from lango.store.database import Database
+from lango.store.entries import SessionKey, SessionRef
+from lango.store.tables import (
+    artifact_chunks,
+    artifacts,
+    messages,
+    sessions,
+    state_changes,
+    turns,
+)
+from lango.store.turn_rows import is_turn
+from lango.store.upserts import upsert
+
+
+async def fork(database: Database, point: Point, to: SessionKey, public_id: str) -> None:
+    """Make the session `to`, with all that `point` has behind it; one that is there is left.
+
+    SessionNotFoundError if the session of the point is gone.
+    """
+    to.checked()
+
+    async def once(connection: AsyncConnection) -> None:
+        mine = sa.select(sessions).where(sessions.c.pk == point.session_pk)
+        source = (await connection.execute(mine)).one_or_none()
+        if source is None:
+            raise missing(SessionRef(point.session))
+        new_pk = await _insert(connection, source, to, public_id)
+        if new_pk is not None:
+            await _fill(connection, source, point, to, new_pk)
+
+    await database.change(once)
+
+
+async def _insert(
+    connection: AsyncConnection, source: sa.Row[Any], to: SessionKey, public_id: str
+) -> int | None:
+    moment = now(connection)
+    row: dict[str, Any] = {
+        "tenant": to.tenant,
+        "app_name": to.app_name,
+        "user_id": to.user_id,
+        "id": to.session_id,
+        "public_id": public_id,
+        "title": source.title,
+        "state": {},
+        "created": moment,
+        "updated": moment,
+        "last_activity": moment,
+    }
+    insert = upsert(connection, sessions).on_conflict_do_nothing().values(row)
+    return await connection.scalar(insert.returning(sessions.c.pk))
+
+
+async def _fill(
+    connection: AsyncConnection, source: sa.Row[Any], point: Point, to: SessionKey, new_pk: int
+) -> None:
+    invocation = await connection.scalar(
+        sa.select(turns.c.invocation_id).where(is_turn(source.pk, point.turn))
+    )
+    last = await _last_seq(connection, source.pk, invocation or "")
+    for table in (messages, state_changes):
+        await _copy_rows(connection, table, source.pk, new_pk, last)
+    changes, _ = await rewinding.changes_around(connection, new_pk, last + 1)
+    calls = pins.before_rewind(pins.Pins(source.open_calls, source.closed_calls), last + 1)
+    values: dict[str, Any] = {
+        "state": await _state(connection, source, changes),
+        "next_seq": last + 1,
+        "invocation_id": invocation or "",
+        "open_calls": calls.open,
+        "closed_calls": calls.closed,
+        **await _figures(connection, new_pk, invocation or ""),
+    }
+    mine = sessions.c.pk == new_pk
+    # First as in the source: which of its summaries stands is then looked for among the copies.
+    copied = (
+        sa.update(sessions).where(mine).values(values | {"compacted_seq": source.compacted_seq})
+    )
+    row = (await connection.execute(copied.returning(sessions))).one()
+    stands = await rewinding.newest_compaction(connection, row, last + 1)
+    await connection.execute(sa.update(sessions).where(mine).values(compacted_seq=stands))
+    await _copy_artifacts(connection, point.session, to, changes)
+
+
+async def _last_seq(connection: AsyncConnection, pk: int, invocation_id: str) -> int:
+    """The last row of an invocation; 0 if it has none."""
+    seqs = [
+        await connection.scalar(
+            sa.select(sa.func.max(table.c.seq)).where(
+                table.c.session_pk == pk, table.c.invocation_id == invocation_id
+            )
+        )
+        for table in (messages, state_changes)
+    ]
+    return max(seq or 0 for seq in seqs)
+
+
+async def _copy_rows(
+    connection: AsyncConnection, table: sa.Table, old_pk: int, new_pk: int, last: int
+) -> None:
+    columns = [column for column in table.c if column.name not in ("session_pk", "undone_by")]
+    stood = sa.or_(table.c.undone_by.is_(None), table.c.undone_by > last)
+    rows = sa.select(sa.literal(new_pk), *columns).where(
+        table.c.session_pk == old_pk, table.c.seq <= last, stood
+    )
+    names = ["session_pk", *(column.name for column in columns)]
+    await connection.execute(sa.insert(table).from_select(names, rows))
+
+
+async def _state(
+    connection: AsyncConnection, source: sa.Row[Any], changes: list[JsonObject]
+) -> JsonObject:
+    """What the changes leave standing, and what the session began with and nobody changed."""
+    before, _ = await rewinding.changes_around(connection, source.pk, source.next_seq)
+    touched = {name for change in before for name in change.get(rewinding.STATE, {})}
+    begun_with = {name: value for name, value in source.state.items() if name not in touched}
+    return begun_with | rewinding.folded(changes, rewinding.STATE)
+
+
+async def _figures(connection: AsyncConnection, pk: int, invocation_id: str) -> JsonObject:
+    mine = messages.c.session_pk == pk
+    counted = sa.func.sum(sa.case((messages.c.role == "control", 0), else_=1))
+    sums = sa.select(sa.func.max(messages.c.cum_tokens), counted).where(mine)
+    tokens, count = (await connection.execute(sums)).one()
+    first = sa.select(sa.func.min(messages.c.seq))
+    turn_seq = await connection.scalar(first.where(mine, messages.c.invocation_id == invocation_id))
+    return {
+        "total_tokens": tokens or 0,
+        "message_count": int(count or 0),
+        "turn_seq": turn_seq or 1,
+    }
+
+
+async def _copy_artifacts(
+    connection: AsyncConnection, old: SessionKey, to: SessionKey, changes: list[JsonObject]
+) -> None:
+    """The data of events, and of each artifact the versions up to the one that stood."""
+    stood = rewinding.folded(changes, rewinding.ARTIFACTS)
+    mine = sa.or_(of_key(old, ARTIFACT), of_key(old, EVENT_DATA))
+    columns = [column for column in artifacts.c if column.name not in ("pk", "session_id")]
+    names = ["session_id", *(column.name for column in columns)]
+    found = sa.select(artifacts.c.pk, artifacts.c.kind, artifacts.c.name, artifacts.c.version)
+    for row in (await connection.execute(found.where(mine))).all():
+        if row.kind == ARTIFACT and row.version > stood.get(row.name, -1):
+            continue
+        copied = sa.select(sa.literal(to.session_id), *columns).where(artifacts.c.pk == row.pk)
+        insert = sa.insert(artifacts).from_select(names, copied)
+        new_pk = await connection.scalar(insert.returning(artifacts.c.pk))
+        chunks = sa.select(
+            sa.literal(new_pk), artifact_chunks.c.number, artifact_chunks.c.data
+        ).where(artifact_chunks.c.artifact_pk == row.pk)
+        await connection.execute(
+            sa.insert(artifact_chunks).from_select(["artifact_pk", "number", "data"], chunks)
+        )

@@ -1,0 +1,287 @@
+"""API keys: made, found, listed, revoked, rotated; and what was used under each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.ids import check_id
+from lango.core.keys import ACT_AS, ADMIN, CHAT, KeyLimits, KeyText, checked_scopes
+from lango.core.values import JsonObject, storable_text
+from lango.errors import InvalidKeyError, KeyNotFoundError
+from lango.store.clock import now, seconds
+from lango.store.database import Database
+from lango.store.tables import IS_QUEUED, IS_RUNNING, api_keys, model_calls, turns
+
+NO_LIMITS: Final = KeyLimits()
+GRACE: Final = 24 * 3600.0
+"""Seconds that a rotated key still works, unless somebody says otherwise."""
+_USE_NOTED: Final = timedelta(minutes=1)  # not with every request: a key in use is one hot row
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is kept: all but its secret. Times are epoch seconds."""
+
+    id: str
+    tenant: str
+    user: str | None
+    name: str
+    scopes: frozenset[str]
+    limits: KeyLimits
+    created: float
+    expires: float | None = None
+    revoked: float | None = None
+    replaced_by: str | None = None
+    last_used: float | None = None
+
+
+class MadeKey(NamedTuple):
+    """A new key, and the text that its owner must keep: it cannot be had again."""
+
+    key: ApiKey
+    text: str
+
+
+class KeyStore:
+    """The API keys of a database. Every operation may be repeated after a fault."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self,
+        tenant: str,
+        *,
+        user: str | None = None,
+        name: str = "",
+        scopes: Iterable[str] = (CHAT,),
+        limits: KeyLimits = NO_LIMITS,
+        lifetime: float | None = None,
+    ) -> MadeKey:
+        """A new key, for `lifetime` seconds or until it is revoked.
+
+        One that is neither bound to a user nor may say for whom it acts could do nothing but
+        list agents, and is an InvalidKeyError; an `admin` key needs neither.
+        """
+        allowed = checked_scopes(scopes)
+        if user is not None:
+            check_id("user id", user)
+        elif not allowed & {ACT_AS, ADMIN}:
+            raise InvalidKeyError(
+                "A key belongs to a user, or has the scope act_as and says for whom it acts."
+            )
+        row: JsonObject = {
+            "tenant": storable_text(tenant),
+            "user_id": user,
+            "name": storable_text(name),
+            "scopes": sorted(allowed),
+            "limits": limits.checked().data(),
+        }
+        life = None if lifetime is None else _positive("lifetime", lifetime)
+        secret = KeyText.new()  # before the first try, which a retry repeats
+
+        async def once(connection: AsyncConnection) -> MadeKey:
+            return MadeKey(_key(await _insert(connection, secret, row, life)), secret.text)
+
+        return await self._database.change(once)
+
+    async def find(self, given: KeyText) -> ApiKey | None:
+        """The key that somebody has sent; None if it is unknown, expired or revoked."""
+
+        async def once(connection: AsyncConnection) -> tuple[sa.Row[Any], bool] | None:
+            moment = now(connection)
+            used: Any = sa.func.coalesce(api_keys.c.last_used < moment - _USE_NOTED, sa.true())
+            found = sa.select(api_keys, used.label("note")).where(
+                api_keys.c.id == given.id, _lives(connection)
+            )
+            row = (await connection.execute(found)).one_or_none()
+            return None if row is None else (row, bool(row.note))
+
+        looked = await self._database.look(once)
+        if looked is None or not given.fits(looked[0].hash):
+            return None
+        row, note = looked
+        if note:
+            await self._note_use(row.tenant, row.id)
+        return _key(row)
+
+    async def _note_use(self, tenant: str, key_id: str) -> None:
+        async def once(connection: AsyncConnection) -> None:
+            mine = sa.update(api_keys).where(_is_key(tenant, key_id))
+            await connection.execute(mine.values(last_used=now(connection)))
+
+        await self._database.change(once)
+
+    async def any(self) -> bool:
+        """Whether anybody has ever made a key here, for whichever tenant."""
+        found = sa.select(sa.exists(sa.select(api_keys.c.id)))
+        return bool(await self._database.look(lambda connection: connection.scalar(found)))
+
+    async def of_tenant(self, tenant: str) -> list[ApiKey]:
+        """A tenant's keys, the oldest first, those that no longer work among them."""
+        mine = sa.select(api_keys).where(api_keys.c.tenant == tenant)
+
+        async def once(connection: AsyncConnection) -> list[ApiKey]:
+            rows = await connection.execute(mine.order_by(api_keys.c.created, api_keys.c.id))
+            return [_key(row) for row in rows]
+
+        return await self._database.look(once)
+
+    async def revoke(self, tenant: str, key_id: str) -> ApiKey:
+        """End a key now; one that was revoked before stays so since then."""
+
+        async def once(connection: AsyncConnection) -> ApiKey:
+            row = await _locked(connection, tenant, key_id)
+            if row.revoked is None:
+                row = await _change(connection, row, revoked=now(connection))
+            return _key(row)
+
+        return await self._database.change(once)
+
+    async def rotate(self, tenant: str, key_id: str, *, grace: float = GRACE) -> MadeKey:
+        """A new key that may do the same; the old one ends after `grace` seconds.
+
+        The new one lives as long as the old one was made for.
+        """
+        if grace < 0:
+            raise InvalidKeyError(f"The grace must not be below 0 seconds: {grace}.")
+        secret = KeyText.new()
+
+        async def once(connection: AsyncConnection) -> MadeKey:
+            old = await _locked(connection, tenant, key_id)
+            if old.replaced_by != secret.id:  # else a try of ours got through, unheard
+                await _replace(connection, old, secret, timedelta(seconds=grace))
+            made = sa.select(api_keys).where(_is_key(tenant, secret.id))
+            return MadeKey(_key((await connection.execute(made)).one()), secret.text)
+
+        return await self._database.change(once)
+
+    async def open_turns(self, key_id: str) -> int:
+        """How many turns of a key run or wait to run."""
+        mine = sa.select(sa.func.count()).where(
+            turns.c.key_id == key_id, turns.c.ended.is_(None), sa.or_(IS_QUEUED, IS_RUNNING)
+        )
+        return await self._database.look(lambda connection: connection.scalar(mine)) or 0
+
+    async def deleted_cost(self, tenant: str, key_id: str, since: datetime) -> float:
+        """What calls of that day cost whose sessions were deleted."""
+        mine = sa.select(api_keys.c.deleted_cost).where(
+            _is_key(tenant, key_id), api_keys.c.deleted_day == since.date()
+        )
+        return await self._database.look(lambda connection: connection.scalar(mine)) or 0.0
+
+
+async def keep_costs(connection: AsyncConnection, session_pk: int) -> None:
+    """Note with its keys what a session has cost today, before its records are deleted."""
+    day = today()
+    mine = (
+        sa.select(turns.c.key_id, turns.c.invocation_id)
+        .where(turns.c.session_pk == session_pk, turns.c.key_id.is_not(None))
+        .distinct()
+        .subquery()
+    )
+    costs = (
+        sa.select(mine.c.key_id, sa.func.sum(model_calls.c.price).label("cost"))
+        .join(mine, mine.c.invocation_id == model_calls.c.turn)
+        .where(model_calls.c.session_pk == session_pk, model_calls.c.started >= day)
+        .group_by(mine.c.key_id)
+        .order_by(mine.c.key_id)  # two deletes lock in one order
+    )
+    for row in (await connection.execute(costs)).all():
+        same_day = api_keys.c.deleted_day == day.date()
+        before: Any = sa.case((same_day, api_keys.c.deleted_cost), else_=0.0)
+        kept = {"deleted_cost": before + (row.cost or 0.0), "deleted_day": day.date()}
+        await connection.execute(
+            sa.update(api_keys).where(api_keys.c.id == row.key_id).values(kept)
+        )
+
+
+def today() -> datetime:
+    """When the day began that a key's costs are counted in."""
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+async def _insert(
+    connection: AsyncConnection, secret: KeyText, row: JsonObject, life: timedelta | None
+) -> sa.Row[Any]:
+    moment = now(connection)
+    given = {**row, "id": secret.id, "hash": secret.hash, "created": moment}
+    given["expires"] = None if life is None else moment + life
+    made = sa.select(api_keys).where(_is_key(row["tenant"], secret.id))
+    there = (await connection.execute(made)).one_or_none()  # by a try of ours, unheard
+    if there is not None:
+        return there
+    written = sa.insert(api_keys).values(given).returning(api_keys)
+    return (await connection.execute(written)).one()
+
+
+async def _replace(
+    connection: AsyncConnection, old: sa.Row[Any], secret: KeyText, grace: timedelta
+) -> None:
+    if old.replaced_by is not None:
+        raise InvalidKeyError(f"The key {old.id} was rotated already, to {old.replaced_by}.")
+    lives = sa.select(api_keys.c.id).where(_is_key(old.tenant, old.id), _lives(connection))
+    if await connection.scalar(lives) is None:
+        raise InvalidKeyError(f"The key {old.id} no longer works. Create a new one.")
+    same = ("tenant", "user_id", "name", "scopes", "limits")
+    row = {name: getattr(old, name) for name in same}
+    life = None if old.expires is None else old.expires - old.created
+    await _insert(connection, secret, row, life)
+    ends: Any = now(connection) + grace
+    if old.expires is not None:
+        ends = sa.case((api_keys.c.expires < ends, api_keys.c.expires), else_=ends)
+    await _change(connection, old, replaced_by=secret.id, expires=ends)
+
+
+async def _locked(connection: AsyncConnection, tenant: str, key_id: str) -> sa.Row[Any]:
+    mine = sa.select(api_keys).where(_is_key(tenant, key_id)).with_for_update()
+    row = (await connection.execute(mine)).one_or_none()
+    if row is None:
+        raise KeyNotFoundError(f"There is no API key {key_id} here.")
+    return row
+
+
+async def _change(connection: AsyncConnection, row: sa.Row[Any], **values: Any) -> sa.Row[Any]:
+    mine = sa.update(api_keys).where(_is_key(row.tenant, row.id)).values(values)
+    return (await connection.execute(mine.returning(api_keys))).one()
+
+
+def _is_key(tenant: str, key_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(api_keys.c.tenant == tenant, api_keys.c.id == key_id)
+
+
+def _lives(connection: AsyncConnection) -> sa.ColumnElement[bool]:
+    ends = api_keys.c.expires
+    return sa.and_(api_keys.c.revoked.is_(None), sa.or_(ends.is_(None), ends > now(connection)))
+
+
+def _positive(what: str, value: float) -> timedelta:
+    if not value > 0:
+        raise InvalidKeyError(f"The {what} of a key must be above 0 seconds, not {value}.")
+    return timedelta(seconds=value)
+
+
+def _key(row: sa.Row[Any]) -> ApiKey:
+    return ApiKey(
+        id=row.id,
+        tenant=row.tenant,
+        user=row.user_id,
+        name=row.name,
+        scopes=frozenset(row.scopes),
+        limits=KeyLimits.of(row.limits),
+        created=seconds(row.created),
+        expires=_seconds(row.expires),
+        revoked=_seconds(row.revoked),
+        replaced_by=row.replaced_by,
+        last_used=_seconds(row.last_used),
+    )
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else seconds(time)

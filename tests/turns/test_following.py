@@ -1,0 +1,190 @@
+"""A turn read where it runs, and after it was lost: nothing missed, nothing twice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from lango.core.turns import (
+    Cancelled,
+    Completed,
+    Event,
+    Failed,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    Started,
+    ThoughtDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+)
+from lango.errors import TurnError, TurnNotFoundError
+from lango.store.entries import SessionKey
+from lango.store.turn_rows import Claim, Turn
+from lango.turns.engine import LocalEngine
+from lango.turns.feeds import Begun, Feeds, Over
+from lango.turns.following import follow
+from lango.turns.service import Turns
+from tests.store.desk import APP, Desk, opened
+
+CALL = ToolStarted("c", "look", {})
+RESULT = ToolFinished("c", "look", {"seen": 1})
+
+
+class Table:
+    """A turn with two workers that a test plays, and somebody who reads."""
+
+    def __init__(self, desk: Desk, engine: LocalEngine, tenant: str) -> None:
+        self.desk = desk
+        self.turns = Turns(desk.sessions, engine, tenant=tenant)
+        self.feeds = Feeds()
+
+    async def hand_in(self) -> Turn:
+        return await self.turns.submit(APP, "hi", user="u", session="s")
+
+    async def begin(self, turn: Turn) -> Claim:
+        """Claim it in the place of the worker of this process."""
+        claim = await self.desk.claim(turn.session_pk, await self.desk.worker())
+        self.feeds.tell(turn, Begun(claim))
+        return claim
+
+    async def say(self, claim: Claim, *events: Event, written: bool = True) -> None:
+        for event in events:
+            self.feeds.tell(claim.turn, event)
+        if written:
+            await self.desk.log.append(claim, events)
+
+    async def take_over(self, turn: Turn, lost: Claim) -> Claim:
+        """Claim it in the place of another process."""
+        await self.desk.workers.remove(lost.worker)
+        return await self.desk.claim(turn.session_pk, await self.desk.worker())
+
+    async def read(self, turn: Turn) -> asyncio.Task[list[TurnEvent]]:
+        """Somebody who has begun to listen."""
+
+        async def reading() -> list[TurnEvent]:
+            with self.feeds.listen(turn.session, turn.idempotency_key) as feed:
+                async with aclosing(follow(self.turns, turn, feed)) as events:
+                    return [event async for event in events]
+
+        begun = asyncio.create_task(reading())
+        await asyncio.sleep(0)  # as far as it goes by itself
+        return begun
+
+
+@pytest_asyncio.fixture
+async def table(store_url: str, tenant: str) -> AsyncIterator[Table]:
+    """On either database."""
+    async with opened(store_url) as desk, LocalEngine(desk.sessions.database) as engine:
+        await desk.session(SessionKey(tenant, APP, "u", "s"))
+        yield Table(desk, engine, tenant)
+
+
+async def test_what_runs_here_is_heard_before_it_is_written(table: Table) -> None:
+    turn = await table.hand_in()
+    reading = await table.read(turn)
+    claim = await table.begin(turn)
+    said = [MessageDelta("m", "Hel"), MessageDelta("m", "lo"), MessageCompleted("m", "a", "Hello")]
+    await table.say(claim, *said, written=False)
+    error = LookupError("this very one")
+    table.feeds.tell(turn, Over(Failed(error)))
+    events = await reading
+    assert events == [Started(1), *said, Failed(error)]
+    assert isinstance(events[-1], Failed)
+    assert events[-1].error is error
+
+
+async def test_what_another_process_runs_is_read_from_the_log(table: Table) -> None:
+    turn = await table.hand_in()
+    reading = await table.read(turn)
+    claim = await table.desk.claim(turn.session_pk, await table.desk.worker())
+    said = [MessageDelta("m", "Hello"), MessageCompleted("m", "a", "Hello")]
+    await table.desk.log.append(claim, said)
+    await table.desk.finish(claim)
+    assert await reading == [Started(1), *said, Completed()]
+
+
+async def test_what_was_heard_and_written_is_not_told_again(table: Table) -> None:
+    turn = await table.hand_in()
+    reading = await table.read(turn)
+    mine = await table.begin(turn)
+    await table.say(mine, CALL, RESULT, MessageDelta("m", "Hel"))
+    table.feeds.tell(turn, Over(None))
+    other = await table.take_over(turn, mine)
+    rest = [MessageReset("m"), MessageDelta("n", "Hello"), MessageCompleted("n", "a", "Hello")]
+    await table.desk.log.append(other, rest)
+    await table.desk.finish(other)
+    assert await reading == [
+        *(Started(1), CALL, RESULT, MessageDelta("m", "Hel")),
+        *(MessageReset("m"), Started(2), *rest[1:], Completed()),
+    ]
+
+
+async def test_what_was_heard_and_never_written_is_not_told_again(table: Table) -> None:
+    """The next worker tells what the session has and the log lacks; of deltas it knows nothing."""
+    turn = await table.hand_in()
+    reading = await table.read(turn)
+    mine = await table.begin(turn)
+    await table.say(mine, CALL)
+    await table.say(mine, RESULT, MessageDelta("m", "Hel"), ThoughtDelta("m", "Hm"), written=False)
+    table.feeds.tell(turn, Over(None))
+    other = await table.take_over(turn, mine)
+    await table.desk.log.append(other, [RESULT, MessageCompleted("n", "a", "Hello")])
+    await table.desk.queue.close(other, Cancelled("Hel"))
+    assert await reading == [
+        *(Started(1), CALL, RESULT, MessageDelta("m", "Hel"), ThoughtDelta("m", "Hm")),
+        *(MessageReset("m"), Started(2), MessageCompleted("n", "a", "Hello"), Cancelled("Hel")),
+    ]
+
+
+async def test_a_second_attempt_here_is_heard_behind_what_the_log_has(table: Table) -> None:
+    turn = await table.hand_in()
+    lost = await table.desk.claim(turn.session_pk, await table.desk.worker())
+    await table.desk.log.append(lost, [CALL, RESULT])
+    reading = await table.read(turn)
+    await table.desk.workers.remove(lost.worker)
+    claim = await table.begin(turn)
+    await table.say(claim, MessageCompleted("m", "a", "Hello"), written=False)
+    table.feeds.tell(turn, Over(Completed()))
+    assert await reading == [
+        *(Started(1), CALL, RESULT, Started(2)),
+        *(MessageCompleted("m", "a", "Hello"), Completed()),
+    ]
+
+
+async def test_who_comes_in_the_middle_reads_the_log(table: Table) -> None:
+    turn = await table.hand_in()
+    claim = await table.begin(turn)
+    await table.say(claim, CALL)
+    reading = await table.read(turn)
+    await table.say(claim, RESULT)
+    await table.desk.finish(claim)
+    table.feeds.tell(turn, Over(Completed()))
+    assert await reading == [Started(1), CALL, RESULT, Completed()]
+
+
+async def test_an_end_that_was_stored_and_not_heard_of_ends_it(table: Table) -> None:
+    turn = await table.hand_in()
+    reading = await table.read(turn)
+    claim = await table.begin(turn)
+    await table.say(claim, CALL)
+    await table.desk.finish(claim)
+    table.feeds.tell(turn, Over(None))
+    assert await reading == [Started(1), CALL, Completed()]
+
+
+@pytest.mark.parametrize("how", ["deleted", "closed"])
+async def test_a_turn_that_is_no_more(table: Table, how: str) -> None:
+    turn = await table.hand_in()
+    reading = await table.read(turn)
+    if how == "deleted":
+        await table.desk.sessions.delete(turn.session)
+    else:
+        table.feeds.end(TurnError("closed"))
+    expected: Any = TurnNotFoundError if how == "deleted" else TurnError
+    with pytest.raises(expected):
+        await reading

@@ -1,0 +1,238 @@
+"""Turns that lost their worker and are not run again: closed with a history that is closed too."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from faults.turn_agents import loaded
+from faults.turn_place import Process, check_log, types_of
+from lango.adk.durable.ledger import INTERRUPTED
+from lango.core.ids import new_id
+from lango.core.turn_states import MAX_ATTEMPTS
+from lango.core.turns import Completed, Started, TurnEvent
+from lango.errors import StoreUnavailableError
+from lango.store.entries import StoredMessage
+from lango.store.turn_log import LoggedEvent, TurnLog
+from lango.store.turn_rows import Claim, Turn
+from lango.store.workers import Worker, Workers
+from lango.turns import attempt
+from lango.turns.worker import TurnWorker
+from tests.durable.dying import death
+from tests.store.desk import LONG_AGO
+from tests.store.rows import execute
+
+ENDS = {"cancelled": "", "lost": "WorkerLostError", "late": "TurnTimeoutError"}
+OPEN_CALL = ('call mark {"name": "a"}', "ledger.start.after", 1)
+CUT_TEXT = ("one two three four five six", "model.delta", 4)
+
+
+async def _claim(here: Process, turn: Turn) -> Claim:
+    """The claim of a worker that is dead by the time it is looked for."""
+    app = loaded(here.store, here.place.app, here.place.effects)[here.place.app]
+    worker, workers = Worker(new_id("wrk"), {here.place.app: app.fingerprint}), _workers(here)
+    await workers.register(worker)
+    claim = await here.engine.queue.claim(turn.session_pk, worker)
+    await workers.remove(worker.id)
+    assert claim is not None
+    return claim
+
+
+def _workers(here: Process) -> Workers:
+    return Workers(here.store.database)
+
+
+async def _die(here: Process, turn: Turn, point: str, times: int = 1) -> Claim:
+    """Run or close a turn, and die at a failpoint; what was told before is in the log."""
+    claim = await _claim(here, turn)
+    with death(point, times), pytest.raises(BaseException):  # noqa: B017, PT011 - in a group or not
+        await _run(here, claim)
+    return claim
+
+
+async def _run(here: Process, claim: Claim) -> None:
+    app = loaded(here.store, here.place.app, here.place.effects)[here.place.app]
+    log = TurnLog(here.store.database)
+    async with aclosing(app.run(claim)) as events:
+        async for event in events:
+            if not isinstance(event, Started):
+                await log.append(claim, [event])
+
+
+async def _give_up(here: Process, turn: Turn, why: str) -> None:
+    """Let the queue have no more hope for a turn."""
+    if why == "cancelled":
+        await here.turns.cancel(turn.id)
+        return
+    changed = f"attempts = {MAX_ATTEMPTS}" if why == "lost" else f"deadline = '{LONG_AGO}'"
+    await execute(here.place.url, f"update turns set {changed} where id = '{turn.id}'")  # noqa: S608
+
+
+async def _submit(here: Process, message: str) -> Turn:
+    return await here.turns.submit(here.place.app, message)
+
+
+async def _history(here: Process, turn: Turn) -> list[StoredMessage]:
+    rows = await here.store.messages(turn.session, limit=100)
+    return [row for row in rows if row.invocation_id == turn.invocation_id]
+
+
+async def _ended(here: Process, turn: Turn) -> Turn:
+    async with here.worker():
+        return await here.turns.wait(turn.id)
+
+
+def _check_end(ended: Turn, why: str) -> None:
+    state = "cancelled" if why == "cancelled" else "failed"
+    assert (ended.state, (ended.error or {}).get("type", "")) == (state, ENDS[why])
+    assert ended.attempts == (MAX_ATTEMPTS if why == "lost" else 1)
+
+
+@pytest.mark.parametrize("why", ENDS)
+async def test_an_open_call_is_answered(here: Process, why: str) -> None:
+    message, point, times = OPEN_CALL
+    turn = await _submit(here, message)
+    await _die(here, turn, point, times)
+    assert [row.role for row in await _history(here, turn)] == ["user", "assistant"]
+    await _give_up(here, turn, why)
+    _check_end(await _ended(here, turn), why)
+    rows = await _history(here, turn)
+    assert [row.role for row in rows] == ["user", "assistant", "tool"]
+    assert INTERRUPTED in (rows[-1].tool_calls or "")
+    events = await here.read(turn.id)
+    check_log(events)
+    assert types_of(events)[-3:] == ["tool.started", "tool.finished", events[-1].type]
+    assert events[-2].data["error"] == INTERRUPTED
+    assert here.place.effects.words() == []
+
+
+@pytest.mark.parametrize("why", ENDS)
+async def test_the_text_of_a_cut_message_is_kept(here: Process, why: str) -> None:
+    message, point, times = CUT_TEXT
+    turn = await _submit(here, message)
+    await _die(here, turn, point, times)
+    told = "".join(str(e.data["text"]) for e in await _deltas(here, turn))
+    assert told
+    await _give_up(here, turn, why)
+    _check_end(await _ended(here, turn), why)
+    events = await here.read(turn.id)
+    check_log(events)
+    assert events[-1].data["text"] == told
+    assert "message.reset" not in types_of(events)
+    rows = await _history(here, turn)
+    assert [(row.role, row.content) for row in rows] == [("user", message), ("assistant", told)]
+    assert rows[-1].author == "agent"
+    assert json.loads(rows[-1].event or "{}")["interrupted"] is True
+
+
+async def _deltas(here: Process, turn: Turn) -> list[LoggedEvent]:
+    logged = await TurnLog(here.store.database).read_all(turn)
+    return [event for event in logged if event.type == "message.delta"]
+
+
+@pytest.mark.parametrize("scene", [OPEN_CALL, CUT_TEXT], ids=["call", "text"])
+async def test_deaths_while_closing_add_nothing(here: Process, scene: tuple[str, str, int]) -> None:
+    message, point, times = scene
+    turn = await _submit(here, message)
+    await _die(here, turn, point, times)
+    await _give_up(here, turn, "lost")
+    points = ("turn.start", "append.before", "append.after", "turn.kept", "turn.given_up")
+    passed: list[str] = []
+    for where in points:
+        stored = len(await _history(here, turn))
+        if where.startswith("append") and "append.after" in passed:
+            continue
+        claim = await _die(here, turn, where)
+        assert claim.verdict is not None
+        passed.append(where)
+        assert len(await _history(here, turn)) == stored + (where == "append.after")
+    before = [(row.event_id, row.content) for row in await _history(here, turn)]
+    _check_end(await _ended(here, turn), "lost")
+    assert [(row.event_id, row.content) for row in await _history(here, turn)] == before
+    events = await here.read(turn.id)
+    check_log(events)
+    assert types_of(events).count("tool.finished") == types_of(events).count("tool.started")
+
+
+async def test_the_next_turn_of_the_session_works(here: Process) -> None:
+    message, point, times = OPEN_CALL
+    turn = await _submit(here, message)
+    after = await _submit(here, "and now?")
+    await _die(here, turn, point, times)
+    await _give_up(here, turn, "lost")
+    async with here.worker():
+        ended = await here.turns.wait(after.id)
+    assert (ended.state, (await here.turns.get(turn.id)).state) == ("completed", "failed")
+
+
+async def test_a_turn_that_wrote_nothing_is_just_closed(here: Process) -> None:
+    turn = await _submit(here, "hello")
+    await _claim(here, turn)
+    await _give_up(here, turn, "cancelled")
+    _check_end(await _ended(here, turn), "cancelled")
+    assert await _history(here, turn) == []
+    assert types_of(await here.read(turn.id)) == ["accepted", "started", "cancelled"]
+
+
+async def test_an_answer_that_was_stored_and_not_told_is_told(here: Process) -> None:
+    turn = await _submit(here, "hello")
+    await _die(here, turn, "turn.unmarked")
+    logged = await TurnLog(here.store.database).read_all(turn)
+    assert types_of(logged)[-1] == "message.completed"
+    await execute(
+        here.place.url,
+        f"delete from turn_events where session_pk = {turn.session_pk} and type = 'message.completed'",  # noqa: S608, E501
+        f"update turns set last_event = last_event - 1 where id = '{turn.id}'",  # noqa: S608
+    )
+    await _give_up(here, turn, "cancelled")
+    _check_end(await _ended(here, turn), "cancelled")
+    events = await here.read(turn.id)
+    check_log(events)
+    assert types_of(events)[-2:] == ["message.completed", "cancelled"]
+    assert events[-1].data["text"] == ""
+    assert [row.role for row in await _history(here, turn)] == ["user", "assistant"]
+
+
+# --- apps that do not do as they are told --------------------------------------------------------
+
+
+class _Odd:
+    """An app that meets a verdict in its own way."""
+
+    fingerprint = "odd"
+
+    def __init__(self, *faults: Exception) -> None:
+        self.faults = list(faults)
+        self.asked: list[str] = []
+
+    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+        del abort
+        self.asked.append(claim.verdict.type if claim.verdict else "")
+        if self.faults:
+            raise self.faults.pop(0)
+        yield Completed()
+
+
+@pytest.mark.parametrize(
+    ("faults", "asked"),
+    [
+        ((), 1),
+        ((RuntimeError("broken"),), 1),
+        ((StoreUnavailableError(), StoreUnavailableError()), 3),
+    ],
+    ids=["ignores it", "breaks", "has no database"],
+)
+async def test_the_verdict_stands(
+    here: Process, faults: tuple[Exception, ...], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "_CLOSE_AGAIN", 0.0)
+    turn = await _submit(here, "hello")
+    await _claim(here, turn)
+    await _give_up(here, turn, "late")
+    odd = _Odd(*faults)
+    async with TurnWorker(here.store, here.engine, {here.place.app: odd}):
+        ended = await here.turns.wait(turn.id)
+    _check_end(ended, "late")
+    assert odd.asked == ["failed"] * asked
