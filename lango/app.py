@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Self
 
 from pydantic import SecretStr
@@ -19,6 +21,9 @@ from lango.errors import ConfigError
 from lango.providers.registry import GATEWAYS, Access
 from lango.store.sessions import SqlSessionStore
 from lango.tools.registry import load_tools
+from lango.turns.engine import LocalEngine
+from lango.turns.service import Turns
+from lango.turns.worker import TurnWorker, WorkerOptions
 
 
 class Application:
@@ -29,15 +34,21 @@ class Application:
         self._access = access_of(self.settings)
         store = self.settings.store
         self.store = SqlSessionStore(store.url.get_secret_value(), schema=store.db_schema)
+        self.engine = LocalEngine(self.store.database)
         self._agents: dict[str, Agent] = {}
         self._models: list[ModelAdapter] = []
 
     async def __aenter__(self) -> Self:
-        await self.store.open()
+        await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def open(self) -> None:
+        """Open the store, and begin to hear of turns in other processes."""
+        await self.store.open()
+        await self.engine.open()
 
     async def close(self) -> None:
         """Close the agents, then their models and the store they write to."""
@@ -47,7 +58,38 @@ class Application:
         for model in self._models:
             await model.close()
         self._models.clear()
+        await self.engine.close()
         await self.store.close()
+
+    def turns_for(self, tenant: str) -> Turns:
+        """The turns of a tenant, for those who hand them in."""
+        return Turns(self.store, self.engine, tenant=tenant)
+
+    @property
+    def turns(self) -> Turns:
+        """The turns of the tenant that the settings name."""
+        return self.turns_for(self.settings.store.tenant)
+
+    async def worker(
+        self, names: Iterable[str] = (), *, concurrency: int | None = None
+    ) -> TurnWorker:
+        """A worker, not started, that runs turns of these apps; of all in the settings if none."""
+        agents = [await self.agent(name) for name in names or self.settings.apps]
+        apps = {agent.runner.app.name: agent.durable for agent in agents if agent.durable}
+        if not apps:
+            self.app_name(None)  # raises, and says what to do
+        options = self._worker_options
+        return TurnWorker(
+            self.store,
+            self.engine,
+            apps,
+            replace(options, concurrency=concurrency or options.concurrency),
+        )
+
+    @property
+    def _worker_options(self) -> WorkerOptions:
+        worker = self.settings.worker
+        return WorkerOptions(worker.concurrency, worker.hang_after, worker.keep_logs)
 
     def app_name(self, name: str | None) -> str:
         """The app that was meant; where there is only one, it need not be said."""
@@ -75,7 +117,7 @@ class Application:
     async def _made(self, name: str) -> Agent:
         app = self.settings.apps.get(name) or AppSettings(load=name)
         limits = self.settings.limits
-        return Agent(
+        made = Agent(
             await self._root(name, app),
             store=self.store,
             tenant=self.settings.store.tenant,
@@ -91,7 +133,12 @@ class Application:
                 repeats=limits.identical_calls,
             ),
             next_turn=app.next_turn,
+            engine=self.engine,
+            worker=self._worker_options,
         )
+        if self.settings.durability == "strict":
+            _require_exact(name, made)
+        return made
 
     async def _root(self, name: str, app: AppSettings) -> Root:
         if app.load is not None:
@@ -139,6 +186,15 @@ class Application:
             known = ", ".join(self.settings.mcp_servers) or "none"
             raise ConfigError(f"There is no MCP server {name} in the settings; they have {known}.")
         return mcp_server(name, server)
+
+
+def _require_exact(name: str, agent: Agent) -> None:
+    shape = agent.durable.shape if agent.durable else None
+    if shape is not None and not shape.is_exact:
+        raise ConfigError(
+            f"apps.{name}: with durability: strict every turn must be able to go on after a crash, "
+            f"and those of this agent cannot: {'; '.join(shape.problems)}."
+        )
 
 
 def access_of(settings: Settings) -> dict[str, Access]:

@@ -1,1 +1,1 @@
-"""One turn of a conversation, in process."""
+"""An agent one can talk to."""

@@ -7,14 +7,19 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Self
 
 from lango.adk.build import Model, llm_agent, services
+from lango.adk.durable.turn import DurableAgent
 from lango.adk.loading import Root
 from lango.adk.model import ModelAdapter
 from lango.adk.plugins import plugins as usual_plugins
 from lango.adk.runner import AgentRunner, NextTurn, TurnOptions
 from lango.adk.transfers import root_of
-from lango.agent.run import run_and_collect, run_turn
+from lango.agent.durable import DurableTurns
+from lango.agent.run import Turns, run_and_collect, run_turn
 from lango.core.turns import Answer, Approval, TurnEvent
+from lango.errors import TurnNotFoundError
 from lango.store.sessions import SqlSessionStore
+from lango.turns.engine import Engine
+from lango.turns.worker import WorkerOptions
 
 
 class Agent:
@@ -24,6 +29,9 @@ class Agent:
     `instruction`, `description`, `tools` and `sub_agents` makes one. `store` is a store or its
     URL; without one, sessions live in memory. `plugins` replaces the usual set. `next_turn` says
     who gets the next message: the agent that spoke last ("sticky") or always the root agent.
+
+    With a store, turns outlive the process: one that was cut off is gone on with by `go_on`. The
+    `engine` is that of others on the same store, and `worker` says how the turns are run.
     """
 
     def __init__(
@@ -35,6 +43,8 @@ class Agent:
         app_name: str | None = None,
         plugins: Sequence[Any] | None = None,
         next_turn: NextTurn = "sticky",
+        engine: Engine | None = None,
+        worker: WorkerOptions | None = None,
         model: Model | None = None,
         name: str = "agent",
         instruction: str = "",
@@ -68,6 +78,12 @@ class Agent:
             name=app_name or "",
         )
 
+        self.durable: DurableAgent | None = None
+        self._durable_turns: DurableTurns | None = None
+        if self._services.store is not None:
+            self.durable = DurableAgent(self.runner, self._services.store)
+            self._durable_turns = DurableTurns(self.durable, engine, worker)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -75,13 +91,22 @@ class Agent:
         await self.close()
 
     async def close(self) -> None:
-        """Close tools and plugins, and what was given by its name: the model, the store."""
+        """Close tools and plugins, and what was given by its name: the model, the store.
+
+        Turns that run have a while to end.
+        """
         try:
+            if self._durable_turns is not None:
+                await self._durable_turns.close()
             await self.runner.close()
         finally:
             if self._made_model is not None:
                 await self._made_model.close()
             await self._services.close()
+
+    @property
+    def _turns(self) -> Turns:
+        return self._durable_turns or self.runner
 
     async def run_and_collect(
         self, message: str | Sequence[Answer], *, user: str = "user", session: str = "default"
@@ -90,7 +115,7 @@ class Agent:
 
         Raises what ended the turn; ApprovalNeededError when a tool call waits for a person.
         """
-        return await run_and_collect(self.runner, user, session, message)
+        return await run_and_collect(self._turns, user, session, message)
 
     def stream(
         self,
@@ -101,7 +126,7 @@ class Agent:
         abort: asyncio.Event | None = None,
     ) -> AsyncGenerator[TurnEvent]:
         """What happens in the turn, as it happens; set `abort` to end it."""
-        return run_turn(self.runner, user, session, message, TurnOptions(abort=abort))
+        return run_turn(self._turns, user, session, message, TurnOptions(abort=abort))
 
     def answer(
         self,
@@ -112,7 +137,21 @@ class Agent:
         abort: asyncio.Event | None = None,
     ) -> AsyncGenerator[TurnEvent]:
         """The rest of a turn that waits for these answers, as it happens."""
-        return run_turn(self.runner, user, session, answers, TurnOptions(abort=abort))
+        return run_turn(self._turns, user, session, answers, TurnOptions(abort=abort))
+
+    async def unfinished(self, *, user: str = "user", session: str = "default") -> list[str]:
+        """The turns of a session that were cut off, or are still run by somebody: their ids."""
+        if self._durable_turns is None:
+            return []
+        return [turn.id for turn in await self._durable_turns.unfinished(user, session)]
+
+    def go_on(
+        self, turn_id: str, *, abort: asyncio.Event | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """A turn from its beginning: run here once nobody else does, or told as others run it."""
+        if self._durable_turns is None:
+            raise TurnNotFoundError("Without a store there are no turns to go on with.")
+        return self._durable_turns.go_on(turn_id, abort=abort)
 
     async def pending(self, *, user: str = "user", session: str = "default") -> list[Approval]:
         """The approvals a session waits for, oldest first."""

@@ -35,8 +35,9 @@ def chat(
     flags = store_flags(url)
     with conversation(target, config, flags, screen, user, session, ask_at_terminal) as here:
         typer.secho(f"{here.app} · session {here.session}", dim=True, err=True)
-        if here.pending:
-            here.talk.decide(here.pending)
+        if not here.is_new:
+            here.talk.catch_up()
+            here.talk.decide_pending()
         while (line := _typed()) is not None:
             if line.strip():
                 here.talk.say(line)

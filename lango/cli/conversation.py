@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ from lango.cli.options import DEFAULT_USER
 from lango.cli.screen import Screen
 from lango.cli.talk import Ask, Talk
 from lango.config.load import load
-from lango.core.turns import Approval
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,8 @@ class Conversation:
 
     app: str
     session: str
+    is_new: bool
     talk: Talk
-    pending: Sequence[Approval]
     again: str  # the command that goes on with it
 
 
@@ -44,13 +43,13 @@ def conversation(
     application = Application(load(config, flags))
     name = application.app_name(target)
     with Background() as background:
-        background.run(application.store.open())
+        background.run(application.open())
         try:
             agent = background.run(application.agent(name))
             chosen = session or uuid4().hex[:12]
-            pending = background.run(agent.pending(user=user, session=chosen)) if session else []
             talk = Talk(background, agent, screen, user=user, session=chosen, ask=ask)
-            yield Conversation(name, chosen, talk, pending, _again(target, user, chosen))
+            again = _again(target, user, chosen)
+            yield Conversation(name, chosen, session is None, talk, again)
         finally:
             background.run(application.close())
 

@@ -36,7 +36,8 @@ async def examine(loaded: Loaded, *, models: bool) -> AsyncIterator[Finding]:
         return
     async with Application(loaded) as application:
         for name in loaded.settings.apps:
-            yield await _app(application, name)
+            async for finding in _app(application, name):
+                yield finding
         if models:
             for spec in _distinct(loaded.settings):
                 yield await _model(application, spec)
@@ -55,12 +56,18 @@ async def _store(settings: Settings) -> Finding:
     return Finding("store", ok=True, said=f"schema {revision}")
 
 
-async def _app(application: Application, name: str) -> Finding:
+async def _app(application: Application, name: str) -> AsyncIterator[Finding]:
+    """Whether an app can be loaded, and whether its turns can go on after a crash."""
     try:
         agent = await application.agent(name)
     except LangoError as error:
-        return Finding(f"app {name}", ok=False, said=str(error))
-    return Finding(f"app {name}", ok=True, said=f"root agent {agent.root.name}")
+        yield Finding(f"app {name}", ok=False, said=str(error))
+        return
+    yield Finding(f"app {name}", ok=True, said=f"root agent {agent.root.name}")
+    if agent.durable is not None:
+        problems = agent.durable.shape.problems
+        said = f"not resumable: {'; '.join(problems)}" if problems else "exact"
+        yield Finding(f"turns of {name}", ok=True, said=said)
 
 
 async def _model(application: Application, spec: AgentSettings) -> Finding:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lango.cli import adk, chat, config, db, doctor, init, run
+from lango.cli import adk, chat, config, context, db, doctor, init, keys, run, serve, worker
 
 DISTRIBUTION = "lango-adk"
 
@@ -22,8 +22,12 @@ app = typer.Typer(
 app.command()(init.init)
 app.command()(chat.chat)
 app.command()(run.run)
+app.command()(serve.serve)
+app.command()(worker.worker)
+app.command()(context.context)
 app.command()(doctor.doctor)
 app.add_typer(db.app, name="db")
+app.add_typer(keys.app, name="keys")
 app.add_typer(adk.app, name="adk")
 app.add_typer(config.app, name="config")
 

@@ -51,6 +51,8 @@ def run(
     text = sys.stdin.read() if message == "-" else message
     target = targets[0] if targets else None
     with conversation(target, config, store_flags(url), screen, user, session, ask) as here:
+        if not here.is_new:
+            here.talk.catch_up()
         end = here.talk.say(text)
     if exit_code(end) == 3 and not as_json:
         typer.secho(f"{here.again} asks you about it.", dim=True, err=True)

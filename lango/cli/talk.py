@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import typer
@@ -29,6 +30,7 @@ from lango.core.turns import (
 Ask = Callable[[Approval], bool]
 Turn = Callable[[asyncio.Event], AsyncIterator[TurnEvent]]
 
+_INTERRUPTED: Final = "An answer was interrupted; going on with it…"
 _CODES: Final[dict[type[End], int]] = {Completed: 0, Failed: 1, Waiting: 3, Cancelled: 130}
 
 
@@ -59,6 +61,23 @@ class Talk:
     def say(self, text: str) -> End:
         """One turn, with the approvals it asks for."""
         return self._to_its_end(lambda abort: self._agent.stream(text, **self._who, abort=abort))
+
+    def catch_up(self) -> None:
+        """Go on with answers that were cut off when a process died, or that another one gives."""
+        left = self._background.run(self._agent.unfinished(**self._who))
+        if left:
+            typer.secho(_INTERRUPTED, dim=True, err=True)
+        for turn in left:
+            self._to_its_end(partial(self._go_on, turn))
+
+    def decide_pending(self) -> None:
+        """Ask what the session still waits for."""
+        pending = self._background.run(self._agent.pending(**self._who))
+        if pending:
+            self.decide(pending)
+
+    def _go_on(self, turn: str, abort: asyncio.Event) -> AsyncIterator[TurnEvent]:
+        return self._agent.go_on(turn, abort=abort)
 
     def decide(self, approvals: Sequence[Approval]) -> End:
         """Go on with a turn that waits for these."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lango.config.secrets import Secret, SecretText, SecretUrl, has_password, is_sensitive
+from lango.core.loopback import is_private_way
 
 DEFAULT_STORE = "sqlite:///lango.db"
 RESERVED_NAME = "user"
@@ -62,6 +63,25 @@ class LimitSettings(Section):
     cost: float | None = Field(default=None, gt=0, description="US dollars.")
     identical_calls: int = Field(
         default=3, ge=2, description="The same tool call with the same arguments, in a row."
+    )
+
+
+class WorkerSettings(Section):
+    """How turns are run."""
+
+    concurrency: int = Field(
+        default=100, ge=1, description="Turns at a time: most of them wait for a model."
+    )
+    hang_after: float = Field(
+        default=30.0,
+        gt=0,
+        description="Seconds a blocked event loop keeps its turns; then others take them over.",
+    )
+    drain: float = Field(
+        default=30.0, ge=0, description="Seconds that turns have to end when a process stops."
+    )
+    keep_logs: float = Field(
+        default=86_400.0, gt=0, description="Seconds that the events of a finished turn are kept."
     )
 
 
@@ -177,6 +197,61 @@ def _loaded(value: Any) -> Any:
 AppItem = Annotated[AppSettings, BeforeValidator(_loaded, json_schema_input_type=str | AppSettings)]
 
 
+class OidcSettings(Section):
+    """Whose tokens the server takes, beside its API keys."""
+
+    issuer: str = Field(description="Who signs them: its URL, as their `iss` says it.")
+    audience: str | list[str] = Field(description="Whom they are for, as their `aud` says it.")
+    jwks_url: str | None = Field(
+        default=None, description="Where its keys are, if its discovery document does not say."
+    )
+    tenant_claim: str | None = Field(
+        default=None, description="The claim that names the tenant; null for `tenant`."
+    )
+    tenant: str = Field(default="", description="The tenant of all its tokens.")
+    user_claim: str = Field(default="sub", description="The claim that names the user.")
+    scopes_claim: str | None = Field(
+        default=None, description="The claim that lists scopes; null: every token may chat."
+    )
+    leeway: int = Field(
+        default=60, ge=0, le=600, description="Seconds that its clock may differ from ours."
+    )
+
+    @property
+    def audiences(self) -> list[str]:
+        """Whom a token may be for."""
+        return [self.audience] if isinstance(self.audience, str) else self.audience
+
+    @model_validator(mode="after")
+    def _can_be_trusted(self) -> OidcSettings:
+        for url in filter(None, (self.issuer, self.jwks_url)):
+            if not is_private_way(url):
+                raise ValueError(f"{url} must begin with https://")
+        if not self.audiences or not all(self.audiences):
+            raise ValueError("give the audience: tokens that are for nobody are for everybody")
+        if self.tenant and self.tenant_claim:
+            raise ValueError("give either `tenant` (of all) or `tenant_claim`, not both")
+        return self
+
+
+class ServerSettings(Section):
+    """How `lango serve` serves."""
+
+    host: str = Field(default="127.0.0.1", description="The address to serve on.")
+    port: int = Field(default=8000, ge=0, le=65535, description="The port; 0 for any.")
+    allowed_hosts: list[str] = Field(
+        default_factory=list[str],
+        description="Names it answers for beside localhost: `*.example.com`, `*` for any.",
+    )
+    max_body: int = Field(default=1 << 20, ge=1024, description="Bytes of JSON in a request.")
+    max_streams: int = Field(
+        default=1000, ge=1, description="Streams of events at a time, in each process."
+    )
+    oidc: OidcSettings | None = Field(
+        default=None, description="An OpenID Connect issuer whose tokens are taken."
+    )
+
+
 class Settings(BaseSettings):
     """The whole file."""
 
@@ -218,6 +293,12 @@ class Settings(BaseSettings):
         default_factory=dict[str, McpServerSettings], description="MCP servers, by name."
     )
     limits: LimitSettings = Field(default_factory=LimitSettings, description="Limits of a turn.")
+    worker: WorkerSettings = Field(default_factory=WorkerSettings, description="Running turns.")
+    durability: Literal["normal", "strict"] = Field(
+        default="normal",
+        description="strict: refuse agents whose turns cannot go on after a crash.",
+    )
+    server: ServerSettings = Field(default_factory=ServerSettings, description="The HTTP server.")
     allow_literal_secrets: bool = Field(
         default=False, description="Let secrets stand in the file; for tests."
     )

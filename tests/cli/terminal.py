@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -45,6 +47,12 @@ class Terminal:
     def press(self, key: str) -> None:
         """Press a key, by tmux's name for it: C-c."""
         self._tmux("send-keys", key)
+
+    def kill(self) -> None:
+        """Kill the command that runs, as a crash would."""
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        (command,) = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+        os.kill(int(command), signal.SIGKILL)
 
     def screen(self) -> str:
         """All that was printed, wrapped lines joined."""

@@ -62,6 +62,26 @@ def test_a_new_project_passes_its_examination(project: Path) -> None:
     assert "All of it works." in looked.stdout
 
 
+def test_doctor_says_which_apps_can_be_resumed(project: Path) -> None:
+    (project / "mine.py").write_text(
+        "from google.adk.agents import Agent, BaseAgent\n"
+        "class Own(BaseAgent): pass\n"
+        "own = Own(name='own')\n"
+        "plain = Agent(name='plain')\n"
+    )
+    (project / "lango.yaml").write_text("apps: {plain: mine:plain, own: mine:own}\n")
+    looked = lango(project, "doctor", "--no-models")
+    rows = [line.split(None, 4) for line in looked.stdout.splitlines() if " turns of " in line]
+    assert [(row[0], row[3], row[4].partition(":")[0]) for row in rows] == [
+        *(("ok", "plain", "exact"), ("ok", "own", "not resumable"))
+    ]
+    assert "runs in a way of its own" in looked.stdout
+    (project / "lango.yaml").write_text("apps: {own: mine:own}\ndurability: strict\n")
+    looked = lango(project, "doctor", "--no-models")
+    assert looked.returncode == 1
+    assert "!!  app own" in looked.stdout
+
+
 def test_init_overwrites_nothing(project: Path) -> None:
     (project / "tools.py").write_text("mine")
     again = run("init", str(project))

@@ -1,0 +1,154 @@
+"""What the model calls of a session saw, read from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from lango.adk.convert import convert_messages
+from lango.adk.events import EventsAdapter, moved_names
+from lango.adk.session import link_of
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.context import (
+    TEXT_ROOM,
+    ContextCut,
+    ContextPreview,
+    ContextView,
+    Prompt,
+    SessionContext,
+    StoredTalk,
+    cut_of,
+    earlier_calls,
+    newest_of,
+    view,
+)
+from lango.core.messages import CONTROL
+from lango.core.model_calls import ModelCall
+from lango.core.preview import basis, preview
+from lango.errors import ModelCallNotFoundError, SessionNotFoundError
+from lango.store.entries import SessionKey, StoredMessage
+from lango.store.model_calls import ModelCallStore, StoredModelCall
+from lango.store.seen import SeenMessages, Stretch
+from lango.store.sessions import SqlSessionStore
+
+_REMEMBERED: Final = 50
+"""Attempts that the preview learns from, and that are listed."""
+_AT_THE_END: Final = 1 << 62
+
+
+class ContextReader:
+    """Reads the contexts of one session; of each text so many characters, None: all."""
+
+    def __init__(
+        self, store: SqlSessionStore, key: SessionKey, *, text_room: int | None = TEXT_ROOM
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._text_room = text_room
+        self._calls = ModelCallStore(store.database)
+
+    async def call(self, call: str) -> SessionContext:
+        """What a call saw; ModelCallNotFoundError if the session has none of this id."""
+        attempts = await self._calls.attempts(self._key, call)
+        if not attempts:
+            raise ModelCallNotFoundError
+        return SessionContext(await self._view(attempts))
+
+    async def newest(self) -> SessionContext:
+        """What the newest call saw, if there was one, and what the next one would."""
+        stored = await self._calls.of_session(self._key, limit=_REMEMBERED)
+        calls = [one.call for one in stored[::-1]]
+        seen = None
+        if calls:
+            seen = await self._view(await self._calls.attempts(self._key, calls[-1].call))
+        return SessionContext(seen, await self._preview(calls), earlier_calls(calls))
+
+    async def _view(self, attempts: Sequence[StoredModelCall]) -> ContextView:
+        records = [one.call for one in attempts]
+        return view(
+            records,
+            await self._prompt(attempts[-1]),
+            await self._sent(records[-1]),
+            await self._cut(records[-1]),
+            self._text_room,
+        )
+
+    async def _prompt(self, stored: StoredModelCall) -> Prompt:
+        hashes = (stored.system_hash, stored.tools_hash)
+        texts = [
+            None if hashed is None else await self._calls.prompt_part(self._key.tenant, hashed)
+            for hashed in hashes
+        ]
+        return Prompt(*texts)
+
+    async def _sent(self, call: ModelCall) -> list[StoredTalk]:
+        if call.first_seq is None or call.last_seq is None:
+            return []
+        return await self._talk(await (await self._seen(call.last_seq)).since(call.first_seq))
+
+    async def _cut(self, call: ModelCall) -> list[ContextCut]:
+        """What the call did not see: cut from its request, or older than that."""
+        if call.first_seq is None or call.last_seq is None:
+            unnamed = ContextCut(None, None, call.left_out, None, call.why or "not_given")
+            return [unnamed] if call.left_out else []
+        seen = await self._seen(call.last_seq)
+        cut: Sequence[StoredTalk] = ()
+        if call.left_out:
+            before = await self._talk(await seen.before(call.first_seq, call.left_out))
+            cut = newest_of(before, call.left_out)
+        older = _not_given(await seen.stretch(0, cut[0].number if cut else call.first_seq))
+        if not cut:
+            return older
+        return [*older, cut_of(cut, call.why or "not_given", counted=bool(older))]
+
+    async def _preview(self, calls: Sequence[ModelCall]) -> ContextPreview:
+        """The next call's history, loaded as ADK would load it."""
+        known = [call for call in calls if call.first_seq is not None]  # not an inner agent's
+        by = basis(known, await self._sent(known[-1]) if known else [])
+        service = SessionServiceAdapter(self._store, tenant=self._key.tenant)
+        session = await service.get_session(
+            app_name=self._key.app_name,
+            user_id=self._key.user_id,
+            session_id=self._key.session_id,
+        )
+        if session is None:
+            raise SessionNotFoundError
+        rows = [row for row in link_of(session).rows if row.role != CONTROL]
+        not_loaded = await self._not_loaded(rows)
+        return preview(await self._talk(rows), by, not_loaded, self._text_room)
+
+    async def _not_loaded(self, rows: Sequence[StoredMessage]) -> list[ContextCut]:
+        if not rows:
+            return []
+        seen = await self._seen(rows[-1].seq)
+        older = _not_given(await seen.stretch(0, rows[0].seq))
+        since = await seen.stretch(rows[0].seq, _AT_THE_END)
+        between = since.messages - len(rows) if since else 0
+        if between <= 0:
+            return older
+        # A call that waits for its answer is loaded whatever its age: what lies behind it is not.
+        return [*older, ContextCut(None, None, between, None, "not_given")]
+
+    async def _seen(self, upto: int) -> SeenMessages:
+        ref = await self._store.locate(self._key)
+        return SeenMessages(self._store.database, ref.pk or 0, upto)
+
+    async def _talk(self, rows: Sequence[StoredMessage]) -> list[StoredTalk]:
+        """Rows as what a request makes of them; one that says nothing is nothing."""
+        names = moved_names(rows)
+        blobs = await self._store.read_blobs(self._key, names) if names else {}
+        talk: list[StoredTalk] = []
+        for row, event in zip(rows, EventsAdapter(rows, blobs=blobs).all(), strict=True):
+            said = convert_messages([event.content] if event.content else [])
+            if said:
+                talk.append(
+                    StoredTalk(row.seq, row.invocation_id, row.role, row.author, tuple(said))
+                )
+        return talk
+
+
+def _not_given(stretch: Stretch | None) -> list[ContextCut]:
+    if stretch is None:
+        return []
+    cut = ContextCut(stretch.first, stretch.last, stretch.messages, stretch.tokens, "not_given")
+    return [cut]

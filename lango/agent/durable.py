@@ -1,0 +1,219 @@
+"""Turns of an agent by way of the database: handed in, run here, and told as they run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+
+from lango.adk.approvals import matched
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.runner import Said, TurnOptions
+from lango.core.ids import new_id
+from lango.core.turns import ENDS, Answer, Failed, Started, TurnEvent
+from lango.core.values import JsonObject
+from lango.errors import TurnError, TurnNotFoundError
+from lango.store.entries import SessionKey
+from lango.store.turn_rows import Turn
+from lango.turns.engine import ChosenSessions, Engine, LocalEngine
+from lango.turns.feeds import Feed, Feeds
+from lango.turns.following import follow
+from lango.turns.service import Turns
+from lango.turns.worker import TurnWorker, WorkerOptions
+
+logger = logging.getLogger(__name__)
+
+
+class DurableTurns:
+    """Runs turns of one agent, those that its callers wait for, from the first one to `close`.
+
+    With an engine that is given, its owner closes that.
+    """
+
+    def __init__(
+        self,
+        agent: DurableAgent,
+        engine: Engine | None = None,
+        options: WorkerOptions | None = None,
+    ) -> None:
+        self.agent = agent
+        self._owns_engine = engine is None
+        self._engine = engine or LocalEngine(agent.store.database)
+        self._sessions = ChosenSessions(self._engine)
+        self._turns = Turns(agent.store, self._engine, tenant=agent.sessions.tenant)
+        self._app = agent.runner.app.name
+        self._options = options
+        self._feeds = Feeds()
+        self._worker: TurnWorker | None = None
+        self._starting = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Let the turns that run end; what does not goes to others."""
+        async with self._starting:
+            worker, self._worker = self._worker, None
+            if worker is None:
+                return
+            await worker.stop()
+            self._feeds.end(TurnError("The agent was closed while its turn ran."))
+            if self._owns_engine:
+                await self._engine.close()
+
+    async def _start(self) -> None:
+        """Begin to run turns, unless that has begun."""
+        async with self._starting:
+            if self._worker is None:
+                await self._engine.open()
+                apps, store = {self._app: self.agent}, self.agent.store
+                worker = TurnWorker(store, self._sessions, apps, self._options, self._feeds)
+                await worker.start()
+                self._worker = worker
+
+    async def run(
+        self, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """One turn: Started, what happens, one end. A turn that is left before that is cancelled.
+
+        Answers to what was asked outside of turns are run at once, for no turn waits for them.
+        """
+        how = options or TurnOptions()
+        key = new_id("key")
+        session = SessionKey(self._turns.tenant, self._app, user_id, session_id)
+        with self._feeds.listen(session, key) as feed:
+            try:
+                await self._start()
+                turn = await self._handed_in(session.checked(), said, key, how)
+            except Exception as error:  # noqa: BLE001 - whatever ends the turn is told as its end
+                yield Started(how.attempt)
+                yield Failed(error)
+                return
+            if turn is None:
+                run = self.agent.runner.run(user_id, session_id, said, how)
+            else:
+                run = self._followed(turn, feed, how.abort, cancel=True)
+            async with aclosing(run) as events:
+                async for event in events:
+                    yield _counted(event, how.attempt if turn else 1)
+
+    async def unfinished(self, user_id: str, session_id: str) -> list[Turn]:
+        """The turns of a session that run or wait for it, the first one first."""
+        newest = await self._turns.of_session(self._app, user=user_id, session=session_id)
+        return [turn for turn in reversed(newest) if turn.state in ("queued", "running")]
+
+    async def go_on(
+        self, turn_id: str, *, abort: asyncio.Event | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """A turn that was handed in before, from its beginning: run here, if nobody else does."""
+        await self._start()
+        turn = await self._turns.get(turn_id)
+        with self._feeds.listen(turn.session, turn.idempotency_key) as feed:
+            async with aclosing(self._followed(turn, feed, abort)) as events:
+                async for event in events:
+                    yield event
+
+    async def _handed_in(
+        self, session: SessionKey, said: Said, key: str, how: TurnOptions
+    ) -> Turn | None:
+        """The turn that begins with this; None if there is none that waits for such an answer."""
+        if isinstance(said, str):
+            return await self._turns.submit(
+                self._app,
+                said,
+                user=session.user_id,
+                session=session.session_id,
+                idempotency_key=key,
+                options=_options(how),
+            )
+        if not isinstance(said, Sequence):
+            return None
+        asked = await self.agent.runner.asked(session.user_id, session.session_id)
+        answers = matched(said, asked)
+        asking = await self._asking(session, asked[next(iter(answers))].turn, set(answers))
+        if asking is None:
+            return None
+        given = [Answer(call, one.approved, one.payload) for call, one in answers.items()]
+        return await self._turns.answer(asking.id, given, idempotency_key=key)
+
+    async def _asking(
+        self, session: SessionKey, invocation_id: str, calls: set[str]
+    ) -> Turn | None:
+        """The turn of an invocation that waits for these calls; None if it was run without turns.
+
+        The first turn of an invocation has its id.
+        """
+        try:
+            first = await self._turns.get(invocation_id)
+        except TurnNotFoundError:
+            return None
+        before: int | None = None
+        while not calls <= set(first.waits_for):
+            page = await self._turns.of_session(
+                self._app, user=session.user_id, session=session.session_id, before=before
+            )
+            same = (turn for turn in page if turn.invocation_id == invocation_id)
+            found = next((turn for turn in same if calls <= set(turn.waits_for)), None)
+            if found is not None or not page or page[-1].number <= first.number:
+                return found or first
+            before = page[-1].number
+        return first
+
+    async def _followed(
+        self, turn: Turn, feed: Feed, abort: asyncio.Event | None, *, cancel: bool = False
+    ) -> AsyncGenerator[TurnEvent]:
+        """What happens in a turn, which is run here unless another process does."""
+        over = False
+        with self._sessions.choose(turn.session_pk):
+            try:
+                async with (
+                    self._stopped_by(abort, turn),
+                    aclosing(follow(self._turns, turn, feed)) as events,
+                ):
+                    async for event in events:
+                        over = isinstance(event, ENDS)
+                        yield event
+            except Exception as error:  # noqa: BLE001 - whatever ends the turn is told as its end
+                over = True
+                yield Failed(error)
+            finally:
+                if cancel and not over:
+                    await self._cancel(turn)
+
+    @asynccontextmanager
+    async def _stopped_by(self, abort: asyncio.Event | None, turn: Turn) -> AsyncGenerator[None]:
+        """Inside, the turn is cancelled when this is set."""
+        if abort is None:
+            yield
+            return
+        stopping = asyncio.create_task(self._cancel_on(abort, turn))
+        try:
+            yield
+        finally:
+            if not abort.is_set():  # else it is on its way, and may as well arrive
+                stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+
+    async def _cancel_on(self, abort: asyncio.Event, turn: Turn) -> None:
+        await abort.wait()
+        await self._cancel(turn)
+
+    async def _cancel(self, turn: Turn) -> None:
+        try:
+            await self._turns.cancel(turn.id)
+        except Exception as error:  # noqa: BLE001 - it is deleted, or the database is gone
+            logger.warning("Turn %s was not cancelled: %s", turn.id, error)
+
+
+def _options(how: TurnOptions) -> JsonObject:
+    """What of the options the turn's row has to know."""
+    return {
+        **({"state": how.state} if how.state else {}),
+        **({"go_on": True} if how.go_on else {}),
+    }
+
+
+def _counted(event: TurnEvent, attempt: int) -> TurnEvent:
+    """The second try for a model that made up an agent is a turn of its own."""
+    if isinstance(event, Started) and attempt > 1:
+        return replace(event, attempt=event.attempt + attempt - 1)
+    return event

@@ -1,0 +1,104 @@
+"""`lango serve`: sessions and turns over HTTP, with a worker in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lango.cli.options import Config, Url, store_flags
+from lango.cli.worker import Apps
+
+if TYPE_CHECKING:
+    from lango.app import Application
+
+Host = Annotated[
+    str | None, typer.Option(help="The address to serve on; by default what the settings say.")
+]
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
+]
+Worker = Annotated[
+    bool, typer.Option("--worker/--no-worker", help="Whether to run turns in this process, too.")
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure-no-auth", help="Ask for no credential; on this machine alone.")
+]
+
+
+def serve(
+    apps: Apps = None,
+    host: Host = None,
+    port: Port = None,
+    worker: Worker = True,
+    insecure_no_auth: Insecure = False,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """Serve sessions and turns until Ctrl-C or SIGTERM, which let running turns end."""
+    from lango.app import Application
+    from lango.config.load import load
+
+    _log_to_stderr()
+    application = Application(load(config, store_flags(url)))
+    server = application.settings.server
+    place = (host or server.host, server.port if port is None else port)
+    asyncio.run(_serve(application, apps or [], place, worker, insecure_no_auth))
+
+
+def _log_to_stderr() -> None:
+    """An error that a client was told by its id must be found somewhere, without -v as well."""
+    level = min(logging.getLogger().level, logging.WARNING)
+    logging.basicConfig(
+        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+
+
+async def _serve(
+    application: Application,
+    names: list[str],
+    place: tuple[str, int],
+    with_worker: bool,
+    open_: bool,
+) -> None:
+    from lango.server.app import create_app
+    from lango.server.backend import options_of
+    from lango.server.closed import identity_for
+    from lango.server.serving import listen, serve
+
+    settings = application.settings
+    async with application:
+        worker = await application.worker(names)
+        options = options_of(settings.server, place[0], worker.apps)
+        with listen(*place) as listening:
+            host, port = place[0], int(listening.getsockname()[1])
+            keeper = await identity_for(
+                settings, application.store, host=host, port=port, insecure=open_
+            )
+            ready = [_started(worker.apps, listening, with_worker), *keeper.lines]
+            drain = settings.worker.drain
+            await serve(
+                create_app(application, keeper.identity, options),
+                listening,
+                worker=worker if with_worker else None,
+                drain=drain,
+                on_ready=lambda: _say(*ready),
+                on_stop=lambda: _say(f"Stopping; turns that still run have {drain:g} s to end."),
+            )
+    _say("Stopped.")
+
+
+def _started(apps: Sequence[str], listening: socket.socket, with_worker: bool) -> str:
+    host, port = listening.getsockname()[:2]
+    where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    how = "and running their turns" if with_worker else "whose turns `lango worker` runs"
+    return f"Serving {', '.join(apps)} at {where}, {how}."
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        typer.echo(line, err=True)

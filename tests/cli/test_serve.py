@@ -1,0 +1,84 @@
+"""`lango serve`: a process of its own, from its start to its drain."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.processes import Running
+from tests.cli.running import run
+from tests.cli.slow_shop import SLOW, WORDS, Shop
+from tests.cli.terminal import PATIENCE
+
+
+@pytest.fixture
+def shop(tmp_path: Path, store_url: str, tenant: str) -> Shop:
+    made = Shop(tmp_path, store_url, tenant)
+    made.write()
+    return made
+
+
+def client_of(server: Running) -> httpx.Client:
+    """A client with the key that the server has printed."""
+    server.wait_for("#key=")
+    found = re.search(r"(http://127\.0\.0\.1:\d+)/console#key=(\S+)", server.err)
+    assert found
+    headers = {"Authorization": f"Bearer {found[2]}"}
+    return httpx.Client(base_url=found[1], headers=headers, timeout=PATIENCE)
+
+
+def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
+    environment = {"LANGO_STORE__URL": shop.url, **SLOW}
+    with Running(shop.folder, "serve", "--port", "0", environment=environment) as server:
+        with client_of(server) as client:
+            assert client.get("/v1/agents").json() == {"agents": [{"app": shop.app}]}
+            assert client.get("/readyz").json()["ready"]
+            assert (
+                client.get("/v1/agents", headers={"Authorization": "Bearer x"}).status_code == 401
+            )
+            session = client.post("/v1/sessions", json={"app": shop.app}).json()["id"]
+            path = f"/v1/sessions/{session}/turns"
+            accept = {"Accept": "text/event-stream"}
+            with client.stream("POST", path, json={"message": WORDS}, headers=accept) as response:
+                told: list[str] = []
+                for line in response.iter_lines():
+                    told.append(line)
+                    if line == "event: message.delta":
+                        server.process.send_signal(signal.SIGTERM)
+                assert "event: completed" not in told  # the stream ended, and the turn did not
+        assert server.end() == 0
+    first, *_ = server.err.splitlines()
+    assert re.fullmatch(
+        rf"Serving {shop.app} at http://127\.0\.0\.1:\d+, and running their turns\.", first
+    )
+    assert server.err.splitlines()[-2:] == [
+        "Stopping; turns that still run have 30 s to end.",
+        "Stopped.",
+    ]
+    again = ("serve", "--port", "0", "--no-worker", "--insecure-no-auth")
+    with Running(shop.folder, *again, environment=environment) as server:
+        server.wait_for("asks for no credential")
+        found = re.search(r"http://127\.0\.0\.1:\d+", server.err)
+        assert found
+        with httpx.Client(base_url=found[0], timeout=PATIENCE) as client:
+            turns = client.get(path).json()["turns"]
+        assert [turn["state"] for turn in turns] == ["completed"]
+        server.process.send_signal(signal.SIGINT)
+        assert server.end() == 0
+    assert "whose turns `lango worker` runs" in server.err
+
+
+def test_what_it_cannot_serve_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "lango init" in run("serve").err
+    Shop(tmp_path, "sqlite:///here.db", "t").write()
+    assert "There is no app nobody; lango.yaml has shop." in run("serve", "nobody").err
+    outside = run("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - refused
+    assert (outside.code, "server.allowed_hosts" in outside.err) == (1, True)
+    monkeypatch.setenv("LANGO_SERVER__ALLOWED_HOSTS", '["api.example"]')
+    outside = run("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - refused
+    assert (outside.code, "lango keys create" in outside.err) == (1, True)
