@@ -11,6 +11,9 @@ from typing import Final
 
 from faults.g1_kills import G1, G3
 from faults.g4_writers import G4, G5
+from faults.g7_backends import G7
+from faults.g8_lost_replies import G8
+from faults.g9_restarts import G9
 from faults.g11_clocks import G11
 from faults.g12_state_machine import G12
 from faults.g13_histories import G13
@@ -19,11 +22,16 @@ from faults.g15_http_faults import G15
 from faults.g16_hostile import G16
 from faults.harness import Guarantee, Outcome, Places, Run, report, temporary_places
 from faults.queue_machine import QUEUE
+from faults.turn_chaos import CHAOS
+from faults.turn_chats import CHATS
 from faults.turn_faults import G2, G6, G10
+from faults.turn_hangs import HANG
+from faults.turn_order import ORDER
+from faults.turn_readers import READ
 
-GUARANTEES: Final[dict[str, Guarantee]] = {
-    each.name: each for each in (G1, G2, G3, G4, G5, G6, G10, G11, G12, G13, G14, G15, G16, QUEUE)
-}
+_NUMBERED: Final = (G1, G2, G3, G4, G5, G6, G7, G8, G9, G10, G11, G12, G13, G14, G15, G16)
+_NAMED: Final = (QUEUE, ORDER, HANG, READ, CHATS, CHAOS)
+GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -141,16 +141,15 @@ class Turns(HandingIn):
     def _claim(self, session: ModelSession, worker: Worker, desk: TurnDesk) -> Held | None:
         may = session.key.app_name in worker.apps and worker.id in self.model.living
         free = not session.deleted and session.owner not in self.model.living
-        taken = self.run(desk.queue.claim(session.pk, worker))
-        turn, closed = session.take(worker.id) if may and free else (None, [])
-        assert [each.id for each in taken.closed] == [each.id for each in closed]
-        claim = taken.claim
+        claim = self.run(desk.queue.claim(session.pk, worker))
+        turn, verdict = session.take(worker.id) if may and free else (None, None)
         assert (claim and claim.turn.id) == (turn and turn.id)
         if claim is None or turn is None:
             return None
         turn.claim = claim.id
         assert (claim.epoch, claim.turn.attempts) == (session.epoch, turn.attempts)
         assert claim.turn.state == "running"
+        assert (claim.verdict and claim.verdict.type) == verdict
         self.held = [*self.held[-12:], Held(claim, session, turn)]
         return self.held[-1]
 
@@ -167,7 +166,9 @@ class Turns(HandingIn):
         return dice.choice(good)
 
     def _close(self, held: Held, end: End, desk: TurnDesk) -> None:
+        """Close a turn, with the claim's verdict if it has one."""
         session, turn = held.session, held.turn
+        end = held.claim.verdict or end
         own = turn.claim == held.claim.id and not session.deleted
         try:
             closed = self.run(desk.queue.close(held.claim, end))

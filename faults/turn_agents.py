@@ -4,9 +4,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from google.adk.agents import LlmAgent
 
@@ -15,11 +15,15 @@ from lango.adk.model import ModelAdapter
 from lango.adk.runner import AgentRunner
 from lango.adk.session_service import SessionServiceAdapter
 from lango.adk.tools import as_adk_tools
-from lango.providers.scripted import ScriptedProvider
+from lango.core.messages import Message
+from lango.providers.base import ModelRequest
+from lango.providers.scripted import Reply, ScriptedProvider, demo
 from lango.store.sessions import SqlSessionStore
 from lango.tools.function import tool
 
 PATIENCE = 60.0
+THEN: Final = " then "
+"""Parts the rounds of a message: its model calls tools once for each, and then answers."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +109,28 @@ def tools_of(effects: Effects) -> list[Any]:
     return as_adk_tools([step, mark, drip, hold, block, pay])
 
 
+def in_rounds(request: ModelRequest) -> Reply:
+    """What the model says: a round of the message after the other, as if each were said alone."""
+    messages = list(request.messages)
+    last = max((n for n, one in enumerate(messages) if one.role == "user"), default=0)
+    rounds = messages[last].content.split(THEN) if messages else []
+    done = sum(message.is_assistant for message in messages[last:])
+    if len(rounds) > 1 and done > len(rounds):
+        return Reply("All of that is done.")  # asked again, though it has answered
+    if len(rounds) > 1 and done < len(rounds):
+        request = replace(request, messages=[*messages, Message("user", rounds[done])])
+    return demo(request)
+
+
+def agent_of(effects: Effects, delay: float = 0.0) -> LlmAgent:
+    """The agent alone."""
+    provider = ScriptedProvider(rule=in_rounds, delay=delay)
+    return LlmAgent(name="agent", model=ModelAdapter(provider, "demo"), tools=tools_of(effects))
+
+
 def loaded(
     store: SqlSessionStore, app: str, effects: Effects, delay: float = 0.0
 ) -> dict[str, DurableAgent]:
     """The app as a worker has it."""
-    agent = LlmAgent(
-        name="agent",
-        model=ModelAdapter(ScriptedProvider(delay=delay), "demo"),
-        tools=tools_of(effects),
-    )
-    runner = AgentRunner(agent, SessionServiceAdapter(store), name=app)
+    runner = AgentRunner(agent_of(effects, delay), SessionServiceAdapter(store), name=app)
     return {app: DurableAgent(runner, store)}

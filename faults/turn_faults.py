@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.turn_place import END_TYPES, Place, Process, process
-from faults.turn_processes import WorkerProcess
-from lango.errors import SessionBusyError
+from faults.turn_place import END_TYPES, Process, process, temporary_place
+from faults.turn_processes import Crew, WorkerProcess
+from lango.core.turn_states import MAX_ATTEMPTS
+from lango.errors import SessionBusyError, WorkerLostError
+from lango.store.turn_rows import Turn
 
 DEAD_AFTER: Final = 2.0
 DRAIN: Final = 1.0
 SESSIONS: Final = 8
-EXPOSED: Final = 3
 PATIENCE: Final = 120.0
 MESSAGE: Final = 'call mark {{"name": "{name}"}}'
+ENDLESS: Final = 'call hold {"name": "never"}'
+"""Ends only by losing its worker too often."""
+ENDLESS_EVERY: Final = 20
 
 Trial = Callable[[Process, random.Random, int, Outcome], Awaitable[None]]
 
@@ -35,8 +36,7 @@ def _on_both(trial: Trial) -> Callable[[Run], Outcome]:
     async def on_each(run: Run) -> Outcome:
         outcome, drawn = Outcome(), random.Random(run.seed)
         for url in run.places.each().values():
-            with tempfile.TemporaryDirectory(prefix="lango-") as folder:
-                place = Place(url, f"app_{uuid4().hex}", Path(folder))
+            with temporary_place(url) as place:
                 async with process(place, dead_after=DEAD_AFTER) as here:
                     await trial(here, drawn, max(run.count // 2, 1), outcome)
         return outcome
@@ -44,8 +44,14 @@ def _on_both(trial: Trial) -> Callable[[Run], Outcome]:
     return lambda run: asyncio.run(on_each(run))
 
 
-async def _ended(here: Process, turns: dict[str, str], outcome: Outcome) -> None:
-    """Every turn ends, its history and its log are right, and its tool ran once at most."""
+async def _ended(
+    here: Process, turns: dict[str, str], outcome: Outcome, *, may_wear_out: bool = False
+) -> list[Turn]:
+    """Every turn ends, its history and its log are right, and its tool ran once at most.
+
+    Those that wore out: they lost their worker as often as a turn may.
+    """
+    worn: list[Turn] = []
     for name, turn_id in turns.items():
         try:
             async with asyncio.timeout(PATIENCE):
@@ -53,26 +59,42 @@ async def _ended(here: Process, turns: dict[str, str], outcome: Outcome) -> None
         except TimeoutError:
             outcome.fail(f"turn {name} is still {(await here.turns.get(turn_id)).state}")
             continue
-        outcome.expect(turn.state == "completed", f"turn {name} is {turn.state}: {turn.error}")
+        if may_wear_out and _is_worn_out(turn):
+            worn.append(turn)
+        else:
+            outcome.expect(turn.state == "completed", f"turn {name} is {turn.state}: {turn.error}")
         events = await here.read(turn_id)
         numbers = [event.number for event in events]
         outcome.expect(numbers == list(range(1, len(events) + 1)), f"the log of {name} has a gap")
         ends = [event.type for event in events if event.type in END_TYPES]
         outcome.expect(len(ends) == 1, f"turn {name} ended {len(ends)} times")
-        await _check_history(here, name, turn_id, outcome)
-    for words, times in Counter(here.place.effects.words()).items():
+        await _check_history(here, name, turn, outcome)
+    marks = (words for words in here.place.effects.words() if words.startswith("mark"))
+    for words, times in Counter(marks).items():
         outcome.expect(times == 1, f"{times} times: {words}")
+    return worn
 
 
-async def _check_history(here: Process, name: str, turn_id: str, outcome: Outcome) -> None:
-    """A message, a call, its result and an answer: each once, in this order."""
-    turn = await here.turns.get(turn_id)
+def _is_worn_out(turn: Turn) -> bool:
+    lost = (turn.error or {}).get("type") == WorkerLostError.__name__
+    return lost and (turn.state, turn.attempts) == ("failed", MAX_ATTEMPTS)
+
+
+async def _check_history(here: Process, name: str, turn: Turn, outcome: Outcome) -> None:
+    """A message, a call, its result and an answer: each once, in this order.
+
+    A turn that wore out may lack what comes last, but no call lacks its result.
+    """
     loaded = await here.store.load(turn.session, None)
     rows = loaded.messages if loaded else []
-    mine = [row.role for row in rows if row.invocation_id == turn.invocation_id]
-    said = [role for role in mine if role != "control"]
-    right = ["user", "assistant", "tool", "assistant"]
-    outcome.expect(said == right, f"the history of {name} is {said}")
+    outcome.expect([row.seq for row in rows] == list(range(1, len(rows) + 1)), f"{name}: a gap")
+    mine = [row for row in rows if row.invocation_id == turn.invocation_id]
+    talk = [row for row in mine if row.role != "control"]
+    said, right = [row.role for row in talk], ["user", "assistant", "tool", "assistant"]
+    is_open = bool(talk) and talk[-1].role == "assistant" and bool(talk[-1].tool_calls)
+    outcome.expect(not is_open, f"the history of {name} ends with an open call")
+    wanted = right if turn.state == "completed" else right[: len(said)]
+    outcome.expect(said == wanted, f"the history of {name} is {said}")
 
 
 async def _submit(here: Process, name: str, session: int) -> str:
@@ -83,32 +105,42 @@ async def _kill_at_random(
     here: Process, drawn: random.Random, count: int, outcome: Outcome
 ) -> None:
     """Two workers, one of them killed now and then and replaced, while turns keep coming."""
-    turns: dict[str, str] = {}
-    with ExitStack() as ending:
-        crew: list[WorkerProcess] = []
-
-        def hire() -> WorkerProcess:
-            crew.append(WorkerProcess(here.place, {"delay": 0.01, "dead_after": DEAD_AFTER}))
-            ending.callback(crew[-1].kill)
-            return crew[-1]
-
-        for _ in range(2):
-            await asyncio.to_thread(hire().wait_until_ready)
+    turns, endless = dict[str, str](), dict[str, str]()
+    async with Crew(here.place, 2, delay=0.01, dead_after=DEAD_AFTER) as crew:
         for kill in range(count):
+            if kill % ENDLESS_EVERY == 0:
+                name = f"endless-{kill}"
+                endless[name] = await here.say(ENDLESS, session=name)
             for n in range(3):
                 name = f"{kill}-{n}"
                 turns[name] = await _submit(here, name, drawn.randrange(SESSIONS))
-                # A turn meets three kills at most: the fifth death of its worker would fail it.
-                if kill >= EXPOSED:
-                    await here.turns.wait(turns[f"{kill - EXPOSED}-{n}"])
             await asyncio.sleep(drawn.uniform(0.0, 0.5))
-            doomed = crew.pop(drawn.randrange(len(crew)))
-            hire()
-            await asyncio.to_thread(doomed.kill)
-        await _ended(here, turns, outcome)
+            await crew.replace(drawn.randrange(len(crew.members)))
+        more = await _kill_until_ended(here, endless, crew, drawn)
+        worn = await _ended(here, turns | endless, outcome, may_wear_out=True)
+    given_up = {turn.id for turn in worn}
+    outcome.expect(set(endless.values()) <= given_up, "a turn without an end did not wear out")
     attempts = [(await here.turns.get(turn)).attempts for turn in turns.values()]
     resumed = sum(each > 1 for each in attempts)
-    outcome.note(f"{count} kills over {len(turns)} turns, {resumed} resumed")
+    outcome.note(
+        f"{count + more} kills over {len(turns) + len(endless)} turns, {resumed} resumed, "
+        f"{len(worn)} given up after {MAX_ATTEMPTS} deaths with a closed history"
+    )
+
+
+async def _kill_until_ended(
+    here: Process, turns: dict[str, str], crew: Crew, drawn: random.Random
+) -> int:
+    """Go on until the turns that only this can end have ended; how many more kills it took."""
+    kills, until = 0, time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        states = [(await here.turns.get(turn)).state for turn in turns.values()]
+        if "running" not in states and "queued" not in states:
+            break
+        await crew.replace(drawn.randrange(len(crew.members)))
+        await asyncio.sleep(drawn.uniform(0.5, 1.0))  # a worker needs a moment to take a turn
+        kills += 1
+    return kills
 
 
 async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:

@@ -121,28 +121,20 @@ class ModelSession:
         """Whether a worker must be able to find this session."""
         return bool(self.running or self.queue) and self.owner not in living
 
-    def take(self, worker: str) -> tuple[ModelTurn | None, list[ModelTurn]]:
-        """What a worker that may take something takes, and what it closes on the way."""
-        closed: list[ModelTurn] = []
-        running, epoch = self.running, self.epoch + 1
-        if running is not None and (end := _hopeless(running)) is not None:
-            running.end(end, epoch)
-            running.claim = None
-            closed.append(running)
-            self.running = running = None
-        turn = running or (self.queue.pop(0) if self.queue else None)
-        if turn is None and not closed:
-            return None, []
-        self.epoch, self.owner = epoch, worker if turn else None
+    def take(self, worker: str) -> tuple[ModelTurn | None, TurnState | None]:
+        """What a worker that may take something takes, and how it is to close that, if it is."""
+        turn = self.running or (self.queue.pop(0) if self.queue else None)
         if turn is None:
-            return None, closed
+            return None, None
+        verdict = None if self.running is None else _hopeless(turn)
+        self.epoch, self.owner = self.epoch + 1, worker
+        turn.epoch, self.running = self.epoch, turn
         if turn.state == "queued":
             turn.become("running")
-        turn.attempts += 1
-        turn.epoch = epoch
-        turn.log.append(("started", epoch))
-        self.running = turn
-        return turn, closed
+        if verdict is None:
+            turn.attempts += 1
+            turn.log.append(("started", self.epoch))
+        return turn, verdict
 
     def holds(self, turn: ModelTurn, claim: str) -> bool:
         """Whether a claim is good for writing."""

@@ -1,10 +1,12 @@
 """One process's part in the turns of a database: a service, and workers when asked for."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from faults.turn_agents import Effects, loaded
 from lango.core.turns import ENDS
@@ -28,6 +30,13 @@ class Place:
     @property
     def effects(self) -> Effects:
         return Effects(self.folder / "effects")
+
+
+@contextmanager
+def temporary_place(url: str) -> Generator[Place]:
+    """A place on a database that others may use too, with a folder that is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="lango-") as folder:
+        yield Place(url, f"app_{uuid4().hex}", Path(folder))
 
 
 class Process:

@@ -5,27 +5,31 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing.synchronize import Event
-from typing import Any
+from typing import Any, Self
 
 from faults.turn_agents import PATIENCE
 from faults.turn_place import Place, process
 from lango.core import failpoints
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "faults.turn_warm"])
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["pytest", "faults.turn_warm"])
+
+
+Job = Callable[[Place, dict[str, Any], Event], None]
+"""What a process does: it sets the event once it has begun."""
 
 
 class WorkerProcess:
-    """A process that does nothing but run turns."""
+    """A process that does nothing but run turns, unless it is given another job."""
 
-    def __init__(self, place: Place, options: dict[str, Any]) -> None:
-        self._ready = _CONTEXT.Event()
-        self._process = _CONTEXT.Process(
-            target=_work, args=(place, options, self._ready), daemon=True
+    def __init__(self, place: Place, options: dict[str, Any], job: Job | None = None) -> None:
+        self._ready = CONTEXT.Event()
+        self._process = CONTEXT.Process(
+            target=job or _work, args=(place, options, self._ready), daemon=True
         )
         self._process.start()
 
@@ -49,6 +53,35 @@ class WorkerProcess:
         return self._process.exitcode
 
 
+class Crew:
+    """Some processes with the same job, each replaced when it is killed; all killed at the end."""
+
+    def __init__(self, place: Place, count: int, *, job: Job | None = None, **options: Any) -> None:
+        self.members: list[WorkerProcess] = []
+        self.place, self._count, self._job, self._options = place, count, job, options
+
+    async def __aenter__(self) -> Self:
+        for _ in range(self._count):
+            await asyncio.to_thread(self.hire)  # the first one waits for the fork server
+        for each in self.members:
+            await asyncio.to_thread(each.wait_until_ready)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        while self.members:
+            await asyncio.to_thread(self.members.pop().kill)
+
+    def hire(self) -> None:
+        """One more; it is not waited for."""
+        self.members.append(WorkerProcess(self.place, dict(self._options), self._job))
+
+    async def replace(self, number: int) -> None:
+        """Kill one, while another takes its place."""
+        doomed = self.members.pop(number)
+        self.hire()
+        await asyncio.to_thread(doomed.kill)
+
+
 @contextmanager
 def workers(place: Place, count: int = 1, **options: Any) -> Generator[list[WorkerProcess]]:
     """So many workers, each ready; those that still live are killed at the end."""
@@ -62,8 +95,13 @@ def workers(place: Place, count: int = 1, **options: Any) -> Generator[list[Work
         yield started
 
 
-def _work(place: Place, options: dict[str, Any], ready: Event) -> None:
+def keep_log(place: Place) -> None:
+    """Let this process log into a file of its own."""
     logging.basicConfig(filename=place.folder / f"worker-{os.getpid()}.log")
+
+
+def _work(place: Place, options: dict[str, Any], ready: Event) -> None:
+    keep_log(place)
     failpoints.armed = partial(_die_at, options.pop("die_at", None))
     asyncio.run(_work_until_told(place, options, ready))
 

@@ -1,0 +1,94 @@
+"""A PostgreSQL server of a trial's own: made in a temporary folder, restarted at will, removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_OWNER: Final = "postgres"
+"""Who runs the server when we are root, which PostgreSQL refuses to be."""
+_START_WITHIN: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running server."""
+
+    programs: Path
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Its database."""
+        return f"postgresql://{_OWNER}@127.0.0.1:{self.port}/postgres"
+
+    def restart(self) -> None:
+        """Break it off without a goodbye, and start it again; returns when it accepts."""
+        self._control("restart", "-m", "immediate")
+
+    def start(self) -> None:
+        """Make it and start it."""
+        data = str(self.folder / "data")
+        _call([str(self.programs / "initdb"), "-D", data, "-U", _OWNER, "-A", "trust", "--no-sync"])
+        self._control("start")
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        self._control("stop", "-m", "immediate")
+
+    def _control(self, action: str, *how: str) -> None:
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
+        given = [] if action == "stop" else ["-o", options, "-l", str(self.folder / "log")]
+        data = ["-D", str(self.folder / "data"), "-w", "-t", str(_START_WITHIN)]
+        _call([str(self.programs / "pg_ctl"), action, *data, *how, *given])
+
+
+@contextmanager
+def own_cluster() -> Generator[Cluster]:
+    """A server that nobody else uses."""
+    programs = _programs()
+    with tempfile.TemporaryDirectory(prefix="lango-") as folder:
+        if os.geteuid() == 0:
+            shutil.chown(folder, _OWNER)
+        cluster = Cluster(programs, Path(folder), _free_port())
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def _programs() -> Path:
+    """Where PostgreSQL's programs are; the newest of several."""
+    found = shutil.which("pg_ctl")
+    if found is not None and (Path(found).resolve().parent / "initdb").exists():
+        return Path(found).resolve().parent
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    if not installed:
+        raise FileNotFoundError("Install PostgreSQL's programs: initdb and pg_ctl.")
+    return installed[-1].parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _call(command: Sequence[str]) -> None:
+    owner = _OWNER if os.geteuid() == 0 else None
+    done = subprocess.run(
+        command, user=owner, group=owner, extra_groups=[] if owner else None, cwd="/",
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"{Path(command[0]).name} failed: {done.stderr.decode()}")

@@ -1,0 +1,162 @@
+"""READ: readers in other processes that break off and come back while workers are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.turn_clients import PATIENCE, until_over
+from faults.turn_place import Place, Process, process, temporary_place, text_of
+from faults.turn_processes import CONTEXT, Crew
+from lango.store.turn_log import LoggedEvent
+
+WORKERS: Final = 2
+READERS: Final = 2
+PER_TURN: Final = 15  # times that a reader comes back to a turn, at least
+WORDS: Final = 120
+DELAY: Final = 0.01
+DEAD_AFTER: Final = 1.5
+RECONNECTS_PER_KILL: Final = 25
+_SPARED: Final = 3
+_MOST_AT_ONCE: Final = 6
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a reader has of a turn."""
+
+    events: dict[int, LoggedEvent] = field(default_factory=dict[int, LoggedEvent])
+    back: int = 0  # how often it came back
+    resets: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+
+    @property
+    def last(self) -> int:
+        return max(self.events, default=0)
+
+
+async def _trial(run: Run) -> Outcome:
+    outcome, drawn = Outcome(), random.Random(run.seed)
+    with temporary_place(run.places.postgres) as place:
+        async with (
+            process(place, dead_after=DEAD_AFTER) as here,
+            Crew(place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) as crew,
+        ):
+            said = await _submit(here, -(-run.count // (PER_TURN * READERS)))
+            most = max(run.count // RECONNECTS_PER_KILL, 1)
+            killing = asyncio.create_task(_kill(crew, here, drawn, most))
+            try:
+                heard = await _read_all(place, said, random.Random(run.seed))
+            finally:
+                killing.cancel()
+                outcome.note(f"{await killing} workers killed")
+    for each in heard:
+        for wrong in each.wrong:
+            outcome.fail(wrong)
+    back, resets = sum(each.back for each in heard), sum(each.resets for each in heard)
+    outcome.note(f"{len(heard)} turns, {back} reconnects, {resets} messages begun anew")
+    return outcome
+
+
+async def _submit(here: Process, turns: int) -> list[dict[str, str]]:
+    """For each reader a session of its own: the texts of its turns, by their ids."""
+    said: list[dict[str, str]] = [{} for _ in range(READERS)]
+    for number in range(turns):
+        for reader, mine in enumerate(said):
+            text = " ".join(f"r{reader}n{number}w{word}" for word in range(WORDS))
+            mine[await here.say(text, session=f"s{reader}")] = f"You said: {text}"
+    return said
+
+
+async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> int:
+    """Kill a worker now and then, and say how many it were."""
+    kills = 0
+    with suppress(asyncio.CancelledError):
+        while kills < most:
+            await asyncio.sleep(drawn.uniform(0.5, 3.0))
+            await until_over(here, _SPARED)
+            await crew.replace(drawn.randrange(WORKERS))
+            kills += 1
+    return kills
+
+
+async def _read_all(place: Place, said: list[dict[str, str]], drawn: random.Random) -> list[Heard]:
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(READERS, mp_context=CONTEXT) as pool:
+        jobs = [
+            loop.run_in_executor(pool, _read, place, turns, drawn.randrange(2**32))
+            for turns in said
+        ]
+        return [heard for each in await asyncio.gather(*jobs) for heard in each]
+
+
+def _read(place: Place, turns: dict[str, str], seed: int) -> list[Heard]:
+    """Read turn after turn to its end; in a process of its own."""
+    return asyncio.run(_follow_all(place, turns, random.Random(seed)))
+
+
+async def _follow_all(place: Place, turns: dict[str, str], drawn: random.Random) -> list[Heard]:
+    heard: list[Heard] = []
+    async with process(place) as here:
+        for turn, text in turns.items():
+            heard.append(Heard())
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await _follow(here, turn, drawn, heard[-1])
+                _check(heard[-1], text)
+            except (AssertionError, TimeoutError) as wrong:
+                heard[-1].wrong.append(f"turn {turn}: {wrong!r}")
+    return heard
+
+
+async def _follow(here: Process, turn: str, drawn: random.Random, heard: Heard) -> None:
+    """Come back where it was, or anywhere before; until the end was seen, and often enough."""
+    over = False
+    while not over or heard.back < PER_TURN:
+        after = drawn.choice([heard.last, drawn.randint(0, heard.last)])
+        left, number = drawn.randint(1, _MOST_AT_ONCE), after
+        async with aclosing(here.turns.events(turn, after=after)) as events:
+            async for event in events:
+                number += 1
+                assert event.number == number, f"event {event.number} came as {number}"
+                known = heard.events.setdefault(number, event)
+                assert known == event, f"event {number} has changed"
+                left -= 1
+                if not left:
+                    break
+            else:
+                over = True
+        heard.back += 1
+
+
+def _check(heard: Heard, text: str) -> None:
+    """The events make up the text, and what was told of it piece by piece is never another."""
+    assert sorted(heard.events) == list(range(1, heard.last + 1)), "there is a gap"
+    events = [heard.events[number] for number in sorted(heard.events)]
+    told = text_of(events)
+    assert told == text, f"the text is {told[:200]!r}"
+    pieces, began = "", 0
+    for event in events:
+        if event.type == "message.delta":
+            pieces, began = pieces + str(event.data["text"]), began or event.epoch
+        elif event.type == "message.reset":
+            heard.resets += 1
+            pieces, began = "", 0
+        elif event.type == "message.completed":
+            # What a worker stored and died before it told is told whole, by the next one.
+            whole = pieces == text or (event.epoch != began and text.startswith(pieces))
+            assert whole, f"the pieces make up {pieces[:200]!r}"
+
+
+READ: Final = Guarantee(
+    "READ",
+    "readers that break off and come back while workers die: no gap, no repeat, the whole text",
+    full=1_000,
+    ci=100,
+    run=lambda run: asyncio.run(_trial(run)),
+)
