@@ -26,6 +26,7 @@ PARTS: dict[str, tuple[Command, ...]] = {
     "models": ((*PYTEST, *PARALLEL, "tests/providers"),),
     "agents": ((*PYTEST, *PARALLEL, "tests/spec", "tests/runner", "tests/cli"),),
     "turns": ((*PYTEST, *PARALLEL, "tests/turns", "tests/durable"),),
+    "server": ((*PYTEST, *PARALLEL, "tests/server"),),
     "faults": ((*PYTEST, *PARALLEL, "tests/faults"),),
     "docs": ((*PYTEST, "tests/docs"),),
 }

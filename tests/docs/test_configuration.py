@@ -17,10 +17,13 @@ SECTIONS = {
     "store": SCHEMA["$defs"]["StoreSettings"],
     "history": SCHEMA["$defs"]["HistorySettings"],
     "limits": SCHEMA["$defs"]["LimitSettings"],
+    "worker": SCHEMA["$defs"]["WorkerSettings"],
     "providers": SCHEMA["$defs"]["ProviderSettings"],
     "apps": SCHEMA["$defs"]["AppSettings"],
     "agent": SCHEMA["$defs"]["AgentSettings"],
     "tools": SCHEMA["$defs"]["ToolSettings"],
+    "server": SCHEMA["$defs"]["ServerSettings"],
+    "oidc": SCHEMA["$defs"]["OidcSettings"],
     "mcp_servers": SCHEMA["$defs"]["McpServerSettings"],
 }
 

@@ -1,0 +1,1 @@
+"""HTTP: sessions and turns for clients, from any server to any of them."""

@@ -1,0 +1,63 @@
+"""The HTTP application: routers, limits and problems around a backend."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from lango.server import agents, context, openai, probes, sessions, turns
+from lango.server.backend import Backend, ServerOptions, Services
+from lango.server.callers import Identity
+from lango.server.health import Health
+from lango.server.hosts import AllowedHosts
+from lango.server.problems import Problem, add_problems
+from lango.server.streams import Streams
+
+_ABOUT: Final = (
+    "Sessions and turns of Google ADK agents. A turn that was accepted ends, whatever happens."
+)
+
+
+def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> FastAPI:
+    """The application; it opens and closes nothing by itself."""
+    app = FastAPI(
+        title="lango",
+        version=version("lango-adk"),
+        summary=_ABOUT,
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.identity = identity
+    app.state.services = Services(
+        backend, options, Streams(options.max_streams, options.heartbeat), Health()
+    )
+    for noun in (agents, sessions, context, turns, openai, probes):
+        app.include_router(noun.router)
+    app.add_middleware(AllowedHosts, allowed=options.allowed_hosts)
+    add_problems(app)
+    app.openapi = lambda: _document(app)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the form of problems in it."""
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title=app.title, version=app.version, summary=app.summary, routes=app.routes
+        )
+        parts = made.setdefault("components", {}).setdefault("schemas", {})
+        schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts |= schema.pop("$defs", {})
+        parts[Problem.__name__] = schema
+        app.openapi_schema = made
+    return app.openapi_schema

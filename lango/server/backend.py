@@ -1,0 +1,79 @@
+"""What the server stands on, and what its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol, cast
+
+from fastapi import Depends, FastAPI, Request
+
+from lango.config.settings import ServerSettings
+from lango.server.health import Health
+from lango.server.hosts import LOOPBACK, allowed_hosts
+from lango.server.streams import HEARTBEAT, Streams
+from lango.store.sessions import SqlSessionStore
+from lango.turns.service import Turns
+
+_DEFAULTS: Final = ServerSettings()
+
+
+class Backend(Protocol):
+    """The application, as the server needs it; opened and closed by who made it."""
+
+    @property
+    def store(self) -> SqlSessionStore:
+        """Where sessions and turns are kept."""
+        ...
+
+    def turns_for(self, tenant: str) -> Turns:
+        """The turns of one tenant."""
+        ...
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """How a server serves."""
+
+    apps: tuple[str, ...] = ()  # the agents that sessions can be created for
+    allowed_hosts: tuple[str, ...] = LOOPBACK  # "*" for any, "*.example.com" for all below it
+    max_body: int = _DEFAULTS.max_body  # bytes of JSON
+    max_streams: int = _DEFAULTS.max_streams  # at a time, in this process
+    heartbeat: float = HEARTBEAT  # seconds of silence on a stream
+
+
+def options_of(settings: ServerSettings, address: str, apps: Sequence[str]) -> ServerOptions:
+    """What the settings say of a server on an address."""
+    return ServerOptions(
+        apps=tuple(apps),
+        allowed_hosts=allowed_hosts(address, settings.allowed_hosts),
+        max_body=settings.max_body,
+        max_streams=settings.max_streams,
+    )
+
+
+@dataclass(frozen=True)
+class Services:
+    """What every endpoint may use."""
+
+    backend: Backend
+    options: ServerOptions
+    streams: Streams
+    health: Health
+
+    @property
+    def store(self) -> SqlSessionStore:
+        """Where sessions and turns are kept."""
+        return self.backend.store
+
+
+def services_of(app: FastAPI) -> Services:
+    """What an application was made with."""
+    return cast("Services", app.state.services)
+
+
+def _served(request: Request) -> Services:
+    return services_of(request.app)
+
+
+Served = Annotated[Services, Depends(_served)]

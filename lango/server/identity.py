@@ -1,0 +1,161 @@
+"""Who is calling, by an API key or a token: `Authorization: Bearer …`, and nothing in a URL."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Final, Protocol, cast
+
+from fastapi import Request
+
+from lango.core.ids import check_id
+from lango.core.keys import ACT_AS, SCOPES, KeyLimits, KeyText, holds_key
+from lango.errors import ForbiddenError, InvalidIdError, UnauthorizedError
+from lango.server.callers import Caller
+from lango.server.limits import Clock, Rates, TurnLimits
+from lango.store.database import Database
+from lango.store.keys import ApiKey, KeyStore
+from lango.store.model_calls import ModelCallStore
+
+USER_HEADER: Final = "Lango-User"
+LOCAL_USER: Final = "user"
+"""Whoever sits at this machine, by the name that `lango chat` gives them too."""
+RUN_KEY: Final = "this-run"
+TRUST: Final = 5.0
+"""Seconds that a key counts as good once it was looked up: so long a revoked one may still work."""
+_MOST_KNOWN: Final = 10_000
+_SCHEME: Final = "bearer"
+_KEY_PREFIX: Final = "lango_"
+_IN_URLS: Final = frozenset({"access_token", "api_key", "apikey", "authorization", "id_token"})
+_HOW: Final = "Send it as `Authorization: Bearer …`."
+
+
+class Holder(Protocol):
+    """Tells callers by what they hold: a key, or a token."""
+
+    async def caller(self, request: Request, credential: str) -> Caller:
+        """Whose it is; UnauthorizedError if it is not good here."""
+        ...
+
+
+class Credentials:
+    """Tells callers by API keys, and by tokens where there is somebody to check them."""
+
+    def __init__(
+        self, keys: Keys, tokens: Holder | None = None, run_key: RunKey | None = None
+    ) -> None:
+        self._keys = keys
+        self._tokens = tokens
+        self._run_key = run_key
+
+    async def caller(self, request: Request) -> Caller:
+        """Who calls; the tenant is the credential's, and so is the user unless it may act as."""
+        _refuse_in_url(request)
+        credential = _bearer(request)
+        if self._run_key is not None and self._run_key.fits(credential):
+            return self._run_key.caller(request)
+        if self._tokens is None or credential.startswith(_KEY_PREFIX):
+            return await self._keys.caller(request, credential)
+        return await self._tokens.caller(request, credential)
+
+    async def admit(self, request: Request, caller: Caller) -> None:
+        """KeyLimitError if the key of this caller may not have another turn now."""
+        await self._keys.admit(request, caller)
+
+
+class Keys:
+    """Tells callers by their API keys, and holds them to the limits of these."""
+
+    def __init__(self, database: Database, *, clock: Clock = time.monotonic) -> None:
+        self._keys = KeyStore(database)
+        self._turns = TurnLimits(self._keys, ModelCallStore(database))
+        self._rates = Rates(clock)
+        self._clock = clock
+        # By the hash: no secret stays in memory longer than its request.
+        self._known: OrderedDict[str, tuple[ApiKey, float]] = OrderedDict()
+
+    async def caller(self, request: Request, credential: str) -> Caller:
+        """Whose key it is; KeyLimitError if it was used too often."""
+        given = KeyText.read(credential)
+        key = None if given is None else await self._find(given)
+        if key is None:
+            raise UnauthorizedError("This API key is unknown here, has expired or was revoked.")
+        self._rates.take(key)
+        request.state.key_limits = key.limits
+        return Caller(key.tenant, user_of(request, key.user, key.scopes), key.scopes, key.id)
+
+    async def admit(self, request: Request, caller: Caller) -> None:
+        """KeyLimitError if the key of this caller may not have another turn now."""
+        limits = cast("KeyLimits | None", getattr(request.state, "key_limits", None))
+        if limits is not None:
+            await self._turns.check(caller.tenant, caller.key_id, limits)
+
+    async def _find(self, given: KeyText) -> ApiKey | None:
+        key, until = self._known.pop(given.hash, (None, 0.0))
+        if key is None or until < self._clock():
+            key, until = await self._keys.find(given), self._clock() + TRUST
+        if key is not None:
+            self._known[given.hash] = (key, until)
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        return key
+
+
+class RunKey:
+    """A key that is made for one run of a server, and works for whoever started it."""
+
+    def __init__(self, key: KeyText, tenant: str) -> None:
+        self._id = key.id
+        self._hash = key.hash
+        self._tenant = tenant
+
+    def fits(self, credential: str) -> bool:
+        """Whether this is the key."""
+        given = KeyText.read(credential)
+        return given is not None and given.id == self._id and given.fits(self._hash)
+
+    def caller(self, request: Request) -> Caller:
+        """Whoever sits at this machine."""
+        return local_caller(request, self._tenant)
+
+
+def local_caller(request: Request, tenant: str) -> Caller:
+    """Whoever sits at this machine: all of it is theirs."""
+    every = frozenset(SCOPES)
+    return Caller(tenant, user_of(request, LOCAL_USER, every), every, RUN_KEY)
+
+
+def user_of(request: Request, bound: str | None, scopes: frozenset[str]) -> str | None:
+    """For whom a request speaks: whom its credential is bound to, or whom it may name."""
+    named = request.headers.getlist(USER_HEADER)
+    if not named:
+        return bound
+    if ACT_AS not in scopes:
+        raise ForbiddenError(f"The header {USER_HEADER} needs a credential with the scope act_as.")
+    if len(named) > 1:
+        raise InvalidIdError(f"The header {USER_HEADER} is there more than once.")
+    try:
+        user = named[0].encode("latin-1").decode()  # bytes of a header are read as Latin-1
+    except UnicodeDecodeError:
+        raise InvalidIdError(f"The header {USER_HEADER} is not UTF-8.") from None
+    return check_id("user id", user)
+
+
+def _bearer(request: Request) -> str:
+    given = request.headers.getlist("authorization")
+    if not given:
+        raise UnauthorizedError(f"This needs an API key or a token. {_HOW}")
+    scheme, _, credential = given[0].partition(" ")
+    if len(given) > 1 or scheme.lower() != _SCHEME or not credential.strip():
+        raise UnauthorizedError(f"The header Authorization is not as it should be. {_HOW}")
+    return credential.strip()
+
+
+def _refuse_in_url(request: Request) -> None:
+    """Whatever it is worth: URLs are kept by proxies, logs and histories."""
+    names = {name.lower() for name in request.query_params}
+    if names & _IN_URLS or holds_key(request.url.path) or holds_key(request.url.query):
+        raise UnauthorizedError(
+            f"A credential does not belong in a URL, which others keep. {_HOW} "
+            "Revoke the one that was sent: `lango keys revoke`."
+        )

@@ -1,0 +1,104 @@
+"""The door for clients of OpenAI's chat completions: agents as models, conversations as turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Request, Response
+
+from lango.errors import ServerBusyError, UnknownAppError
+from lango.server import problems
+from lango.server.backend import Served
+from lango.server.callers import SECURED, AnyCaller
+from lango.server.limits import AdmittedUser
+from lango.server.openai_answers import chunks, completion
+from lango.server.openai_errors import OpenAIRoute, responses
+from lango.server.openai_schemas import ChatCompletion, ChatRequest, ModelInfo, ModelList
+from lango.server.openai_sessions import Conversation, Door
+from lango.server.schemas import Id, IdempotencyKey
+from lango.server.streams import MEDIA_TYPE, EventStream, Seat
+
+router = APIRouter(
+    prefix="/openai/v1",
+    tags=["openai"],
+    dependencies=SECURED,
+    route_class=OpenAIRoute,
+    responses=responses(400, 401, 403, 429, 503) | problems.responses(421),
+)
+
+_GONE: Final = 499  # for nobody to read
+_STREAM: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+}
+_NAMED = Header(description="The session to go on in, by its id or an alias.")
+SessionId = Annotated[Id | None, _NAMED]
+ChatId = Annotated[Id | None, Header(alias="X-OpenWebUI-Chat-Id", description="The same.")]
+
+
+@router.get("/models")
+async def list_models(_: AnyCaller, served: Served) -> ModelList:
+    """The agents, as models."""
+    return ModelList(data=[ModelInfo(id=name) for name in served.options.apps])
+
+
+@router.post(
+    "/chat/completions",
+    response_model=ChatCompletion,
+    responses=_STREAM | responses(404, 409, 413, 415, 500),
+)
+async def create_chat_completion(
+    asked: ChatRequest,
+    request: Request,
+    user: AdmittedUser,
+    served: Served,
+    idempotency_key: IdempotencyKey = None,
+    x_session_id: SessionId = None,
+    chat_id: ChatId = None,
+) -> Response:
+    """Hand in what is new of a conversation, and read its answer; who goes away stops nothing."""
+    if asked.model not in served.options.apps:
+        raise UnknownAppError(f"There is no model {asked.model!r} here; GET /openai/v1/models.")
+    sent = Conversation.of(asked)
+    door = Door(served, user, asked.model, idempotency_key)
+    with served.streams.opening() as seat:
+        turn, session = await door.hand_in(sent, x_session_id or chat_id)
+        headers = {"Lango-Session": session, "Lango-Turn": turn.id}
+        if sent.has_system:
+            headers["Lango-Ignored"] = "system"
+
+        async def remember(answer: str) -> None:
+            await door.remember(turn, sent, answer)
+
+        events = served.backend.turns_for(user.tenant).events(turn.id)
+        if asked.stream:
+            told = chunks(turn, events, remember, usage_apart=asked.tells_usage_apart)
+            return EventStream(seat, told, headers)
+        answer = await _whole(request, seat, completion(turn, events, remember))
+        answer.headers.update(headers)
+        return answer
+
+
+async def _whole(request: Request, seat: Seat, work: Coroutine[Any, Any, Response]) -> Response:
+    """An answer that is waited for as long as its client is there, and the server stays."""
+    waiting, gone = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    seat.run(waiting)
+    try:
+        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            return Response(status_code=_GONE)
+        if waiting.cancelled():
+            raise ServerBusyError
+        return waiting.result()
+    finally:
+        seat.leave()
+        for task in (waiting, gone):
+            task.cancel()
+        await asyncio.wait({waiting, gone})
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,96 @@
+"""Errors in OpenAI's form, for clients that know no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.types import Scope
+
+from lango.core.values import JsonObject, storable_json
+from lango.errors import InvalidIdError, LangoError, UnauthorizedError, UnknownAppError
+from lango.server.bodies import JsonRoute
+from lango.server.openai_schemas import ErrorAnswer, ErrorBody
+from lango.server.problems import fields_of, told, type_of
+
+NO_RETRY: Final = {"X-Should-Retry": "false"}
+"""Keeps OpenAI's SDKs from sending a request again whose turn has run."""
+_STATUS: Final[dict[type[BaseException], int]] = {InvalidIdError: 400, UnknownAppError: 404}
+"""Where OpenAI's words differ from ours."""
+_CODES: Final[dict[type[BaseException], str]] = {
+    UnauthorizedError: "invalid_api_key",
+    UnknownAppError: "model_not_found",
+}
+_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+class OpenAIRoute(JsonRoute):
+    """A route whose errors are in OpenAI's form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, with an eye on what it raises."""
+        handle = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                wrong = fields_of(error)
+                message = "; ".join(f"{each.at}: {each.problem}" for each in wrong)
+                param = wrong[0].at.removeprefix("body.") if wrong else None
+                return respond(400, message, "invalid_request", param=param)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client reads one form
+                return answer(error, request.scope)
+
+        return answered
+
+
+def answer(error: Exception, scope: Scope) -> Response:
+    """The answer to a request that ended in an error."""
+    problem, headers = told(error, scope)
+    status = _STATUS.get(type(error), problem.status)
+    says = str(error) if type(error) in _CODES else problem.detail or problem.title
+    if problem.error_id is not None:
+        says = f"{says} ({problem.error_id})"
+    code = _CODES.get(type(error)) or problem.type.rpartition(":")[2].replace("-", "_")
+    return respond(status, says, code, headers)
+
+
+def failure(error: JsonObject | None) -> ErrorAnswer:
+    """What to say of a turn that failed; its error is fit for clients."""
+    known = error or {"type": LangoError.__name__, "message": "The turn failed."}
+    code = type_of(str(known["type"])).rpartition(":")[2].replace("-", "_")
+    return ErrorAnswer(
+        error=ErrorBody(message=str(known["message"]), type="server_error", code=code)
+    )
+
+
+def respond(
+    status: int,
+    message: str,
+    code: str,
+    headers: dict[str, str] | None = None,
+    *,
+    param: str | None = None,
+) -> Response:
+    """An error on the wire."""
+    kind = _TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+    body = ErrorAnswer(error=ErrorBody(message=message, type=kind, param=param, code=code))
+    return JSONResponse(storable_json(body.model_dump()), status, headers)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What an operation may answer when it fails, for the OpenAPI document."""
+    return {
+        status: {"description": HTTPStatus(status).phrase, "model": ErrorAnswer}
+        for status in statuses
+    }

@@ -1,0 +1,209 @@
+"""From a conversation that a client sends whole to the session it goes on in.
+
+Of what a client sends, only its newest user messages are taken as said. What came before is
+looked up; what is not known here reaches the agent as a quotation, never as history.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from lango.core.conversations import Said, conversation_hash
+from lango.core.ids import new_id
+from lango.core.values import json_text
+from lango.errors import (
+    SessionBusyError,
+    SessionExistsError,
+    SessionNotFoundError,
+    TurnConflictError,
+    UnsupportedRequestError,
+)
+from lango.server.backend import Services
+from lango.server.callers import NamedCaller
+from lango.server.openai_schemas import ChatMessage, ChatRequest, ContentPart
+from lango.store.conversations import ConversationStore, Point
+from lango.store.entries import SessionKey
+from lango.store.forking import fork
+from lango.store.turn_rows import Turn
+
+_SYSTEM: Final = ("system", "developer")
+_TRIES: Final = 3
+_QUOTED: Final = (
+    "[The client sent these earlier messages. They were not said in this session, and are quoted "
+    "for your information only.]\n{lines}\n[End of the quoted messages.]\n\n{text}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a client sent: what is new, and what was before it."""
+
+    earlier: tuple[Said, ...]
+    new: tuple[Said, ...]
+    has_system: bool
+
+    @classmethod
+    def of(cls, request: ChatRequest) -> Conversation:
+        """A request's; UnsupportedRequestError if there is something in it that no agent takes."""
+        _check(request)
+        said = [(one.role, _text(number, one)) for number, one in enumerate(request.messages)]
+        visible = [Said(role, text) for role, text in said if role not in _SYSTEM]
+        first = len(visible)
+        while first and visible[first - 1].role == "user":
+            first -= 1
+        new = tuple(visible[first:])
+        if not any(one.text.strip() for one in new):
+            raise UnsupportedRequestError("The last message must be the user's, with some text.")
+        return cls(tuple(visible[:first]), new, len(visible) < len(said))
+
+    @property
+    def text(self) -> str:
+        """What is new, as one message."""
+        return "\n\n".join(one.text for one in self.new)
+
+    @property
+    def quoted(self) -> str:
+        """What is new, behind a quotation of what came before."""
+        if not self.earlier:
+            return self.text
+        lines = "\n".join(json_text({one.role: one.text}) for one in self.earlier)
+        return _QUOTED.format(lines=lines, text=self.text)
+
+    def known_by(self, answer: str) -> str:
+        """What the conversation is known by once it has this answer."""
+        return conversation_hash([*self.earlier, *self.new, Said("assistant", answer)])
+
+
+class Door:
+    """Hands conversations with one app in, for one caller."""
+
+    def __init__(
+        self, served: Services, user: NamedCaller, app: str, idempotency_key: str | None
+    ) -> None:
+        self._store = served.store
+        self._conversations = ConversationStore(served.store.database)
+        self._turns = served.backend.turns_for(user.tenant)
+        self._user = user
+        self._app = app
+        self._key = idempotency_key
+
+    async def hand_in(self, sent: Conversation, named: str | None) -> tuple[Turn, str]:
+        """A turn for what is new, in the session where it belongs; and that session's id."""
+        if named is not None:
+            return await self._in_named(sent, named)
+        if not sent.earlier:
+            return await self._in_new(sent)
+        try:
+            return await self._in_known(sent)
+        except SessionNotFoundError:  # or deleted in this moment
+            return await self._in_new(sent)
+
+    async def remember(self, turn: Turn, sent: Conversation, answer: str) -> None:
+        """Note where the conversation stands, now that the client has this answer."""
+        await self._conversations.add(turn, sent.known_by(answer))
+
+    async def _in_named(self, sent: Conversation, named: str) -> tuple[Turn, str]:
+        """In the session that the client names: by its id, or by an alias that may be new."""
+        key = SessionKey(self._user.tenant, self._app, self._user.user, named)
+        with suppress(SessionNotFoundError):
+            found = await self._store.find(key.tenant, key.user_id, named)
+            key = found.key if found.app_name == self._app else key
+        try:
+            session = await self._store.summary(key)
+        except SessionNotFoundError:
+            with suppress(SessionExistsError):
+                await self._store.create(key)
+            session = await self._store.summary(key)
+        text = sent.text if session.message_count else sent.quoted
+        try:
+            return await self._submit(key, text), session.public_id
+        except TurnConflictError:  # or the same request again, which was the first there
+            return await self._submit(key, sent.quoted), session.public_id
+
+    async def _in_known(self, sent: Conversation) -> tuple[Turn, str]:
+        """Where the earlier messages lead to: on from there, or in a fork if others went on.
+
+        Whoever comes second with the same beginning finds the session changed, looks again, and
+        forks. If what changed it is the answer to an approval, the conversation goes on there.
+        """
+        point = await self._point(sent)
+        for _ in range(_TRIES):
+            if not (point.is_end or point.has_key):
+                break
+            with suppress(SessionBusyError):
+                turn = await self._submit(point.session, sent.text, after=point.last)
+                return turn, point.public_id
+            point = await self._point(sent)
+        to, public_id = self._new_session()
+        await fork(self._store.database, point, to, public_id)
+        return await self._submit(to, sent.text), public_id
+
+    async def _point(self, sent: Conversation) -> Point:
+        known_by = conversation_hash(sent.earlier)
+        point = await self._conversations.find(
+            self._user.tenant, self._user.user, self._app, known_by, idempotency_key=self._key
+        )
+        if point is None:
+            raise SessionNotFoundError
+        return point
+
+    async def _in_new(self, sent: Conversation) -> tuple[Turn, str]:
+        key, public_id = self._new_session()
+        with suppress(SessionExistsError):
+            await self._store.create(key, public_id=public_id)
+        return await self._submit(key, sent.quoted), public_id
+
+    def _new_session(self) -> tuple[SessionKey, str]:
+        """The name of a new session, and its id: under the same idempotency key, the same."""
+        user = self._user
+        public_id = new_id("ses")
+        if self._key is not None:
+            told = json_text(["openai", user.tenant, user.user, self._app, self._key])
+            public_id = f"ses_{sha256(told.encode()).hexdigest()[:32]}"
+        return SessionKey(user.tenant, self._app, user.user, public_id), public_id
+
+    async def _submit(self, session: SessionKey, text: str, *, after: int | None = None) -> Turn:
+        return await self._turns.submit(
+            self._app,
+            text,
+            user=session.user_id,
+            session=session.session_id,
+            idempotency_key=self._key,
+            create=False,
+            after=after,
+            key_id=self._user.key_id,
+        )
+
+
+def _check(request: ChatRequest) -> None:
+    """Refuse what would be answered as if it had not been asked for."""
+    wishes = {
+        "`tools`: the agent has its own": request.tools or request.functions,
+        "`n` above 1": request.n is not None and request.n != 1,
+        "a `response_format` other than text": request.response_format
+        and request.response_format.get("type") != "text",
+        "`modalities` other than text": request.modalities and request.modalities != ["text"],
+        "`logprobs`": request.logprobs,
+    }
+    for wish, is_there in wishes.items():
+        if is_there:
+            raise UnsupportedRequestError(f"An agent takes no {wish}. Leave it out.")
+
+
+def _text(number: int, message: ChatMessage) -> str:
+    content = message.content
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(_part(number, part) for part in content)
+
+
+def _part(number: int, part: ContentPart) -> str:
+    text = part.text if part.type == "text" else part.refusal if part.type == "refusal" else None
+    if text is None:
+        raise UnsupportedRequestError(
+            f"messages.{number}.content has a part that is no text. Send text alone."
+        )
+    return text

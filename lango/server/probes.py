@@ -1,0 +1,27 @@
+"""What orchestrators ask: is it alive, is it ready."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response, status
+
+from lango.server.backend import Served
+from lango.server.health import Alive, Readiness, readiness
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def get_health() -> Alive:
+    """The process is alive."""
+    return Alive()
+
+
+@router.get(
+    "/readyz", responses={503: {"model": Readiness, "description": "Not ready, or no longer."}}
+)
+async def get_readiness(served: Served, response: Response) -> Readiness:
+    """Whether requests should be sent here: store, schema, worker and warm-up are well."""
+    found = await readiness(served.health, served.store)
+    if not found.ready:
+        response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    return found

@@ -1,0 +1,205 @@
+"""Every error as RFC 9457 problem JSON, without a word of what is inside."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lango import errors
+from lango.core.ids import new_id
+from lango.core.values import storable_json
+from lango.errors import LangoError
+
+logger = logging.getLogger(__name__)
+
+STATUS: Final[dict[type[BaseException], int]] = {
+    errors.InvalidBodyError: 400,
+    errors.UnsupportedRequestError: 400,
+    errors.UnauthorizedError: 401,
+    errors.ForbiddenError: 403,
+    errors.ApprovalNotFoundError: 404,
+    errors.ModelCallNotFoundError: 404,
+    errors.SessionNotFoundError: 404,
+    errors.TurnNotFoundError: 404,
+    errors.SessionBusyError: 409,
+    errors.SessionExistsError: 409,
+    errors.TurnConflictError: 409,
+    errors.BodyTooLargeError: 413,
+    errors.MediaTypeError: 415,
+    errors.WrongHostError: 421,
+    errors.InvalidIdError: 422,
+    errors.UnknownAppError: 422,
+    errors.KeyLimitError: 429,
+    errors.IdentityUnavailableError: 503,
+    errors.ServerBusyError: 503,
+    errors.StoreUnavailableError: 503,
+}
+"""What each error is over HTTP; one that is not here is our fault, a 500."""
+RETRY_AFTER: Final = 1  # seconds, where nobody knows better
+MEDIA_TYPE: Final = "application/problem+json"
+_TYPE: Final = "urn:lango:error:{}"
+_INTERNAL: Final = "Something went wrong here; the log of the server says what, under `error_id`."
+_INVALID: Final = "The request does not have the form it should."
+_FIELD_ROOM: Final = 100
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one part of a request."""
+
+    at: str = Field(description="Where: `body.title`, `query.limit`.")
+    problem: str
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 has it."""
+
+    type: str = Field(description="`urn:lango:error:` and the name of the error.")
+    title: str
+    status: int
+    detail: str | None = Field(default=None, description="More about this case.")
+    error_id: str | None = Field(default=None, description="What the server's log knows it by.")
+    errors: list[FieldProblem] | None = Field(
+        default=None, description="What is wrong with the request."
+    )
+
+
+def status_of(error: BaseException) -> int:
+    """The status of an error, or of the nearest kind above it."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
+def type_of(name: str) -> str:
+    """The URI of an error, by the name of its class."""
+    words = re.sub(r"(?<=.)(?=[A-Z])", "-", name.removesuffix("Error"))
+    return _TYPE.format(words.lower())
+
+
+def problem_of(error: BaseException) -> Problem:
+    """What a client is told of an error.
+
+    What is missing and what is another's must be answered alike, and what went wrong inside is
+    nobody's business: neither says more than its kind.
+    """
+    status, kind = status_of(error), type(error)
+    error_id = new_id("err") if status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        internal = type_of("InternalError")
+        return Problem(type=internal, title=_INTERNAL, status=status, error_id=error_id)
+    title = (kind.__doc__ or "").strip().partition("\n")[0]
+    is_quiet = error_id is not None or status == HTTPStatus.NOT_FOUND
+    detail = None if is_quiet or str(error) == title else str(error)
+    return Problem(
+        type=type_of(kind.__name__), title=title, status=status, detail=detail, error_id=error_id
+    )
+
+
+def _headers(error: BaseException, status: int) -> dict[str, str]:
+    if status == HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, LangoError) and error.retryable:
+        seconds = cast("float | None", getattr(error, "retry_after", None))
+        return {"Retry-After": str(math.ceil(seconds or RETRY_AFTER))}
+    return {}
+
+
+def _respond(problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
+    body = storable_json(problem.model_dump(exclude_none=True))
+    return JSONResponse(body, problem.status, headers, MEDIA_TYPE)
+
+
+def told(error: BaseException, scope: Scope) -> tuple[Problem, dict[str, str]]:
+    """What to say to a request that ended in an error; one of ours is in the log by its id."""
+    problem = problem_of(error)
+    if problem.error_id is not None:
+        # The path alone: a query string may hold what no log should.
+        where = (scope.get("method"), scope.get("path"))
+        logger.error("%s: %s %s failed.", problem.error_id, *where, exc_info=error)
+    return problem, _headers(error, problem.status)
+
+
+def answer(error: BaseException, scope: Scope) -> JSONResponse:
+    """The answer to a request that ended in an error."""
+    return _respond(*told(error, scope))
+
+
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    return answer(error, request.scope)
+
+
+async def _on_invalid(_: Request, error: Exception) -> JSONResponse:
+    wrong = fields_of(cast("RequestValidationError", error))
+    problem = Problem(type=type_of("InvalidRequest"), title=_INVALID, status=422, errors=wrong)
+    return _respond(problem)
+
+
+def fields_of(error: RequestValidationError) -> list[FieldProblem]:
+    """What is wrong with a request, without a word of what was sent."""
+    found = error.errors()
+    return [FieldProblem(at=_place(each["loc"]), problem=str(each["msg"])) for each in found]
+
+
+def _place(location: Sequence[Any]) -> str:
+    return ".".join(map(str, location))[:_FIELD_ROOM]
+
+
+async def _on_http(_: Request, error: Exception) -> JSONResponse:
+    raised = cast("HTTPException", error)
+    status = HTTPStatus(raised.status_code)
+    name = status.phrase.title().replace(" ", "")
+    problem = Problem(type=type_of(name), title=status.description or status.phrase, status=status)
+    return _respond(problem, dict(raised.headers or {}))
+
+
+class Unexpected:
+    """Answers what nobody foresaw, instead of handing it on to a server that prints it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        has_begun = False
+
+        async def watch(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watch)
+        except Exception as error:
+            if has_begun:
+                raise
+            await answer(error, scope)(scope, receive, send)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What an operation may answer when it fails, for the OpenAPI document."""
+    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+    content = {MEDIA_TYPE: {"schema": schema}}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in statuses
+    }
+
+
+def add_problems(app: FastAPI) -> None:
+    """Have every error of an app answered as a problem."""
+    app.add_exception_handler(LangoError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_middleware(Unexpected)

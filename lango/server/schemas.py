@@ -1,0 +1,242 @@
+"""What goes over the wire under /v1. Fields are only ever added."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, cast
+
+from fastapi import Header
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from lango.core.ids import MAX_ID_LENGTH, check_id
+from lango.core.turn_states import Busy, TurnState
+from lango.core.values import json_value, storable_text
+from lango.errors import InvalidIdError
+from lango.store.entries import StoredMessage
+from lango.store.listing import Page, SessionSummary
+from lango.store.turn_rows import Turn
+
+MAX_PAGE: Final = 200
+MAX_TITLE: Final = 256
+_YEARS: Final = (1971, 9998)  # which any time zone keeps within the calendar
+
+
+def _fit_for_an_id(value: str) -> str:
+    try:
+        return check_id("id", value)
+    except InvalidIdError:  # whose message repeats the value
+        raise PydanticCustomError("id", "{rule}", {"rule": InvalidIdError.__doc__}) from None
+
+
+def _in_the_calendar(value: datetime) -> datetime:
+    if not _YEARS[0] <= value.year <= _YEARS[1]:
+        raise PydanticCustomError("time", "The time is too far away.")
+    return value
+
+
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_fit_for_an_id)]
+Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(storable_text)]
+Later = Annotated[AwareDatetime, AfterValidator(_in_the_calendar)]
+Number = Annotated[int, Field(ge=0, lt=1 << 62)]
+IdempotencyKey = Annotated[
+    Id | None,
+    Header(description="The same request under the same key is done once, and answered again."),
+]
+
+
+class Given(BaseModel):
+    """What clients send: nothing that nobody asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewSession(Given):
+    """A session to create."""
+
+    app: Id
+    alias: Id | None = Field(
+        default=None, description="An id of your own, unique for the user and app."
+    )
+    title: Title = ""
+
+
+class SessionChange(Given):
+    """What is to be changed of a session."""
+
+    title: Title
+
+
+class NewTurn(Given):
+    """A message for the agent."""
+
+    message: str = Field(min_length=1)
+    busy: Busy = Field(
+        default="enqueue", description="What to do while the session has other turns."
+    )
+    run_at: Later | None = Field(default=None, description="Not before this time.")
+
+
+class NewApproval(Given):
+    """A person's answer to a tool call that waits for it."""
+
+    call: Id = Field(description="`approval` or `call` of the event `approval.required`.")
+    approved: bool
+    payload: Any = Field(default=None, description="What the tool asked for beside a yes or no.")
+
+
+class AgentInfo(BaseModel):
+    """An agent that sessions can be created for."""
+
+    app: str
+
+
+class AgentList(BaseModel):
+    """The agents served here."""
+
+    agents: list[AgentInfo]
+
+
+class Session(BaseModel):
+    """A conversation."""
+
+    id: str
+    app: str
+    alias: str
+    title: str
+    messages: int
+    tokens: int
+    created: datetime
+    last_activity: datetime
+
+    @classmethod
+    def of(cls, stored: SessionSummary) -> Session:
+        """A session as its owner sees it."""
+        return cls(
+            id=stored.public_id,
+            app=stored.app_name,
+            alias=stored.id,
+            title=stored.title,
+            messages=stored.message_count,
+            tokens=stored.total_tokens,
+            created=_time(stored.created),
+            last_activity=_time(stored.last_activity),
+        )
+
+
+class SessionPage(BaseModel):
+    """Sessions, the last active first."""
+
+    sessions: list[Session]
+    next: str | None = Field(
+        default=None, description="`cursor` of the next page; null on the last one."
+    )
+
+    @classmethod
+    def of(cls, page: Page[SessionSummary]) -> SessionPage:
+        """A page of the store."""
+        return cls(sessions=[Session.of(each) for each in page.items], next=page.next_cursor)
+
+
+class Message(BaseModel):
+    """One message of a session's history."""
+
+    number: int
+    id: str
+    turn: str = Field(description="The turn it was said in.")
+    role: str
+    author: str
+    content: str
+    tool_calls: list[dict[str, Any]]
+    tokens: int
+    at: datetime
+
+    @classmethod
+    def of(cls, stored: StoredMessage) -> Message:
+        """A row of the store."""
+        calls = cast("list[dict[str, Any]]", json_value(stored.tool_calls or "[]"))
+        return cls(
+            number=stored.seq,
+            id=stored.event_id,
+            turn=stored.invocation_id,
+            role=stored.role,
+            author=stored.author,
+            content=stored.content,
+            tool_calls=calls,
+            tokens=stored.tokens,
+            at=_time(stored.timestamp),
+        )
+
+
+class MessagePage(BaseModel):
+    """Messages in order, a page of them."""
+
+    messages: list[Message]
+    before: int | None = Field(
+        default=None, description="`before` of the page of older ones, if any."
+    )
+    after: int | None = Field(
+        default=None, description="`after` of the page of newer ones, if any yet."
+    )
+
+
+class TurnInfo(BaseModel):
+    """A turn as it stands."""
+
+    id: str
+    session: str
+    app: str
+    number: int
+    message: str | None = Field(description="What the user said; null for an approval.")
+    state: TurnState
+    attempts: int
+    cancel_requested: bool
+    answers: str | None = Field(description="The approval that this turn answers.")
+    waits_for: list[str] = Field(description="The approvals that a person is asked for.")
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None
+    last_event: int = Field(description="The number of the newest event of its log.")
+    run_at: datetime | None
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+
+    @classmethod
+    def of(cls, turn: Turn, session: SessionSummary) -> TurnInfo:
+        """A turn as its owner sees it."""
+        return cls(
+            id=turn.id,
+            session=session.public_id,
+            app=session.app_name,
+            number=turn.number,
+            message=turn.input.get("text"),
+            state=turn.state,
+            attempts=turn.attempts,
+            cancel_requested=turn.cancel_requested,
+            answers=turn.answers,
+            waits_for=list(turn.waits_for),
+            usage=turn.usage,
+            error=turn.error,
+            last_event=turn.last_event,
+            run_at=_time_or_none(turn.run_at),
+            created=_time(turn.created),
+            started=_time_or_none(turn.started),
+            ended=_time_or_none(turn.ended),
+        )
+
+
+class TurnPage(BaseModel):
+    """Turns of a session, the newest first."""
+
+    turns: list[TurnInfo]
+    before: int | None = Field(
+        default=None, description="`before` of the page of older ones, if any."
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _time_or_none(seconds: float | None) -> datetime | None:
+    return None if seconds is None else _time(seconds)

@@ -1,0 +1,151 @@
+"""A server process: HTTP and a worker on one event loop, from the first request to the drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI
+
+from lango.adk.warm import warm_up
+from lango.errors import ConfigError
+from lango.server.backend import services_of
+from lango.turns.worker import DRAIN, TurnWorker
+
+logger = logging.getLogger(__name__)
+
+HTTP_DRAIN: Final = 10
+"""Seconds that requests which are not streams have to end."""
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """The wish to stop: asked for once, what runs may end; asked for again, it is cut off."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.at_once = asyncio.Event()
+
+    def ask(self) -> None:
+        """Ask to stop, or to be quicker about it."""
+        (self.at_once if self.asked.is_set() else self.asked).set()
+
+
+class _Uvicorn(uvicorn.Server):
+    """A uvicorn that leaves signals to us: it would end the process by the one it got."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket to serve on; port 0 is any that is free. ConfigError if it cannot be had."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address, family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot listen on {host} port {port}: {error.strerror or error}. "
+            "Say another with --host and --port."
+        ) from error
+
+
+async def serve(
+    app: FastAPI,
+    listening: socket.socket,
+    *,
+    worker: TurnWorker | None = None,
+    drain: float = DRAIN,
+    stop: Stop | None = None,
+    on_ready: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until `stop` is asked for; then let go in order.
+
+    No more is accepted, streams end so that their clients go on elsewhere, and the worker's turns
+    get `drain` seconds; those that still run are left to other workers.
+    """
+    http = _Uvicorn(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # nothing here depends on where a request came from
+            timeout_graceful_shutdown=HTTP_DRAIN,
+        )
+    )
+    wish = stop or Stop()
+    with _signals(wish) if stop is None else nullcontext():
+        serving = asyncio.create_task(http.serve(sockets=[listening]))
+        try:
+            await _begin(app, worker, serving)
+            on_ready()
+            await _either(serving, wish.asked)
+            on_stop()
+        finally:
+            await _end(app, http, serving, worker, wish, drain)
+
+
+async def _begin(app: FastAPI, worker: TurnWorker | None, serving: asyncio.Task[None]) -> None:
+    """Get ready, while the probes are answered already."""
+    health = services_of(app).health
+    health.has_worker = worker is not None
+    await warm_up()
+    health.is_warm = True
+    if worker is not None and not serving.done():
+        await worker.start()
+        health.worker = worker
+
+
+async def _end(
+    app: FastAPI,
+    http: uvicorn.Server,
+    serving: asyncio.Task[None],
+    worker: TurnWorker | None,
+    wish: Stop,
+    drain: float,
+) -> None:
+    services = services_of(app)
+    services.health.is_stopping = True
+    services.streams.drain()
+    http.should_exit = True
+    if worker is not None and services.health.worker is not None:
+        stopping = asyncio.create_task(worker.stop(drain))
+        await _either(stopping, wish.at_once)
+        if not stopping.done():
+            stopping.cancel()
+            await asyncio.wait([stopping])
+            await worker.stop(0)
+    await _either(serving, wish.at_once)
+    http.force_exit = wish.at_once.is_set()
+    await serving
+
+
+async def _either(task: asyncio.Task[None], event: asyncio.Event) -> None:
+    """Wait until one of both has come."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+@contextmanager
+def _signals(wish: Stop) -> Generator[None]:
+    loop = asyncio.get_running_loop()
+    for each in _SIGNALS:
+        loop.add_signal_handler(each, wish.ask)
+    try:
+        yield
+    finally:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)

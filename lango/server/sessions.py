@@ -1,0 +1,159 @@
+"""Sessions: create, list, look at, rename, delete, and read what was said."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Path, Query, Response, status
+
+from lango.core.ids import new_id
+from lango.core.values import json_text, storable_text
+from lango.errors import SessionExistsError, SessionNotFoundError, UnknownAppError
+from lango.server.backend import Served
+from lango.server.bodies import JsonRoute
+from lango.server.callers import SECURED, NamedCaller, User
+from lango.server.problems import responses
+from lango.server.schemas import (
+    MAX_PAGE,
+    MAX_TITLE,
+    Id,
+    IdempotencyKey,
+    Message,
+    MessagePage,
+    NewSession,
+    Number,
+    Session,
+    SessionChange,
+    SessionPage,
+)
+from lango.store.entries import SessionKey
+from lango.store.listing import SessionSummary
+
+router = APIRouter(
+    prefix="/v1/sessions",
+    tags=["sessions"],
+    dependencies=SECURED,
+    route_class=JsonRoute,
+    responses=responses(401, 403, 421, 422, 429, 503),
+)
+
+OUR_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""What ids of ours look like; nothing else is looked up."""
+PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+Place = Annotated[Number | None, Query()]
+
+
+async def own_session(
+    session_id: Annotated[str, Path(description="The session's `id`.")], user: User, served: Served
+) -> SessionSummary:
+    """The session in the path, if it is the caller's: another's is as good as missing."""
+    if not OUR_ID.fullmatch(session_id):
+        raise SessionNotFoundError
+    return await served.store.find(user.tenant, user.user, session_id)
+
+
+OwnSession = Annotated[SessionSummary, Depends(own_session)]
+_BODY: Final = responses(400, 413, 415)
+_MISSING: Final = responses(404)
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, responses=_BODY | responses(409))
+async def create_session(
+    new: NewSession,
+    user: User,
+    served: Served,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Session:
+    """Create a session; under the same key, the same one again."""
+    if new.app not in served.options.apps:
+        raise UnknownAppError
+    public_id = _public_id(user, idempotency_key)
+    key = SessionKey(user.tenant, new.app, user.user, new.alias or public_id)
+    try:
+        await served.store.create(key, title=new.title, public_id=public_id)
+    except SessionExistsError:
+        if idempotency_key is None or await _created_by_twin(served, key, public_id) is None:
+            raise SessionExistsError("The alias or the idempotency key is taken.") from None
+    created = await served.store.summary(key)
+    response.headers["Location"] = f"{router.prefix}/{created.public_id}"
+    return Session.of(created)
+
+
+def _public_id(user: NamedCaller, idempotency_key: str | None) -> str:
+    """A new id, or under a key always the same one, by which the store knows a repetition."""
+    if idempotency_key is None:
+        return new_id("ses")
+    told = json_text([user.tenant, user.user, idempotency_key])
+    return f"ses_{sha256(told.encode()).hexdigest()[:32]}"
+
+
+async def _created_by_twin(
+    served: Served, key: SessionKey, public_id: str
+) -> SessionSummary | None:
+    """The session, if the same request made it a moment ago."""
+    try:
+        found = await served.store.find(key.tenant, key.user_id, public_id)
+    except SessionNotFoundError:
+        return None
+    return found if found.key == key else None
+
+
+@router.get("")
+async def list_sessions(
+    user: User,
+    served: Served,
+    app: Annotated[Id | None, Query(description="Of this agent alone.")] = None,
+    q: Annotated[str, Query(max_length=MAX_TITLE, description="Part of the title.")] = "",
+    cursor: Annotated[str | None, Query(max_length=1_000, description="`next` of a page.")] = None,
+    limit: PageSize = 50,
+) -> SessionPage:
+    """A page of the user's sessions, the last active first."""
+    page = await served.store.page(
+        user.tenant,
+        served.options.apps if app is None else app,
+        user.user,
+        title=storable_text(q),
+        cursor=cursor,
+        limit=limit,
+    )
+    return SessionPage.of(page)
+
+
+@router.get("/{session_id}", responses=_MISSING)
+async def get_session(session: OwnSession) -> Session:
+    """A session as it stands."""
+    return Session.of(session)
+
+
+@router.patch("/{session_id}", responses=_BODY | _MISSING)
+async def rename_session(change: SessionChange, session: OwnSession, served: Served) -> Session:
+    """Give a session a title."""
+    await served.store.rename(session.key, change.title)
+    return Session.of(await served.store.summary(session.key))
+
+
+@router.delete("/{session_id}", status_code=status.HTTP_204_NO_CONTENT, responses=_MISSING)
+async def delete_session(session: OwnSession, served: Served) -> None:
+    """Delete a session with all that is kept of it; turns of it that run are stopped."""
+    await served.store.delete(session.key)
+
+
+@router.get("/{session_id}/messages", responses=_MISSING)
+async def list_messages(
+    session: OwnSession,
+    served: Served,
+    before: Place = None,
+    after: Place = None,
+    limit: PageSize = 50,
+) -> MessagePage:
+    """Messages in order: the newest, those before a number, or those after one."""
+    found = await served.store.messages(session.key, before=before, after=after, limit=limit + 1)
+    is_forward = after is not None
+    more = len(found) > limit
+    rows = (found[:limit] if is_forward else found[1:]) if more else found
+    older = rows[0].seq if rows and (is_forward or more) else None
+    newer = rows[-1].seq if rows else after
+    return MessagePage(messages=[Message.of(row) for row in rows], before=older, after=newer)

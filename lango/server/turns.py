@@ -1,0 +1,189 @@
+"""Turns: hand in, look at, read along, cancel, answer. Any server serves any of them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
+
+from lango.core.turns import Answer
+from lango.errors import TurnNotFoundError
+from lango.server.backend import Served
+from lango.server.bodies import JsonRoute
+from lango.server.callers import SECURED, User
+from lango.server.limits import AdmittedUser
+from lango.server.problems import responses
+from lango.server.schemas import IdempotencyKey, NewApproval, NewTurn, Number, TurnInfo, TurnPage
+from lango.server.sessions import OUR_ID, OwnSession, PageSize, Place
+from lango.server.streams import MEDIA_TYPE, EventStream, Seat, frames
+from lango.store.listing import SessionSummary
+from lango.store.turn_rows import Turn
+from lango.turns.service import Turns
+
+router = APIRouter(
+    prefix="/v1",
+    tags=["turns"],
+    dependencies=SECURED,
+    route_class=JsonRoute,
+    responses=responses(401, 403, 404, 421, 422, 429, 503),
+)
+
+_STREAM: Final[dict[str, Any]] = {
+    "description": "The events of the turn, from `accepted` to its end.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+_ACCEPTED: Final[dict[int | str, dict[str, Any]]] = {
+    200: _STREAM,
+    **responses(400, 409, 413, 415),
+}
+Thoughts = Annotated[bool, Query(description="Whether to send `thought.delta` as well.")]
+
+
+def own_turns(user: User, served: Served) -> Turns:
+    """The turns of the caller's tenant."""
+    return served.backend.turns_for(user.tenant)
+
+
+OwnTurns = Annotated[Turns, Depends(own_turns)]
+
+
+async def own_turn(
+    turn_id: Annotated[str, Path(description="The turn's `id`.")], user: User, turns: OwnTurns
+) -> Turn:
+    """The turn in the path, if it is the caller's: another's is as good as missing."""
+    if not OUR_ID.fullmatch(turn_id):
+        raise TurnNotFoundError
+    turn = await turns.get(turn_id)
+    if turn.session.user_id != user.user:
+        raise TurnNotFoundError
+    return turn
+
+
+def wished_seat(request: Request, served: Served) -> AbstractContextManager[Seat | None]:
+    """A seat for a stream, if the caller wants to read along: had before the turn is accepted."""
+    wanted = MEDIA_TYPE in request.headers.get("accept", "")
+    return served.streams.opening() if wanted else nullcontext()
+
+
+WishedSeat = Annotated[AbstractContextManager[Seat | None], Depends(wished_seat)]
+OwnTurn = Annotated[Turn, Depends(own_turn)]
+
+
+@router.post(
+    "/sessions/{session_id}/turns",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=TurnInfo,
+    responses=_ACCEPTED,
+)
+async def submit_turn(
+    new: NewTurn,
+    session: OwnSession,
+    user: AdmittedUser,
+    turns: OwnTurns,
+    wished_seat: WishedSeat,
+    idempotency_key: IdempotencyKey = None,
+    thoughts: Thoughts = False,
+) -> Response:
+    """Hand in a message. Answered with the turn, or with its events if `Accept` asks for them."""
+    with wished_seat as seat:
+        turn = await turns.submit(
+            session.app_name,
+            new.message,
+            user=session.user_id,
+            session=session.id,
+            idempotency_key=idempotency_key,
+            busy=new.busy,
+            run_at=new.run_at,
+            create=False,
+            key_id=user.key_id,
+        )
+        return _accepted(turn, session, turns, seat, thoughts=thoughts)
+
+
+@router.get("/sessions/{session_id}/turns")
+async def list_turns(
+    session: OwnSession, turns: OwnTurns, before: Place = None, limit: PageSize = 50
+) -> TurnPage:
+    """A page of a session's turns, the newest first."""
+    found = await turns.of_session(
+        session.app_name, user=session.user_id, session=session.id, before=before, limit=limit + 1
+    )
+    shown = found[:limit]
+    more = shown[-1].number if len(found) > limit else None
+    return TurnPage(turns=[TurnInfo.of(turn, session) for turn in shown], before=more)
+
+
+@router.get("/turns/{turn_id}")
+async def get_turn(turn: OwnTurn, served: Served) -> TurnInfo:
+    """A turn as it stands."""
+    return TurnInfo.of(turn, await served.store.summary(turn.session))
+
+
+@router.get(
+    "/turns/{turn_id}/events",
+    response_class=Response,
+    responses={
+        200: _STREAM,
+        204: {"description": "All events have been read: there is nothing to come back for."},
+    },
+)
+async def read_events(
+    turn: OwnTurn,
+    turns: OwnTurns,
+    served: Served,
+    after: Place = None,
+    last_event_id: Annotated[Number | None, Header()] = None,
+    thoughts: Thoughts = False,
+) -> Response:
+    """The events behind a number as they come, up to the turn's end."""
+    seen = (last_event_id if after is None else after) or 0
+    if turn.ended is not None and seen >= turn.last_event:
+        return Response(status_code=status.HTTP_204_NO_CONTENT)
+    with served.streams.opening() as seat:
+        events = turns.events(turn.id, after=seen)
+        return EventStream(seat, frames(turn.id, events, thoughts=thoughts))
+
+
+@router.post("/turns/{turn_id}/cancel")
+async def cancel_turn(turn: OwnTurn, turns: OwnTurns, served: Served) -> TurnInfo:
+    """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+    cancelled = await turns.cancel(turn.id)
+    return TurnInfo.of(cancelled, await served.store.summary(turn.session))
+
+
+@router.post(
+    "/turns/{turn_id}/approvals",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=TurnInfo,
+    responses=_ACCEPTED,
+)
+async def answer_approval(
+    new: NewApproval,
+    turn: OwnTurn,
+    user: AdmittedUser,
+    turns: OwnTurns,
+    served: Served,
+    wished_seat: WishedSeat,
+    idempotency_key: IdempotencyKey = None,
+    thoughts: Thoughts = False,
+) -> Response:
+    """Answer a call that a turn waits for. The answer is a turn of its own, which goes on there."""
+    session = await served.store.summary(turn.session)
+    answer = Answer(new.call, new.approved, new.payload)
+    with wished_seat as seat:
+        goes_on = await turns.answer(
+            turn.id, answer, idempotency_key=idempotency_key, key_id=user.key_id
+        )
+        return _accepted(goes_on, session, turns, seat, thoughts=thoughts)
+
+
+def _accepted(
+    turn: Turn, session: SessionSummary, turns: Turns, seat: Seat | None, *, thoughts: bool
+) -> Response:
+    """The answer to who has handed in a turn: the turn, or its events from the first."""
+    where = {"Location": f"{router.prefix}/turns/{turn.id}"}
+    if seat is not None:
+        return EventStream(seat, frames(turn.id, turns.events(turn.id), thoughts=thoughts), where)
+    told = TurnInfo.of(turn, session).model_dump_json()
+    return Response(told, status.HTTP_202_ACCEPTED, where, "application/json")

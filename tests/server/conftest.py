@@ -1,0 +1,37 @@
+"""A server for each test, on either database in turn."""
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from faults.turn_place import Place
+from tests.server.places import House, house
+
+
+@pytest.fixture
+def place(store_url: str, tmp_path: Path) -> Place:
+    """A database, and an app of the test's own in it."""
+    return Place(store_url, f"app_{uuid.uuid4().hex}", tmp_path)
+
+
+@pytest_asyncio.fixture
+async def served(place: Place, tenant: str) -> AsyncIterator[House]:
+    """A server that is called in process."""
+    async with house(place, tenant) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sqlite_place(sqlite_url: str, tmp_path: Path) -> Place:
+    """For what does not depend on the database."""
+    return Place(sqlite_url, f"app_{uuid.uuid4().hex}", tmp_path)
+
+
+@pytest_asyncio.fixture
+async def small(sqlite_place: Place, tenant: str) -> AsyncIterator[House]:
+    """A server on SQLite, for what does not depend on the database."""
+    async with house(sqlite_place, tenant) as opened:
+        yield opened

@@ -1,0 +1,167 @@
+"""A server for tests: callers known by name, on the store and workers of a place."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from fastapi import FastAPI, Request
+
+from faults.turn_place import Place, Process, process
+from lango.errors import UnauthorizedError
+from lango.server.app import create_app
+from lango.server.backend import ServerOptions
+from lango.server.callers import Caller
+from lango.server.serving import Stop, listen, serve
+from lango.store.sessions import SqlSessionStore
+from lango.turns.service import Turns
+from lango.turns.worker import TurnWorker
+
+CHAT = frozenset({"chat"})
+PATIENCE = 60.0
+
+
+class NamedCallers:
+    """Knows callers by their bearer: ann and bob of one tenant, an ann of another, and nobody."""
+
+    def __init__(self, tenant: str) -> None:
+        other = f"{tenant}-other"
+        self.callers = {
+            "ann": Caller(tenant, "ann", CHAT, "key_ann"),
+            "bob": Caller(tenant, "bob", CHAT, "key_bob"),
+            "other-ann": Caller(other, "ann", CHAT, "key_other"),
+            "nobody": Caller(tenant, None, frozenset({"act_as"}), "key_nobody"),
+        }
+
+    async def caller(self, request: Request) -> Caller:
+        _, _, token = request.headers.get("authorization", "").partition(" ")
+        if token not in self.callers:
+            raise UnauthorizedError
+        return self.callers[token]
+
+
+class PlaceBackend:
+    """What an application gives a server, from the parts of a process."""
+
+    def __init__(self, here: Process) -> None:
+        self._here = here
+
+    @property
+    def store(self) -> SqlSessionStore:
+        return self._here.store
+
+    def turns_for(self, tenant: str) -> Turns:
+        return Turns(self._here.store, self._here.engine, tenant=tenant)
+
+
+@dataclass
+class House:
+    """A server that is only called, not listened to, and the process it is in."""
+
+    here: Process
+    tenant: str
+    app: FastAPI
+
+    @property
+    def agent(self) -> str:
+        return self.here.place.app
+
+    def client(self, name: str | None = "ann", **headers: str) -> httpx.AsyncClient:
+        return client_of(httpx.ASGITransport(self.app), "http://localhost", name, **headers)
+
+    def worker(self, **options: Any) -> TurnWorker:
+        return self.here.worker(**options)
+
+    def turns(self, name: str = "ann") -> Turns:
+        return Turns(self.here.store, self.here.engine, tenant=self.callers[name].tenant)
+
+    @property
+    def callers(self) -> dict[str, Caller]:
+        return self.app.state.identity.callers
+
+    async def session(self, name: str = "ann", **body: Any) -> str:
+        """The id of a new session."""
+        async with self.client(name) as client:
+            made = await client.post("/v1/sessions", json={"app": self.agent, **body})
+        assert made.status_code == 201, made.text
+        return made.json()["id"]
+
+    async def turn(self, session: str, message: str, name: str = "ann", **body: Any) -> str:
+        """The id of a new turn."""
+        path = f"/v1/sessions/{session}/turns"
+        async with self.client(name) as client:
+            made = await client.post(path, json={"message": message, **body})
+        assert made.status_code == 202, made.text
+        return made.json()["id"]
+
+
+def client_of(
+    transport: httpx.AsyncBaseTransport | None, url: str, name: str | None, **headers: str
+) -> httpx.AsyncClient:
+    known = {"authorization": f"Bearer {name}"} if name else {}
+    sent = known | {each.replace("_", "-"): value for each, value in headers.items()}
+    return httpx.AsyncClient(transport=transport, base_url=url, headers=sent, timeout=PATIENCE)
+
+
+@asynccontextmanager
+async def house(place: Place, tenant: str, **options: Any) -> AsyncGenerator[House]:
+    async with process(place, dead_after=1.5) as here:
+        served = ServerOptions(apps=(place.app,), **options)
+        yield House(here, tenant, create_app(PlaceBackend(here), NamedCallers(tenant), served))
+
+
+@dataclass
+class Live:
+    """A server that listens on loopback."""
+
+    house: House
+    url: str
+    stop: Stop
+    serving: asyncio.Task[None]
+
+    def client(self, name: str | None = "ann", **headers: str) -> httpx.AsyncClient:
+        return client_of(None, self.url, name, **headers)
+
+
+@asynccontextmanager
+async def live(house: House, worker: TurnWorker | None = None) -> AsyncGenerator[Live]:
+    """Listen from here to the end of the block."""
+    socket, stop, ready = listen("127.0.0.1", 0), Stop(), asyncio.Event()
+    url = f"http://127.0.0.1:{socket.getsockname()[1]}"
+    serving = asyncio.create_task(
+        serve(house.app, socket, worker=worker, stop=stop, drain=5.0, on_ready=ready.set)
+    )
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    try:
+        yield Live(house, url, stop, serving)
+    finally:
+        stop.ask()
+        await serving
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One server-sent event."""
+
+    id: int
+    event: str
+    data: dict[str, Any]
+
+
+async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
+    """The events of a stream, and each checked to be what it says."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if not line and fields:
+            told = Frame(int(fields["id"]), fields["event"], json.loads(fields["data"]))
+            assert (told.data["id"], told.data["type"]) == (told.id, told.event)
+            fields = {}
+            yield told
+        elif line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value

@@ -1,0 +1,95 @@
+"""Bodies: JSON that says so, not too large, not too deep."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from faults.turn_place import Place
+from lango.core.values import MAX_DEPTH
+from tests.server.places import House, house
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def post(served: House, content: Any, headers: dict[str, str] = JSON) -> httpx.Response:
+    async with served.client() as client:
+        return await client.post("/v1/sessions", content=content, headers=headers)
+
+
+def nested(levels: int) -> str:
+    return '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"nothing", b"\xff", b'{"app": NaN}', b'{"app": ' + b"9" * 5000 + b"}"],
+    ids=["empty", "cut", "words", "not UTF-8", "NaN", "huge number"],
+)
+async def test_what_is_no_json_is_refused(body: bytes, small: House) -> None:
+    answer = await post(small, body)
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:lango:error:invalid-body")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [nested(MAX_DEPTH + 1), "[" * 500_000, '{"a":' * 100_000],
+    ids=["by one", "lists", "objects"],
+)
+async def test_what_is_too_deep_is_refused(text: str, small: House) -> None:
+    answer = await post(small, text)
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:lango:error:invalid-body")
+
+
+async def test_what_is_just_not_too_deep_is_read(small: House) -> None:
+    assert json.loads(nested(MAX_DEPTH)) is not None
+    answer = await post(small, nested(MAX_DEPTH))
+    assert (answer.status_code, answer.json()["errors"][0]["at"]) == (422, "body.app")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+async def test_a_body_must_say_that_it_is_json(kind: str | None, small: House) -> None:
+    body = json.dumps({"app": small.agent})
+    answer = await post(small, body, {"Content-Type": kind} if kind else {})
+    assert (answer.status_code, answer.json()["type"]) == (415, "urn:lango:error:media-type")
+
+
+async def test_a_charset_may_be_said(small: House) -> None:
+    body = json.dumps({"app": small.agent})
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert (await post(small, body, headers)).status_code == 201
+
+
+async def test_a_body_of_the_limit_is_read_and_one_above_is_not(
+    sqlite_place: Place, tenant: str
+) -> None:
+    async with house(sqlite_place, tenant, max_body=1_000) as served:
+        body = json.dumps({"app": served.agent, "title": ""})
+        fits = body.ljust(1_000)
+        assert (await post(served, fits)).status_code == 201
+        answer = await post(served, fits + " ")
+        assert (answer.status_code, answer.json()["type"]) == (
+            413,
+            "urn:lango:error:body-too-large",
+        )
+
+
+async def test_a_body_without_a_length_is_read_no_further_than_the_limit(small: House) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1 << 16
+            yield b" " * (1 << 16)
+
+    answer = await post(small, endless())
+    assert answer.status_code == 413
+    assert sent <= (1 << 20) + (1 << 16)
+
+
+async def test_a_key_that_is_no_text_is_refused_without_harm(small: House) -> None:
+    answer = await post(small, r'{"app": "x", "\ud800": 1}')
+    assert answer.status_code == 422

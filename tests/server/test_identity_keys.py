@@ -1,0 +1,196 @@
+"""API keys at the door: who gets in, and as whom."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from fastapi import FastAPI
+
+from lango.core.keys import KeyText
+from lango.server import identity
+from lango.server.identity import Credentials, Keys
+from lango.store.keys import KeyStore, MadeKey
+from lango.store.sessions import SqlSessionStore
+from tests.server.doors import Clock, door, knock, refused
+
+UNKNOWN = "unknown here, has expired or was revoked"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest_asyncio.fixture
+async def store(store_url: str) -> AsyncIterator[SqlSessionStore]:
+    async with SqlSessionStore(store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def keys(store: SqlSessionStore) -> KeyStore:
+    return KeyStore(store.database)
+
+
+@pytest.fixture
+def app(store: SqlSessionStore, clock: Clock) -> FastAPI:
+    return door(Credentials(Keys(store.database, clock=clock)))
+
+
+async def who(app: FastAPI, made: MadeKey, user: str | None = None) -> dict[str, Any]:
+    headers = {} if user is None else {"lango-user": user}
+    answer = await knock(app, bearer=made.text, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_key_says_who_calls(app: FastAPI, keys: KeyStore, tenant: str) -> None:
+    made = await keys.create(tenant, user="ann")
+    assert await who(app, made) == {
+        "tenant": tenant,
+        "user": "ann",
+        "scopes": ["chat"],
+        "key_id": made.key.id,
+    }
+
+
+async def test_no_credential(app: FastAPI) -> None:
+    refused(await knock(app), 401, "needs an API key or a token")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [("authorization", "")],
+        [("authorization", "Bearer")],
+        [("authorization", "Bearer  ")],
+        [("authorization", "Basic bGFuZ286")],
+        [("authorization", "Bearer a"), ("authorization", "Bearer b")],
+    ],
+    ids=["empty", "no-key", "blank", "basic", "two"],
+)
+async def test_a_header_that_is_none(app: FastAPI, sent: list[tuple[str, str]]) -> None:
+    refused(await knock(app, headers=sent), 401, "is not as it should be")
+
+
+async def test_a_wrong_key(app: FastAPI, keys: KeyStore, tenant: str) -> None:
+    made = await keys.create(tenant, user="ann")
+    nearly = KeyText(made.key.id, KeyText.new().secret).text
+    for wrong in ("x", "lango_x", KeyText.new().text, nearly, made.text + "x", made.text[:-1]):
+        refused(await knock(app, bearer=wrong), 401, UNKNOWN)
+    await keys.revoke(tenant, made.key.id)
+    refused(await knock(app, bearer=made.text), 401, UNKNOWN)
+
+
+async def test_the_scheme_may_be_written_in_any_case(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    made = await keys.create(tenant, user="ann")
+    answer = await knock(app, headers={"authorization": f"bEARER {made.text}"})
+    assert answer.status_code == 200
+
+
+async def test_a_key_in_a_url_is_refused_though_it_is_good(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    made = await keys.create(tenant, user="ann")
+    for path in (
+        f"/who?key={made.text}",
+        f"/who?q=my+key+is+{made.text}",
+        "/who?access_token=x",
+        "/who?API_KEY=x",
+    ):
+        refused(await knock(app, path), 401, "does not belong in a URL")
+        refused(await knock(app, path, bearer=made.text), 401, "does not belong in a URL")
+
+
+async def test_a_revoked_key_is_forgotten_soon(
+    app: FastAPI, keys: KeyStore, tenant: str, clock: Clock
+) -> None:
+    made = await keys.create(tenant, user="ann")
+    await who(app, made)
+    await keys.revoke(tenant, made.key.id)
+    clock.time += identity.TRUST / 2
+    await who(app, made)  # not looked up for each request
+    clock.time += identity.TRUST
+    refused(await knock(app, bearer=made.text), 401, UNKNOWN)
+    clock.time -= identity.TRUST
+    refused(await knock(app, bearer=made.text), 401, UNKNOWN)
+
+
+async def test_keys_that_were_looked_up_do_not_pile_up(
+    app: FastAPI, keys: KeyStore, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "_MOST_KNOWN", 1)
+    first, second = [await keys.create(tenant, user=user) for user in ("ann", "bob")]
+    for made in (first, second, first):
+        assert (await who(app, made))["user"] == made.key.user
+    await keys.revoke(tenant, second.key.id)
+    refused(await knock(app, bearer=second.text), 401, UNKNOWN)
+
+
+async def test_both_keys_work_while_one_replaces_the_other(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    old = await keys.create(tenant, user="ann")
+    new = await keys.rotate(tenant, old.key.id)
+    assert (await who(app, old))["user"] == (await who(app, new))["user"] == "ann"
+
+
+@pytest.mark.parametrize("user", ["bob", "Ünal", "名前", "a b/../c", "x" * 256])
+async def test_act_as(app: FastAPI, keys: KeyStore, tenant: str, user: str) -> None:
+    made = await keys.create(tenant, scopes=["act_as"])
+    told = await who(app, made, user)
+    assert (told["tenant"], told["user"]) == (tenant, user)
+
+
+async def test_act_as_that_names_nobody(app: FastAPI, keys: KeyStore, tenant: str) -> None:
+    made = await keys.create(tenant, scopes=["act_as"])
+    assert (await who(app, made))["user"] is None
+    refused(await knock(app, "/turn", method="POST", bearer=made.text), 403, "Say for whom you act")
+
+
+async def test_a_bound_key_that_may_act_as_others(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    made = await keys.create(tenant, user="ann", scopes=["act_as"])
+    assert (await who(app, made))["user"] == "ann"
+    assert (await who(app, made, "bob"))["user"] == "bob"
+
+
+@pytest.mark.parametrize("scopes", [["chat"], ["chat", "admin"]])
+@pytest.mark.parametrize("user", ["ann", "bob", ""])
+async def test_the_header_without_the_scope(
+    app: FastAPI, keys: KeyStore, tenant: str, scopes: list[str], user: str
+) -> None:
+    made = await keys.create(tenant, user="ann", scopes=scopes)
+    answer = await knock(app, bearer=made.text, headers={"lango-user": user})
+    refused(answer, 403, "needs a credential with the scope act_as")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [("lango-user", "")],
+        [("lango-user", "x" * 257)],
+        [("lango-user", "a\x7fb")],
+        [("lango-user", "a\x85b")],
+        [("lango-user", "ann"), ("lango-user", "bob")],
+    ],
+    ids=["empty", "long", "control", "control-of-two-bytes", "two"],
+)
+async def test_a_user_that_cannot_be_one(
+    app: FastAPI, keys: KeyStore, tenant: str, sent: list[tuple[str, str]]
+) -> None:
+    made = await keys.create(tenant, scopes=["act_as"])
+    refused(await knock(app, bearer=made.text, headers=sent), 422, "user")
+
+
+async def test_a_key_without_chat_holds_no_conversation(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    made = await keys.create(tenant, user="ann", scopes=["admin"])
+    assert (await who(app, made))["scopes"] == ["admin"]
+    answer = await knock(app, "/turn", method="POST", bearer=made.text)
+    refused(answer, 403, "the scope chat")

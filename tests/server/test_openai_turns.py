@@ -1,0 +1,171 @@
+"""Completions are turns: who goes away stops nothing, and how a turn ends is told."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import openai
+import pytest
+
+from lango.core.turns import (
+    Approval,
+    ApprovalRequired,
+    Completed,
+    Event,
+    Failed,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    Waiting,
+)
+from lango.errors import RateLimitedError
+from lango.server.backend import services_of
+from lango.server.openai_answers import Reading, chunks
+from lango.store.turn_log import LoggedEvent
+from lango.store.turn_rows import Turn
+from tests.server.places import PATIENCE, House, Live, live
+from tests.server.test_openai_clients import sdk, user
+
+HOLD = 'call hold {"name": "go"}'
+
+
+async def held(server: Live, client: Any, *, stream: bool) -> tuple[asyncio.Task[Any], Turn]:
+    """Somebody who waits for a turn that does not end before a file is there."""
+
+    async def ask() -> list[Any]:
+        asked = client.chat.completions.create(
+            model=server.house.agent, messages=[user(HOLD)], stream=stream
+        )
+        told = await asked
+        return [chunk async for chunk in told] if stream else [told]
+
+    asking = asyncio.create_task(ask())
+    await server.house.here.place.effects.wait(lambda said: "held go" in said)
+    [session] = (await server.house.here.store.page(server.house.tenant, server.house.agent)).items
+    [turn] = await server.house.turns().of_session(
+        session.app_name, user=session.user_id, session=session.id
+    )
+    return asking, turn
+
+
+async def nobody_listens(house: House) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while services_of(house.app).streams.seats:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+
+
+WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@WAYS
+async def test_who_goes_away_stops_nothing(stream: bool, small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        asking, turn = await held(server, client, stream=stream)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await nobody_listens(small)
+        (small.here.place.folder / "go").touch()
+        assert (await small.turns().wait(turn.id)).state == "completed"
+
+
+@WAYS
+async def test_a_turn_that_was_cancelled_is_an_error(stream: bool, small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        asking, turn = await held(server, client, stream=stream)
+        await small.turns().cancel(turn.id)
+        with pytest.raises(openai.APIError, match="The turn was cancelled") as raised:
+            await asking
+        assert raised.value.code == "turn_cancelled"
+        if isinstance(raised.value, openai.APIStatusError):  # which the SDK would send again
+            assert raised.value.response.headers["x-should-retry"] == "false"
+
+
+async def test_a_server_that_stops_lets_go_of_who_waits(small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        asking, turn = await held(server, client, stream=False)
+        services_of(small.app).streams.drain()
+        with pytest.raises(openai.InternalServerError) as raised:
+            await asking
+        assert (raised.value.status_code, raised.value.code) == (503, "server_busy")
+        (small.here.place.folder / "go").touch()
+        assert (await small.turns().wait(turn.id)).state == "completed"
+
+
+async def test_what_goes_wrong_inside_is_not_told(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise ValueError("a secret")
+
+    monkeypatch.setattr("lango.server.openai_sessions.Door.hand_in", broken)
+    async with live(small) as server, sdk(server) as client:
+        with pytest.raises(openai.InternalServerError, match="err_") as raised:
+            await client.chat.completions.create(model=small.agent, messages=[user("hi")])
+    assert "a secret" not in raised.value.response.text
+
+
+@pytest.fixture
+async def turn(small: House) -> Turn:
+    """Some turn."""
+    return await small.turns().submit(small.agent, "hi", user="ann")
+
+
+def logged(*events: Event) -> list[LoggedEvent]:
+    return [LoggedEvent(n, each.type, each.data(), 0, 0.0) for n, each in enumerate(events, 1)]
+
+
+def told(turn: Turn, *events: Event) -> tuple[str, Reading]:
+    """What a client has at the end of a stream."""
+    reading = Reading(turn)
+    deltas = [delta for event in logged(*events) for delta in reading.read(event)]
+    return "".join(delta.get("content", "") for delta in deltas), reading
+
+
+async def test_messages_are_told_once_and_apart(turn: Turn) -> None:
+    text, reading = told(
+        turn,
+        MessageDelta("a", "Let me "),
+        MessageDelta("a", "see"),
+        MessageCompleted("a", "agent", "Let me see."),
+        MessageCompleted("b", "agent", ""),
+        MessageCompleted("c", "agent", "Here."),
+        Completed(),
+    )
+    assert text == reading.text == "Let me see.\n\nHere."
+    assert reading.error is None
+
+
+async def test_what_was_begun_anew_follows_what_was_told(turn: Turn) -> None:
+    text, _ = told(
+        turn,
+        MessageDelta("a", "Once"),
+        MessageReset("a"),
+        MessageDelta("a", "Twice"),
+        MessageCompleted("a", "agent", "Twice"),
+        Completed(),
+    )
+    assert text == "Once\n\nTwice"
+
+
+async def test_who_waits_for_approval_is_told_where(turn: Turn) -> None:
+    approval = Approval("ask_1", "call_1", "pay", {"amount": 7})
+    text, reading = told(turn, ApprovalRequired(approval), Waiting(("ask_1",)))
+    assert 'The call pay({"amount":7}) waits for approval.' in text
+    assert f'/v1/turns/{turn.id}/approvals {{"call": "ask_1", "approved": true}}' in text
+    assert reading.error is None
+
+
+@pytest.mark.parametrize(
+    "end", [[Failed(RateLimitedError("Slow down."))], []], ids=["failed", "none"]
+)
+async def test_a_turn_without_an_answer_ends_in_an_error(end: list[Event], turn: Turn) -> None:
+    async def events() -> AsyncGenerator[LoggedEvent]:
+        for event in logged(MessageDelta("a", "Once"), *end):
+            yield event
+
+    async def remember(_: str) -> None:
+        raise AssertionError("nothing to remember")
+
+    frames = [frame async for frame in chunks(turn, events(), remember, usage_apart=False)]
+    assert frames[-1].startswith(b'data: {"error":{"message":')
+    assert (b"Slow down." in frames[-1]) is bool(end)

@@ -1,0 +1,118 @@
+"""A server process from its start to its end."""
+
+import asyncio
+import signal
+import socket
+
+import pytest
+
+from lango.errors import ConfigError
+from lango.server.backend import services_of
+from lango.server.serving import Stop, listen, serve
+from tests.server.places import PATIENCE, House, live
+
+STREAM = {"Accept": "text/event-stream"}
+
+
+async def held(served: House, name: str) -> str:
+    """A turn that runs until a file of that name is there."""
+    turn = await served.turn(await served.session(), f'call hold {{"name": "{name}"}}')
+    await served.here.place.effects.wait(lambda said: f"held {name}" in said)
+    return turn
+
+
+async def stopping(served: House) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not services_of(served.app).health.is_stopping:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+
+
+async def test_turns_end_before_the_server_does(served: House) -> None:
+    async with live(served, served.worker()) as server:
+        turn = await held(served, "go")
+        server.stop.ask()
+        await stopping(served)
+        assert not server.serving.done()
+        (served.here.place.folder / "go").touch()
+        await server.serving
+    assert (await served.turns().get(turn)).state == "completed"
+
+
+async def test_a_turn_that_does_not_end_is_left_to_others(served: House) -> None:
+    listening, stop = listen("127.0.0.1", 0), Stop()
+    serving = asyncio.create_task(
+        serve(served.app, listening, worker=served.worker(), stop=stop, drain=0.0)
+    )
+    turn = await held(served, "go")
+    stop.ask()
+    await serving
+    assert (await served.turns().get(turn)).state == "running"
+    async with served.worker():
+        (served.here.place.folder / "go").touch()
+        ended = await served.turns().wait(turn)
+    assert (ended.state, ended.attempts) == ("completed", 2)
+
+
+async def test_a_second_wish_to_stop_does_not_wait(served: House) -> None:
+    listening, stop = listen("127.0.0.1", 0), Stop()
+    serving = asyncio.create_task(
+        serve(served.app, listening, worker=served.worker(), stop=stop, drain=3600.0)
+    )
+    turn = await held(served, "never")
+    stop.ask()
+    await stopping(served)
+    stop.ask()
+    await serving
+    assert (await served.turns().get(turn)).state == "running"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+async def test_a_signal_stops_it(number: signal.Signals, small: House) -> None:
+    ready = asyncio.Event()
+    stopped: list[bool] = []
+    listening = listen("127.0.0.1", 0)
+    serving = asyncio.create_task(
+        serve(small.app, listening, on_ready=ready.set, on_stop=lambda: stopped.append(True))
+    )
+    await ready.wait()
+    signal.raise_signal(number)
+    await serving
+    assert stopped == [True]
+    assert listening.fileno() == -1
+
+
+async def test_a_stopped_server_accepts_no_more(small: House) -> None:
+    async with live(small) as server, server.client() as client:
+        assert (await client.get("/healthz")).status_code == 200
+        server.stop.ask()
+        await server.serving
+        port = int(server.url.rpartition(":")[2])
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", port)).close()
+
+
+async def test_what_begins_the_server_and_fails_ends_it(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise ConfigError("no model")
+
+    monkeypatch.setattr("lango.server.serving.warm_up", fail)
+    listening = listen("127.0.0.1", 0)
+    with pytest.raises(ConfigError, match="no model"):
+        await serve(small.app, listening, stop=Stop())
+    assert listening.fileno() == -1
+
+
+def test_an_address_that_is_taken_is_said() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"Cannot listen on 127.0.0.1 port {port}: .*--port"):
+            listen("127.0.0.1", port)
+    with pytest.raises(ConfigError, match=r"Cannot listen on 192\.0\.2\.1 port 0"):
+        listen("192.0.2.1", 0)  # for documentation, and nobody's
+
+
+def test_ipv6_can_be_listened_on() -> None:
+    with listen("::1", 0) as listening:
+        assert listening.family == socket.AF_INET6

@@ -1,0 +1,246 @@
+"""Turns over HTTP: hand in, look, cancel, answer, and what a busy session says."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.places import Frame, House, frames
+
+STREAM = {"Accept": "text/event-stream"}
+ENDS = {"completed", "failed", "cancelled", "waiting"}
+
+
+async def read(response: httpx.Response) -> list[Frame]:
+    assert response.status_code == 200, response.text
+    return [frame async for frame in frames(response)]
+
+
+async def test_a_turn_is_accepted_and_ends(served: House) -> None:
+    session = await served.session()
+    async with served.client() as client:
+        answer = await client.post(f"/v1/sessions/{session}/turns", json={"message": "hi"})
+        assert answer.status_code == 202
+        turn = answer.json()
+        assert answer.headers["location"] == f"/v1/turns/{turn['id']}"
+        assert (turn["session"], turn["state"], turn["message"]) == (session, "queued", "hi")
+        async with served.worker():
+            await served.turns().wait(turn["id"])
+        ended = (await client.get(answer.headers["location"])).json()
+    assert (ended["state"], ended["attempts"], ended["session"]) == ("completed", 1, session)
+    assert ended["usage"]["input"] > 0
+
+
+async def test_events_come_with_the_answer_when_asked_for(served: House) -> None:
+    session = await served.session()
+    async with served.client() as client, served.worker():
+        path = f"/v1/sessions/{session}/turns"
+        body = {"message": 'call step {"name": "a"}'}
+        answer = await client.post(path, json=body, headers=STREAM)
+        told = await read(answer)
+        turn = answer.headers["location"].rpartition("/")[2]
+        types = [frame.event for frame in told]
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-cache, no-transform"
+        assert answer.headers["x-accel-buffering"] == "no"
+        assert types[0] == "accepted"
+        assert [each for each in types if each in ENDS] == [types[-1]] == ["completed"]
+        assert {frame.data["turn"] for frame in told} == {turn}
+        assert "thought.delta" not in types
+        again = await client.get(f"/v1/turns/{turn}/events")
+        assert again.text == answer.text
+
+
+async def test_thoughts_come_when_wished_for(served: House) -> None:
+    session = await served.session()
+    async with served.client() as client, served.worker():
+        turn = await served.turn(session, 'call step {"name": "a"}')
+        await served.turns().wait(turn)
+        path = f"/v1/turns/{turn}/events"
+        told = await read(await client.get(path, params={"thoughts": "true"}))
+        without = await read(await client.get(path))
+    assert [frame.id for frame in told] == list(range(1, len(told) + 1))
+    assert without == [frame for frame in told if frame.event != "thought.delta"]
+    assert len(without) < len(told)
+
+
+async def test_a_reader_goes_on_from_any_event(served: House) -> None:
+    session = await served.session()
+    async with served.client() as client, served.worker():
+        turn = await served.turn(session, 'call step {"name": "a"}')
+        await served.turns().wait(turn)
+        path = f"/v1/turns/{turn}/events"
+        whole = await read(await client.get(path))
+        for seen in whole[:-1]:
+            rest = whole[whole.index(seen) + 1 :]
+            header = {"Last-Event-ID": str(seen.id)}
+            assert await read(await client.get(path, headers=header)) == rest
+            assert await read(await client.get(path, params={"after": seen.id})) == rest
+        over = await client.get(path, headers={"Last-Event-ID": str(whole[-1].id)})
+    assert (over.status_code, over.content) == (204, b"")
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "1.5", str(1 << 70)])
+async def test_a_number_that_is_none_is_refused(number: str, small: House) -> None:
+    turn = await small.turn(await small.session(), "hi")
+    async with small.client() as client:
+        path = f"/v1/turns/{turn}/events"
+        for wrong in ({"headers": {"Last-Event-ID": number}}, {"params": {"after": number}}):
+            assert (await client.get(path, **wrong)).status_code == 422  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_key_gives_one_turn(served: House) -> None:
+    session = await served.session()
+    path = f"/v1/sessions/{session}/turns"
+    async with served.client(idempotency_key="k") as client:
+        first = await client.post(path, json={"message": "hi"})
+        again = await client.post(path, json={"message": "hi"})
+        assert (again.status_code, again.content) == (202, first.content)
+        async with served.worker():
+            told = await read(await client.post(path, json={"message": "hi"}, headers=STREAM))
+        assert told[0].event == "accepted"
+        assert told[0].data["turn"] == first.json()["id"]
+        other = await client.post(path, json={"message": "ho"})
+        assert (other.status_code, other.json()["type"]) == (409, "urn:lango:error:turn-conflict")
+        assert len((await client.get(path)).json()["turns"]) == 1
+
+
+async def test_a_busy_session_rejects_when_asked_to(served: House) -> None:
+    session = await served.session()
+    await served.turn(session, "one")
+    async with served.client() as client:
+        for headers in ({}, STREAM):
+            body = {"message": "two", "busy": "reject"}
+            answer = await client.post(f"/v1/sessions/{session}/turns", json=body, headers=headers)
+            assert (answer.status_code, answer.headers["retry-after"]) == (409, "1")
+            assert answer.json()["type"] == "urn:lango:error:session-busy"
+            assert answer.headers["content-type"] == "application/problem+json"
+        await served.turn(session, "three", busy="enqueue")
+
+
+async def test_interrupt_stops_what_runs(served: House) -> None:
+    session = await served.session()
+    async with served.worker():
+        running = await served.turn(session, 'call hold {"name": "never"}')
+        await served.here.place.effects.wait(lambda said: "held never" in said)
+        urgent = await served.turn(session, "now", busy="interrupt")
+        assert (await served.turns().wait(running)).state == "cancelled"
+        assert (await served.turns().wait(urgent)).state == "completed"
+
+
+async def test_a_scheduled_turn_waits_for_its_time(served: House) -> None:
+    session = await served.session()
+    later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    turn = await served.turn(session, "later", run_at=later)
+    async with served.client() as client:
+        found = (await client.get(f"/v1/turns/{turn}")).json()
+    assert found["state"] == "scheduled"
+    assert datetime.fromisoformat(found["run_at"]) == datetime.fromisoformat(later)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"message": ""},
+        {"message": 1},
+        {"message": "x", "busy": "never"},
+        {"message": "x", "run_at": "2026-01-01T00:00:00"},
+        {"message": "x", "run_at": "9999-12-31T23:59:59-14:00"},
+        {"message": "x", "history": []},
+        {"message": "\ud800"},
+        [],
+    ],
+    ids=str,
+)
+async def test_what_is_no_turn_is_refused(body: Any, small: House) -> None:
+    session = await small.session()
+    async with small.client() as client:
+        answer = await client.post(
+            f"/v1/sessions/{session}/turns",
+            content=json.dumps(body),  # httpx would not write a lone surrogate
+            headers={"Content-Type": "application/json"},
+        )
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:invalid-request")
+
+
+async def test_a_queued_turn_is_cancelled_at_once(served: House) -> None:
+    turn = await served.turn(await served.session(), "never")
+    async with served.client() as client:
+        answer = await client.post(f"/v1/turns/{turn}/cancel")
+        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+        told = await read(await client.get(f"/v1/turns/{turn}/events"))
+        assert [frame.event for frame in told] == ["accepted", "cancelled"]
+        again = await client.post(f"/v1/turns/{turn}/cancel")
+        assert again.json() == answer.json()
+
+
+async def test_a_running_turn_is_cancelled(served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn = await served.turn(await served.session(), 'call hold {"name": "never"}')
+        await served.here.place.effects.wait(lambda said: "held never" in said)
+        answer = await client.post(f"/v1/turns/{turn}/cancel")
+        assert (answer.status_code, answer.json()["cancel_requested"]) == (200, True)
+        assert (await served.turns().wait(turn)).state == "cancelled"
+
+
+async def _asked(served: House, client: httpx.AsyncClient) -> tuple[str, Frame]:
+    turn = await served.turn(await served.session(), 'call pay {"amount": 3}')
+    told = await read(await client.get(f"/v1/turns/{turn}/events"))
+    assert told[-1].event == "waiting"
+    return turn, next(frame for frame in told if frame.event == "approval.required")
+
+
+@pytest.mark.parametrize("field", ["approval", "call"])
+async def test_an_approval_goes_on_with_the_turn(field: str, served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn, asked = await _asked(served, client)
+        body = {"call": asked.data[field], "approved": True}
+        path = f"/v1/turns/{turn}/approvals"
+        answer = await client.post(path, json=body, headers=STREAM | {"Idempotency-Key": "k"})
+        told = await read(answer)
+        assert (told[0].event, told[-1].event) == ("accepted", "completed")
+        again = await client.post(path, json=body, headers={"Idempotency-Key": "k"})
+        assert answer.headers["location"] == again.headers["location"]
+        assert (again.status_code, again.json()["answers"]) == (202, asked.data["approval"])
+        conflict = await client.post(path, json=body)
+        assert (conflict.status_code, conflict.json()["type"]) == (
+            409,
+            "urn:lango:error:turn-conflict",
+        )
+        assert (await client.get(f"/v1/turns/{turn}")).json()["state"] == "answered"
+    assert served.here.place.effects.words() == ["paid 3"]
+
+
+async def test_an_approval_that_nobody_asked_for_is_missing(served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn, _ = await _asked(served, client)
+        body = {"call": "other", "approved": True}
+        answer = await client.post(f"/v1/turns/{turn}/approvals", json=body)
+    assert (answer.status_code, answer.json()["type"]) == (
+        404,
+        "urn:lango:error:approval-not-found",
+    )
+
+
+async def test_the_turns_of_a_session_are_paged(served: House) -> None:
+    session = await served.session()
+    made = [await served.turn(session, f"m{n}") for n in range(5)]
+    path = f"/v1/sessions/{session}/turns"
+    async with served.client() as client:
+        first = (await client.get(path, params={"limit": 3})).json()
+        rest = (await client.get(path, params={"limit": 3, "before": first["before"]})).json()
+    assert [turn["id"] for turn in first["turns"] + rest["turns"]] == made[::-1]
+    assert rest["before"] is None
+
+
+async def test_a_trimmed_log_is_told_from_the_history(served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn = await served.turn(await served.session(), 'call step {"name": "a"}')
+        await served.turns().wait(turn)
+        await served.turns().log.trim(-1.0)
+        told = await read(await client.get(f"/v1/turns/{turn}/events"))
+    types = [frame.event for frame in told]
+    assert types == ["tool.started", "tool.finished", "message.completed", "completed"]
