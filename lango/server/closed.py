@@ -17,7 +17,6 @@ from lango.server.identity_oidc import Tokens
 from lango.store.keys import KeyStore
 from lango.store.sessions import SqlSessionStore
 
-_PAGE: Final = "/console"
 _FORWARDED: Final = "x-forwarded-"
 
 
@@ -101,9 +100,8 @@ def _open_line(host: str, port: int) -> str:
 
 
 def _key_lines(host: str, port: int, key: KeyText) -> tuple[str, ...]:
-    """Behind the #, where a browser keeps it to itself: no server or log sees it."""
     return (
         "There are no API keys yet (`lango keys create`): only this machine can reach the server,",
         "with a key for this run:",
-        f"  {_address(host, port)}{_PAGE}#key={key.text}",
+        f"  curl -H 'Authorization: Bearer {key.text}' {_address(host, port)}/v1/agents",
     )

@@ -24,11 +24,11 @@ def shop(tmp_path: Path, store_url: str, tenant: str) -> Shop:
 
 def client_of(server: Running) -> httpx.Client:
     """A client with the key that the server has printed."""
-    server.wait_for("#key=")
-    found = re.search(r"(http://127\.0\.0\.1:\d+)/console#key=(\S+)", server.err)
+    server.wait_for("/v1/agents")
+    found = re.search(r"Bearer (\S+)' (http://127\.0\.0\.1:\d+)/v1/agents", server.err)
     assert found
-    headers = {"Authorization": f"Bearer {found[2]}"}
-    return httpx.Client(base_url=found[1], headers=headers, timeout=PATIENCE)
+    headers = {"Authorization": f"Bearer {found[1]}"}
+    return httpx.Client(base_url=found[2], headers=headers, timeout=PATIENCE)
 
 
 def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
@@ -75,8 +75,9 @@ def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
 def test_what_it_cannot_serve_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "lango init" in run("serve").err
-    Shop(tmp_path, "sqlite:///here.db", "t").write()
-    assert "There is no app nobody; lango.yaml has shop." in run("serve", "nobody").err
+    shop = Shop(tmp_path, "sqlite:///here.db", "t")
+    shop.write()
+    assert f"There is no app nobody; lango.yaml has {shop.app}." in run("serve", "nobody").err
     outside = run("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - refused
     assert (outside.code, "server.allowed_hosts" in outside.err) == (1, True)
     monkeypatch.setenv("LANGO_SERVER__ALLOWED_HOSTS", '["api.example"]')

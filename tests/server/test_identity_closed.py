@@ -47,7 +47,8 @@ async def test_without_credentials_there_is_a_key_for_the_run(
 ) -> None:
     keeper = await opened(store, host, store={"tenant": "acme"})
     shown = f"[{host}]" if ":" in host else host
-    found = re.fullmatch(rf"  http://{re.escape(shown)}:8000/\w*#key=(\S+)", keeper.lines[-1])
+    command = rf"  curl -H 'Authorization: Bearer (\S+)' http://{re.escape(shown)}:8000/v1/agents"
+    found = re.fullmatch(command, keeper.lines[-1])
     assert found is not None
     app = door(keeper.identity)
     told = await who(app, found[1])
