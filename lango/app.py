@@ -133,6 +133,7 @@ class Application:
                 repeats=limits.identical_calls,
             ),
             next_turn=app.next_turn,
+            token_budget=self.settings.history.token_budget,
             engine=self.engine,
             worker=self._worker_options,
         )

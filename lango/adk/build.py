@@ -82,11 +82,17 @@ class Services:
 
 
 def services(
-    store: SqlSessionStore | str | None, *, tenant: str = "", root_agent_name: str = ""
+    store: SqlSessionStore | str | None,
+    *,
+    tenant: str = "",
+    root_agent_name: str = "",
+    token_budget: int | None = 0,
 ) -> Services:
     """ADK's services on a store or its URL; without one in memory, as long as the process lives."""
     if store is None:
         return Services(InMemorySessionService(), InMemoryArtifactService())
-    sessions = SessionServiceAdapter(store, tenant=tenant, root_agent_name=root_agent_name)
+    sessions = SessionServiceAdapter(
+        store, tenant=tenant, root_agent_name=root_agent_name, token_budget=token_budget
+    )
     artifacts = SqlArtifactService(sessions.store, tenant=tenant)
     return Services(sessions, artifacts, sessions.store)

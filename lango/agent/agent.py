@@ -29,6 +29,8 @@ class Agent:
     `instruction`, `description`, `tools` and `sub_agents` makes one. `store` is a store or its
     URL; without one, sessions live in memory. `plugins` replaces the usual set. `next_turn` says
     who gets the next message: the agent that spoke last ("sticky") or always the root agent.
+    `token_budget` bounds what is loaded and sent of a session: 0 means the default of 32,000, None
+    as much as the model takes.
 
     With a store, turns outlive the process: one that was cut off is gone on with by `go_on`. The
     `engine` is that of others on the same store, and `worker` says how the turns are run.
@@ -43,6 +45,7 @@ class Agent:
         app_name: str | None = None,
         plugins: Sequence[Any] | None = None,
         next_turn: NextTurn = "sticky",
+        token_budget: int | None = 0,
         engine: Engine | None = None,
         worker: WorkerOptions | None = None,
         model: Model | None = None,
@@ -66,9 +69,11 @@ class Agent:
             )
         assert root is not None  # noqa: S101 - made sure of above
         self.root = root_of(root)
-        self._services = services(store, tenant=tenant, root_agent_name=self.root.name)
+        self._services = services(
+            store, tenant=tenant, root_agent_name=self.root.name, token_budget=token_budget
+        )
         if plugins is None:
-            plugins = usual_plugins(self._services.store, tenant=tenant)
+            plugins = usual_plugins(self._services.store, tenant=tenant, token_budget=token_budget)
         self.runner = AgentRunner(
             root,
             self._services.sessions,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def context(
-    session: Annotated[str, typer.Argument(help="The session: its id, or `ses_…` of the server.")],
+    session: Annotated[
+        str, typer.Argument(metavar="SESSION", help="Its id, or `ses_…` of the server.")
+    ],
     call: Annotated[
         str | None, typer.Option(help="A model call by its id, `mc_…`; else the newest.")
     ] = None,
@@ -73,9 +75,11 @@ async def _found(
     store: SqlSessionStore, tenant: str, apps: list[str], user: str, session: str
 ) -> SessionKey:
     """The session of that id, in the one app that has it."""
+    from lango.core.ids import check_id
     from lango.errors import ConfigError, SessionNotFoundError
     from lango.store.entries import SessionKey
 
+    check_id("session id", session)
     try:
         return (await store.find(tenant, user, session)).key
     except SessionNotFoundError:

@@ -28,8 +28,8 @@ _LEFT_OUT: Final = "left out"
 _WHY: Final[dict[WhyNotSent, str]] = {
     "budget": "over the token budget",
     "window": "over the model's window",
-    "refused": "the model refused a longer request",
-    "not_given": "not in the request: too old to be loaded, or not for this agent",
+    "refused": "refused as too long",
+    "not_given": "not loaded, or not for this agent",
 }
 _KNOWN: Final[dict[MessagesKnown, str]] = {
     "exact": "",
@@ -82,7 +82,7 @@ def _of_call(call: ContextView) -> Iterator[str]:
     yield f"  turn    {one_line(call.turn, 100) or '-'}"
     yield f"  time    {_times(made)}"
     for earlier in call.attempts[:-1]:
-        yield f"  before  {_model(earlier)}, attempt {earlier.number}: {_outcome(earlier)}"
+        yield f"  before  attempt {earlier.number}, {_model(earlier)}: {_outcome(earlier)}"
     yield f"  tokens  {_tokens(made)}"
     yield f"  budget  {_budget(call)}"
     note = _KNOWN[call.messages_known].format(sent=call.messages_sent)
@@ -132,7 +132,7 @@ def _model(made: ContextAttempt) -> str:
 
 
 def _outcome(made: ContextAttempt) -> str:
-    return f"{made.outcome}: {made.error}" if made.error else made.outcome
+    return f"{made.outcome} ({made.error})" if made.error else made.outcome
 
 
 def _times(made: ContextAttempt) -> str:
@@ -213,4 +213,5 @@ def _scaled(lines: Sequence[_Line]) -> Iterator[str]:
         bar = ("░" if line.is_cut else "█") * full
         head = f"  {line.number:>{numbers}}  {one_line(line.name, _NAME):<{names}}  {tokens:>7}  "
         room = max(width - len(head) - _BAR - 2, _NARROWEST)
-        yield f"{head}{bar:<{_BAR}}  {one_line(line.text, room)}".rstrip()
+        text = line.text if line.is_cut else one_line(line.text, room)  # why it was is not cut too
+        yield f"{head}{bar:<{_BAR}}  {text}".rstrip()

@@ -28,6 +28,9 @@ router = APIRouter(
     responses=responses(400, 401, 403, 429, 503) | problems.responses(421),
 )
 
+_NO_MODEL: Final = (
+    "No model of that name is served here; GET /openai/v1/models lists those that are."
+)
 _GONE: Final = 499  # for nobody to read
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
@@ -59,7 +62,7 @@ async def create_chat_completion(
 ) -> Response:
     """Hand in what is new of a conversation, and read its answer; who goes away stops nothing."""
     if asked.model not in served.options.apps:
-        raise UnknownAppError(f"There is no model {asked.model!r} here; GET /openai/v1/models.")
+        raise UnknownAppError(_NO_MODEL)
     sent = Conversation.of(asked)
     door = Door(served, user, asked.model, idempotency_key)
     with served.streams.opening() as seat:

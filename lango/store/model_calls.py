@@ -93,7 +93,7 @@ class ModelCallStore:
 
         async def read(connection: AsyncConnection) -> list[StoredModelCall]:
             found = sa.select(model_calls).where(
-                await _of(connection, key), model_calls.c.call_id == call
+                await _of(connection, key), model_calls.c.call_id == storable_text(call)
             )
             rows = await connection.execute(found.order_by(model_calls.c.pk))
             return [_stored(row) for row in rows]

@@ -111,8 +111,10 @@ def test_either_database_and_the_servers_id(store_url: str, tenant: str) -> None
         (["s1", "--app", "other"], "user has no session s1 in other"),
         (["s1", "--app", "shop", "--user", "bob"], "bob has no session s1 in shop"),
         (["s1", "--app", "shop", "--call", "mc_0"], "no such model call"),
+        (["s1", "--app", "shop", "--call", "\udcff"], "no such model call"),
+        (["\udcff"], "holds a control character or a lone surrogate"),
     ],
-    ids=["no-app", "other-app", "other-user", "no-call"],
+    ids=["no-app", "other-app", "other-user", "no-call", "odd-call", "odd-session"],
 )
 def test_what_is_not_there(
     arguments: list[str],

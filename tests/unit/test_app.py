@@ -15,6 +15,7 @@ from lango.adk.plugins.budget import BudgetPlugin
 from lango.adk.plugins.limits import LimitsPlugin
 from lango.adk.plugins.model_calls import ModelCallsPlugin
 from lango.adk.plugins.repeat_stop import RepeatStopPlugin
+from lango.adk.session_service import SessionServiceAdapter
 from lango.app import Application, mcp_server
 from lango.config.load import load
 from lango.errors import AppLoadError, ConfigError, UnknownModelError, UnknownToolError
@@ -227,6 +228,13 @@ async def test_limits_and_the_budget_reach_the_plugins(made: Made) -> None:
     assert isinstance(calls, ModelCallsPlugin)
     assert calls.store is application.store
     assert calls.tenant == "t"
+
+
+async def test_a_session_is_loaded_up_to_the_budget_of_the_settings(made: Made) -> None:
+    application = made(apps={"a": agent()}, history={"token_budget": 200_000})
+    sessions = (await application.agent()).runner.session_service
+    assert isinstance(sessions, SessionServiceAdapter)
+    assert sessions.token_budget == 200_000
 
 
 async def test_strict_refuses_what_cannot_be_resumed(made: Made) -> None:
