@@ -37,12 +37,21 @@ _AT_THE_END: Final = 1 << 62
 
 
 class ContextReader:
-    """Reads the contexts of one session; of each text so many characters, None: all."""
+    """Reads the contexts of one session; of each text so many characters, None: all.
+
+    `token_budget` is what the session's agent loads it by: the preview loads as much.
+    """
 
     def __init__(
-        self, store: SqlSessionStore, key: SessionKey, *, text_room: int | None = TEXT_ROOM
+        self,
+        store: SqlSessionStore,
+        key: SessionKey,
+        *,
+        text_room: int | None = TEXT_ROOM,
+        token_budget: int | None = 0,
     ) -> None:
         self._store = store
+        self._token_budget = token_budget
         self._key = key
         self._text_room = text_room
         self._calls = ModelCallStore(store.database)
@@ -105,7 +114,9 @@ class ContextReader:
         """The next call's history, loaded as ADK would load it."""
         known = [call for call in calls if call.first_seq is not None]  # not an inner agent's
         by = basis(known, await self._sent(known[-1]) if known else [])
-        service = SessionServiceAdapter(self._store, tenant=self._key.tenant)
+        service = SessionServiceAdapter(
+            self._store, tenant=self._key.tenant, token_budget=self._token_budget
+        )
         session = await service.get_session(
             app_name=self._key.app_name,
             user_id=self._key.user_id,

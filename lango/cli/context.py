@@ -67,7 +67,8 @@ async def _read(
     store = settings.store
     async with SqlSessionStore(store.url.get_secret_value(), schema=store.db_schema) as opened:
         key = await _found(opened, store.tenant, apps, user, session)
-        reader = ContextReader(opened, key, text_room=None)
+        budget = settings.history.token_budget
+        reader = ContextReader(opened, key, text_room=None, token_budget=budget)
         return await (reader.newest() if call is None else reader.call(call))
 
 

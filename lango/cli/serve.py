@@ -73,7 +73,7 @@ async def _serve(
     settings = application.settings
     async with application:
         worker = await application.worker(names)
-        options = options_of(settings.server, place[0], worker.apps)
+        options = options_of(settings, place[0], worker.apps)
         with listen(*place) as listening:
             host, port = place[0], int(listening.getsockname()[1])
             keeper = await identity_for(

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Protocol, cast
 
 from fastapi import Depends, FastAPI, Request
 
-from lango.config.settings import ServerSettings
+from lango.config.settings import ServerSettings, Settings
 from lango.server.health import Health
 from lango.server.hosts import LOOPBACK, allowed_hosts
 from lango.server.streams import HEARTBEAT, Streams
@@ -40,15 +40,18 @@ class ServerOptions:
     max_body: int = _DEFAULTS.max_body  # bytes of JSON
     max_streams: int = _DEFAULTS.max_streams  # at a time, in this process
     heartbeat: float = HEARTBEAT  # seconds of silence on a stream
+    token_budget: int | None = 0  # what agents load of a session; 0 for the default
 
 
-def options_of(settings: ServerSettings, address: str, apps: Sequence[str]) -> ServerOptions:
+def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerOptions:
     """What the settings say of a server on an address."""
+    server = settings.server
     return ServerOptions(
         apps=tuple(apps),
-        allowed_hosts=allowed_hosts(address, settings.allowed_hosts),
-        max_body=settings.max_body,
-        max_streams=settings.max_streams,
+        allowed_hosts=allowed_hosts(address, server.allowed_hosts),
+        max_body=server.max_body,
+        max_streams=server.max_streams,
+        token_budget=settings.history.token_budget,
     )
 
 

@@ -36,7 +36,8 @@ async def get_context(
     ] = TEXT_ROOM,
 ) -> SessionContext:
     """What a model call saw, and what it did not; of the newest, also what the next would see."""
-    reader = ContextReader(served.store, session.key, text_room=characters)
+    budget = served.options.token_budget
+    reader = ContextReader(served.store, session.key, text_room=characters, token_budget=budget)
     if call is None:
         return await reader.newest()
     if not OUR_ID.fullmatch(call):

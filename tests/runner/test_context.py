@@ -251,3 +251,15 @@ async def test_no_such_call(place: Place) -> None:
     await place.talk(ours("ok")).say("go")
     with pytest.raises(ModelCallNotFoundError):
         await place.reader.call("mc_0")
+
+
+async def test_the_preview_loads_what_the_agent_would(place: Place) -> None:
+    talk = place.talk(other(*["fine"] * 5))
+    for _ in range(5):
+        await talk.say(WORDS)
+    key = SessionKey(place.tenant, APP, USER, SESSION)
+    little = (await ContextReader(place.store, key, token_budget=300).newest()).preview
+    assert little is not None
+    whole = numbers(await place.preview())
+    assert len(whole) == 10
+    assert numbers(little) == whole[-len(numbers(little)) :] != whole
