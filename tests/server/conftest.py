@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from fastapi import FastAPI
 
 from faults.turn_place import Place
+from lango.server.identity import Credentials, Keys
+from lango.store.keys import KeyStore
+from lango.store.sessions import SqlSessionStore
+from tests.server.doors import Clock, door
 from tests.server.places import House, house
 
 
@@ -35,3 +40,28 @@ async def small(sqlite_place: Place, tenant: str) -> AsyncIterator[House]:
     """A server on SQLite, for what does not depend on the database."""
     async with house(sqlite_place, tenant) as opened:
         yield opened
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that goes when it is told to."""
+    return Clock()
+
+
+@pytest_asyncio.fixture
+async def store(store_url: str) -> AsyncIterator[SqlSessionStore]:
+    """A store, opened."""
+    async with SqlSessionStore(store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def keys(store: SqlSessionStore) -> KeyStore:
+    """The API keys in it."""
+    return KeyStore(store.database)
+
+
+@pytest.fixture
+def app(store: SqlSessionStore, clock: Clock) -> FastAPI:
+    """A door that knows them."""
+    return door(Credentials(Keys(store.database, clock=clock)))

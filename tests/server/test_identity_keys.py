@@ -1,41 +1,16 @@
 """API keys at the door: who gets in, and as whom."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from fastapi import FastAPI
 
 from lango.core.keys import KeyText
 from lango.server import identity
-from lango.server.identity import Credentials, Keys
 from lango.store.keys import KeyStore, MadeKey
-from lango.store.sessions import SqlSessionStore
-from tests.server.doors import Clock, door, knock, refused
+from tests.server.doors import Clock, knock, refused
 
 UNKNOWN = "unknown here, has expired or was revoked"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest_asyncio.fixture
-async def store(store_url: str) -> AsyncIterator[SqlSessionStore]:
-    async with SqlSessionStore(store_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def keys(store: SqlSessionStore) -> KeyStore:
-    return KeyStore(store.database)
-
-
-@pytest.fixture
-def app(store: SqlSessionStore, clock: Clock) -> FastAPI:
-    return door(Credentials(Keys(store.database, clock=clock)))
 
 
 async def who(app: FastAPI, made: MadeKey, user: str | None = None) -> dict[str, Any]:

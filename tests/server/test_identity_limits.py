@@ -1,11 +1,9 @@
 """What a key may use: requests in a minute, turns at once, money in a day."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-import pytest_asyncio
 from fastapi import FastAPI
 
 from faults.turn_place import Place, process
@@ -20,30 +18,9 @@ from lango.store.keys import KeyStore, today
 from lango.store.model_calls import ModelCallStore
 from lango.store.sessions import SqlSessionStore
 from lango.store.turns import SqlTurnStore
-from tests.server.doors import Clock, door, knock, refused
+from tests.server.doors import Clock, knock, refused
 from tests.server.places import PlaceBackend, client_of
 from tests.store.rows import created, key
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest_asyncio.fixture
-async def store(store_url: str) -> AsyncIterator[SqlSessionStore]:
-    async with SqlSessionStore(store_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def keys(store: SqlSessionStore) -> KeyStore:
-    return KeyStore(store.database)
-
-
-@pytest.fixture
-def app(store: SqlSessionStore, clock: Clock) -> FastAPI:
-    return door(Credentials(Keys(store.database, clock=clock)))
 
 
 async def test_requests_in_a_minute(
