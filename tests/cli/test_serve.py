@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lango.server.identity import LOCAL_USER
+from lango.store.keys import KeyStore
+from lango.store.sessions import SqlSessionStore
 from tests.cli.processes import Running
 from tests.cli.running import run
 from tests.cli.slow_shop import SLOW, WORDS, Shop
@@ -22,19 +26,34 @@ def shop(tmp_path: Path, store_url: str, tenant: str) -> Shop:
     return made
 
 
-def client_of(server: Running) -> httpx.Client:
-    """A client with the key that the server has printed."""
-    server.wait_for("/v1/agents")
-    found = re.search(r"Bearer (\S+)' (http://127\.0\.0\.1:\d+)/v1/agents", server.err)
-    assert found
-    headers = {"Authorization": f"Bearer {found[1]}"}
-    return httpx.Client(base_url=found[2], headers=headers, timeout=PATIENCE)
+def client_of(server: Running, key: str | None) -> httpx.Client:
+    """A client with this key, or with the one that the server has printed."""
+    server.wait_for("Serving" if key else "Bearer")
+    address = re.search(r"http://127\.0\.0\.1:\d+", server.err)
+    printed = re.search(r"curl -H 'Authorization: Bearer (\S+)' ", server.err)
+    assert address
+    key = key or (printed and printed[1])
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.Client(base_url=address[0], headers=headers, timeout=PATIENCE)
+
+
+def key_of(shop: Shop) -> str | None:
+    """A key of our own where others have made theirs: the server then prints none."""
+    if shop.url.startswith("sqlite"):
+        return None
+
+    async def make() -> str:
+        async with SqlSessionStore(shop.url) as store:
+            return (await KeyStore(store.database).create(shop.tenant, user=LOCAL_USER)).text
+
+    return asyncio.run(make())
 
 
 def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
     environment = {"LANGO_STORE__URL": shop.url, **SLOW}
+    key = key_of(shop)
     with Running(shop.folder, "serve", "--port", "0", environment=environment) as server:
-        with client_of(server) as client:
+        with client_of(server, key) as client:
             assert client.get("/v1/agents").json() == {"agents": [{"app": shop.app}]}
             assert client.get("/readyz").json()["ready"]
             assert (
