@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from lango.errors import StoreError
 from lango.store import migrate
 from lango.store.connecting import in_words
 from lango.store.engines import (
@@ -43,6 +44,7 @@ class Database:
         self._engine: AsyncEngine | None = None
         self._leases: Leases | None = None
         self._opening = asyncio.Lock()
+        self._closed = False
         # A database in memory has one connection, which is in one transaction at a time.
         self._one_by_one = asyncio.Lock() if is_in_memory(self.url) else nullcontext()
         # A SQLite file has one writer. Our own wait for each other here, where the next one is
@@ -50,7 +52,16 @@ class Database:
         self._one_writer = asyncio.Lock() if self.is_sqlite else nullcontext()
 
     async def open(self) -> AsyncEngine:
-        """The engine, its schema checked once; a new SQLite file gets its tables here."""
+        """The engine, its schema checked once; a new SQLite file gets its tables here.
+
+        What was closed is opened again by this alone: whoever comes late must not do it unseen.
+        """
+        self._closed = False
+        return await self._opened()
+
+    async def _opened(self) -> AsyncEngine:
+        if self._closed:
+            raise StoreError("The store is closed.")
         if self._engine is not None:
             return self._engine
         async with self._opening:
@@ -69,7 +80,7 @@ class Database:
 
     async def check(self) -> None:
         """Look at the schema again, which an upgrade may have changed meanwhile."""
-        engine = await self.open()
+        engine = await self._opened()
         async with self._one_by_one:
             await migrate.ensure(engine, create=False)
 
@@ -84,9 +95,11 @@ class Database:
         return is_in_memory(self.url)
 
     async def close(self) -> None:
-        """Close every connection; a later use opens anew."""
-        engine, self._engine = self._engine, None
-        leases, self._leases = self._leases, None
+        """Close every connection; `open` makes new ones."""
+        self._closed = True
+        async with self._opening:  # what is just being opened is closed as well
+            engine, self._engine = self._engine, None
+            leases, self._leases = self._leases, None
         if leases is not None:
             await leases.close()
         if engine is not None:
@@ -95,7 +108,7 @@ class Database:
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[AsyncConnection]:
         """A transaction that commits at the end."""
-        engine = await self.open()
+        engine = await self._opened()
         try:
             async with self._one_writer, self._one_by_one, engine.begin() as connection:
                 yield connection
@@ -106,7 +119,7 @@ class Database:
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
         """A transaction that sees one moment and changes nothing."""
-        engine = await self.open()
+        engine = await self._opened()
         options: dict[str, Any] = dict(READ_ONLY)
         if not self.is_sqlite:
             options |= {"isolation_level": "REPEATABLE READ"}
@@ -134,7 +147,7 @@ class Database:
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The rows of one hand-written statement, on PostgreSQL: one round trip."""
         if self._leases is None:
-            await self.open()
+            await self._opened()
         leases = cast(Leases, self._leases)
         try:
             return await leases.fetch(sql, *arguments)

@@ -90,6 +90,8 @@ class Heartbeat:
         workers = Workers(database)
         try:
             async with asyncio.timeout(self._dead_after):
+                if database is not self._database:
+                    await database.open()  # it was closed if the last beat failed
                 if not await workers.beat(self._worker.id) and not self._stopping.is_set():
                     await workers.register(self._worker)
         except Exception as error:  # noqa: BLE001 - the next beat may reach the database again

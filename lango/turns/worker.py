@@ -107,7 +107,7 @@ class TurnWorker:
         try:
             async with asyncio.timeout(deadline):
                 if self._looking is not None:
-                    await self._looking
+                    await asyncio.wait([self._looking])
                 while self._attempts:
                     await asyncio.wait([each.task for each in self._attempts.values()])
         except TimeoutError:
@@ -118,9 +118,10 @@ class TurnWorker:
         left = [each.task for each in self._attempts.values()]
         for attempt in list(self._attempts.values()):
             attempt.abandon()
-        for loop in self._loops:
+        loops = [*self._loops, self._looking] if self._looking else self._loops
+        for loop in loops:
             loop.cancel()
-        await asyncio.gather(*left, *self._loops, return_exceptions=True)
+        await asyncio.gather(*left, *loops, return_exceptions=True)
         await self._heartbeat.stop()
         if left:
             self._engine.wakes.tell(WORK)
