@@ -61,7 +61,7 @@ class Database:
 
     async def _opened(self) -> AsyncEngine:
         if self._closed:
-            raise StoreError("The store is closed.")
+            raise StoreError("The store is closed: `open` it to go on.")
         if self._engine is not None:
             return self._engine
         async with self._opening:
