@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from google.adk.agents import LlmAgent
 
+from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.turn import DurableAgent
 from lango.adk.model import ModelAdapter
 from lango.adk.runner import AgentRunner
@@ -56,7 +57,7 @@ class Effects:
                 await asyncio.sleep(0.005)
 
 
-def tools_of(effects: Effects) -> list[Any]:
+def tools_of(effects: Effects, version: str = "") -> list[Any]:
     @tool(idempotent=True)
     async def step(name: str) -> str:
         """Take a step."""
@@ -80,7 +81,6 @@ def tools_of(effects: Effects) -> list[Any]:
             await asyncio.sleep(0.005)
         return "dry"
 
-    @tool(idempotent=True)
     async def hold(name: str) -> str:
         """Wait until a file of that name is there."""
         effects.add("held", name)
@@ -106,7 +106,17 @@ def tools_of(effects: Effects) -> list[Any]:
         effects.add("paid", amount)
         return f"paid {amount}"
 
-    return as_adk_tools([step, mark, drip, hold, block, pay])
+    holds = [
+        tool(name=name, idempotent=True, timeout=None)(hold)
+        for name in ("hold", only_in(version))
+        if name
+    ]
+    return as_adk_tools([step, mark, drip, *holds, block, pay])
+
+
+def only_in(version: str) -> str:
+    """A tool like `hold` that this version of the agent alone has."""
+    return f"hold_in_{version}" if version else ""
 
 
 def in_rounds(request: ModelRequest) -> Reply:
@@ -122,15 +132,28 @@ def in_rounds(request: ModelRequest) -> Reply:
     return demo(request)
 
 
-def agent_of(effects: Effects, delay: float = 0.0) -> LlmAgent:
-    """The agent alone."""
-    provider = ScriptedProvider(rule=in_rounds, delay=delay)
-    return LlmAgent(name="agent", model=ModelAdapter(provider, "demo"), tools=tools_of(effects))
+def agent_of(
+    effects: Effects,
+    delay: float = 0.0,
+    provider: ScriptedProvider | None = None,
+    version: str = "",
+) -> LlmAgent:
+    """The agent alone; each version has a tool and an agent below it that no other has."""
+    model = ModelAdapter(provider or ScriptedProvider(rule=in_rounds, delay=delay), "demo")
+    below = [LlmAgent(name=f"helper_of_{version}", model=model)] if version else []
+    tools = tools_of(effects, version)
+    return LlmAgent(name="agent", model=model, tools=tools, sub_agents=[*below])
 
 
 def loaded(
-    store: SqlSessionStore, app: str, effects: Effects, delay: float = 0.0
+    store: SqlSessionStore,
+    app: str,
+    effects: Effects,
+    delay: float = 0.0,
+    provider: ScriptedProvider | None = None,
+    version: str = "",
 ) -> dict[str, DurableAgent]:
     """The app as a worker has it."""
-    runner = AgentRunner(agent_of(effects, delay), SessionServiceAdapter(store), name=app)
+    agent, sessions = agent_of(effects, delay, provider, version), SessionServiceAdapter(store)
+    runner = AgentRunner(agent, sessions, SqlArtifactService(store), name=app)
     return {app: DurableAgent(runner, store)}

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from faults.turn_agents import Effects, loaded
 from lango.core.turns import ENDS
+from lango.providers.scripted import ScriptedProvider
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import LoggedEvent
 from lango.turns.engine import LocalEngine
@@ -48,8 +49,15 @@ class Process:
         self.engine = LocalEngine(self.store.database, dead_after=dead_after)
         self.turns = Turns(self.store, self.engine)
 
-    def worker(self, *, delay: float = 0.0, **options: Any) -> TurnWorker:
-        apps = loaded(self.store, self.place.app, self.place.effects, delay)
+    def worker(
+        self,
+        *,
+        delay: float = 0.0,
+        provider: ScriptedProvider | None = None,
+        version: str = "",
+        **options: Any,
+    ) -> TurnWorker:
+        apps = loaded(self.store, self.place.app, self.place.effects, delay, provider, version)
         return TurnWorker(self.store, self.engine, apps, WorkerOptions(**options))
 
     async def say(self, message: str, **options: Any) -> str:

@@ -29,7 +29,7 @@ class WorkerProcess:
     def __init__(self, place: Place, options: dict[str, Any], job: Job | None = None) -> None:
         self._ready = CONTEXT.Event()
         self._process = CONTEXT.Process(
-            target=job or _work, args=(place, options, self._ready), daemon=True
+            target=job or work, args=(place, options, self._ready), daemon=True
         )
         self._process.start()
 
@@ -100,7 +100,8 @@ def keep_log(place: Place) -> None:
     logging.basicConfig(filename=place.folder / f"worker-{os.getpid()}.log")
 
 
-def _work(place: Place, options: dict[str, Any], ready: Event) -> None:
+def work(place: Place, options: dict[str, Any], ready: Event) -> None:
+    """Run turns until told to stop: the job of a process that is given no other."""
     keep_log(place)
     failpoints.armed = partial(_die_at, options.pop("die_at", None))
     asyncio.run(_work_until_told(place, options, ready))

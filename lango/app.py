@@ -18,6 +18,7 @@ from lango.config.load import Loaded
 from lango.config.settings import AgentSettings, AppSettings, McpServerSettings, Settings
 from lango.core.named_code import did_you_mean
 from lango.errors import ConfigError
+from lango.providers.policy import Policy
 from lango.providers.registry import GATEWAYS, Access
 from lango.store.sessions import SqlSessionStore
 from lango.tools.registry import load_tools
@@ -35,6 +36,7 @@ class Application:
         store = self.settings.store
         self.store = SqlSessionStore(store.url.get_secret_value(), schema=store.db_schema)
         self.engine = LocalEngine(self.store.database)
+        self._at_once = max(Policy().at_once, self.settings.worker.concurrency)
         self._agents: dict[str, Agent] = {}
         self._models: list[ModelAdapter] = []
 
@@ -70,26 +72,29 @@ class Application:
         """The turns of the tenant that the settings name."""
         return self.turns_for(self.settings.store.tenant)
 
+    async def agents(self, names: Iterable[str] = ()) -> list[Agent]:
+        """The agents of these apps, of all in the settings if none; ConfigError without any."""
+        found = [await self.agent(name) for name in names or self.settings.apps]
+        if not found:
+            self.app_name(None)  # raises, and says what to do
+        return found
+
     async def worker(
         self, names: Iterable[str] = (), *, concurrency: int | None = None
     ) -> TurnWorker:
         """A worker, not started, that runs turns of these apps; of all in the settings if none."""
-        agents = [await self.agent(name) for name in names or self.settings.apps]
-        apps = {agent.runner.app.name: agent.durable for agent in agents if agent.durable}
-        if not apps:
-            self.app_name(None)  # raises, and says what to do
         options = self._worker_options
-        return TurnWorker(
-            self.store,
-            self.engine,
-            apps,
-            replace(options, concurrency=concurrency or options.concurrency),
-        )
+        if concurrency is not None:
+            options = replace(options, concurrency=concurrency)
+        self._at_once = max(self._at_once, options.concurrency)  # none is to wait for a model
+        agents = await self.agents(names)
+        apps = {agent.runner.app.name: agent.durable for agent in agents if agent.durable}
+        return TurnWorker(self.store, self.engine, apps, options)
 
     @property
     def _worker_options(self) -> WorkerOptions:
         worker = self.settings.worker
-        return WorkerOptions(worker.concurrency, worker.hang_after, worker.keep_logs)
+        return WorkerOptions(worker.concurrency, worker.hang_after, worker.keep_logs, worker.drain)
 
     def app_name(self, name: str | None) -> str:
         """The app that was meant; where there is only one, it need not be said."""
@@ -169,6 +174,7 @@ class Application:
             spec.model,
             fallbacks=spec.fallbacks,
             access=self._access,
+            policy=Policy(at_once=self._at_once),
             token_budget=self.settings.history.token_budget,
             **options,
         )

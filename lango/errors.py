@@ -13,7 +13,8 @@
     ├── SessionBusyError           a turn holds the session (retryable)
     ├── StoreError
     │   ├── UnsupportedUrlError    neither postgresql:// nor sqlite:///
-    │   ├── SchemaError            tables missing, behind, or newer than this lango
+    │   ├── SchemaError            tables missing, behind, or too new for this lango
+    │   │   └── SchemaBusyError    others kept using the tables to be changed (retryable)
     │   └── StoreUnavailableError  the database did not answer (retryable)
     ├── ModelError                 a model call failed: provider, model, status, request id,
     │   │                          and the text that came before it are on the error
@@ -36,6 +37,7 @@
     │   ├── ApprovalNotFoundError  an answer to an approval that nobody asked for
     │   ├── TurnConflictError      answered before, for two turns at once, or a key used twice
     │   ├── TurnNotFoundError
+    │   ├── UnknownFileError       its session does not have a file that it names
     │   ├── TurnTimeoutError       it ran longer than it may
     │   ├── WorkerLostError        its worker died, and so did those that took it over
     │   ├── NotResumableError      its worker died, and this kind of agent cannot go on
@@ -51,13 +53,13 @@
     ├── InvalidKeyError            an API key that cannot be made or changed like this
     ├── RequestError               a request that the server does not take
     │   ├── UnknownAppError        no agent of that name is served here
-    │   ├── InvalidBodyError       a body that is not JSON, or nested too deep
+    │   ├── InvalidBodyError       a body that is not JSON, nested too deep, or empty
     │   ├── UnsupportedRequestError  a wish of an OpenAI client that no agent can grant
     │   ├── BodyTooLargeError
-    │   ├── MediaTypeError         a body that does not say it is JSON
+    │   ├── MediaTypeError         a body of another kind than is taken, or than it says it is
     │   ├── WrongHostError         sent to a name that this server does not answer for
     │   └── ServerBusyError        no more connections, or about to stop (retryable)
-    └── ImportSourceError          a database that `lango db import-adk` cannot read
+    └── ImportSourceError          what is to be imported cannot be read, or is damaged
 
     Fenced                         not an error to handle: this worker lost its session
 
@@ -133,6 +135,12 @@ class SchemaError(StoreError):
     """The database does not have the tables this version of lango needs."""
 
 
+class SchemaBusyError(SchemaError):
+    """The tables could not be changed: others kept using them."""
+
+    retryable = True
+
+
 class StoreUnavailableError(StoreError):
     """The database did not answer, or kept failing, after several tries."""
 
@@ -178,10 +186,8 @@ class KeyLimitError(LangoError):
         self, message: str = "", *, limit: str = "", retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.limit = limit
-        """Which one: "requests", "turns" or "cost"."""
-        self.retry_after = retry_after
-        """Seconds after which another try makes sense."""
+        self.limit = limit  # "requests", "turns" or "cost"
+        self.retry_after = retry_after  # seconds after which another try makes sense
 
 
 class KeyNotFoundError(LangoError):
@@ -193,7 +199,7 @@ class InvalidKeyError(LangoError, ValueError):
 
 
 class ImportSourceError(LangoError):
-    """The source database does not hold ADK sessions that can be imported."""
+    """What is to be imported cannot be read, or is damaged."""
 
 
 class ModelError(LangoError):
@@ -215,10 +221,8 @@ class ModelError(LangoError):
         self.model = model
         self.status = status
         self.request_id = request_id
-        self.partial_text = partial_text
-        """What the model had said before it failed."""
-        self.retry_after = retry_after
-        """Seconds the provider asked to wait."""
+        self.partial_text = partial_text  # what the model had said before it failed
+        self.retry_after = retry_after  # seconds the provider asked to wait
 
     def __str__(self) -> str:
         named = " ".join(filter(None, (self.provider, self.model)))
@@ -279,8 +283,7 @@ class ModelStoppedError(ModelError):
 class TurnError(LangoError):
     """The turn came to no answer."""
 
-    partial_text: str = ""
-    """What had been said before."""
+    partial_text: str = ""  # what had been said before
 
 
 class AgentNotFoundError(TurnError):
@@ -289,8 +292,7 @@ class AgentNotFoundError(TurnError):
     def __init__(self, name: str, valid: Sequence[str] = ()) -> None:
         super().__init__(f"failed to find agent: {name}")
         self.name = name
-        self.valid = tuple(valid)
-        """The agents that whoever passed the turn on could have named."""
+        self.valid = tuple(valid)  # what whoever passed the turn on could have named
 
 
 class ApprovalNeededError(TurnError):
@@ -298,8 +300,7 @@ class ApprovalNeededError(TurnError):
 
     def __init__(self, message: str = "", *, approvals: Sequence[Any] = ()) -> None:
         super().__init__(message)
-        self.approvals = tuple(approvals)
-        """Each an Approval of lango.core.turns; `approval.answer(True)` answers it."""
+        self.approvals = tuple(approvals)  # of lango.core.turns: `approval.answer(True)`
 
 
 class ApprovalNotFoundError(TurnError):
@@ -317,8 +318,7 @@ class TurnLimitError(TurnError):
         self, message: str = "", *, limit: str = "", allowed: float = 0, used: float = 0
     ) -> None:
         super().__init__(message)
-        self.limit = limit
-        """Which one: "model_calls", "tool_calls", "tokens" or "cost"."""
+        self.limit = limit  # "model_calls", "tool_calls", "tokens" or "cost"
         self.allowed = allowed
         self.used = used
 
@@ -333,6 +333,10 @@ class RepeatedCallError(TurnError):
 
 class TurnNotFoundError(TurnError):
     """There is no such turn."""
+
+
+class UnknownFileError(TurnError):
+    """The session does not have a file that the turn names."""
 
 
 class TurnTimeoutError(TurnError):
@@ -364,7 +368,7 @@ class UnknownAppError(RequestError):
 
 
 class InvalidBodyError(RequestError):
-    """The body is not JSON, or is nested too deep."""
+    """The body is not JSON, is nested too deep, or is empty."""
 
 
 class UnsupportedRequestError(RequestError):
@@ -376,7 +380,7 @@ class BodyTooLargeError(RequestError):
 
 
 class MediaTypeError(RequestError):
-    """The body must be JSON: send `Content-Type: application/json`."""
+    """The body is of another kind than this takes; mostly that is `application/json`."""
 
 
 class WrongHostError(RequestError):
@@ -384,7 +388,7 @@ class WrongHostError(RequestError):
 
 
 class ServerBusyError(RequestError):
-    """This server takes no more streams for now; try again, perhaps at another one."""
+    """This server takes no more for now; try again, perhaps at another one."""
 
     retryable = True
 

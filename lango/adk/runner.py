@@ -203,7 +203,8 @@ class AgentRunner:
         """How a turn has ended, of which this was read."""
         text, usage = reader.unfinished_text, reader.usage
         if error is not None and not isinstance(error, LangoError):
-            logger.warning("A turn of %s failed.", self.app.name, exc_info=error)
+            name = how.invocation_id or "of an agent"
+            logger.warning("Turn %s of app %s failed.", name, self.app.name, exc_info=error)
         if reader.aborted or (error and how.abort and how.abort.is_set()):
             return Cancelled(text, usage)
         error = error or reader.stopped()

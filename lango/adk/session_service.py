@@ -34,7 +34,7 @@ from lango.store.entries import (
     StoredMessage,
     StoredSession,
 )
-from lango.store.listing import Page, SessionSummary
+from lango.store.listing import Page, SessionSummary, Wanted
 from lango.store.loading import Recent
 from lango.store.pins import is_pinned
 from lango.store.sessions import SqlSessionStore
@@ -212,7 +212,7 @@ class SessionServiceAdapter(BaseSessionService):
     ) -> Page[SessionSummary]:
         """A page of sessions, the last active first, for user interfaces."""
         return await self.store.page(
-            self.tenant, app_name, user_id, title=title, cursor=cursor, limit=limit
+            self.tenant, app_name, user_id, wanted=Wanted(title), cursor=cursor, limit=limit
         )
 
     async def messages(

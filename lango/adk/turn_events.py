@@ -159,7 +159,9 @@ def _finished(response: types.FunctionResponse) -> ToolFinished:
     given: dict[str, Any] = response.response or {}
     call, name = response.id or "", response.name or ""
     if given.get("error"):
-        return ToolFinished(call, name, error=str(given["error"]))
+        error_id: Any = given.get("error_id")
+        known_by = error_id if isinstance(error_id, str) else None
+        return ToolFinished(call, name, error=str(given["error"]), error_id=known_by)
     return ToolFinished(call, name, given, truncated=given.get("truncated") is True)
 
 

@@ -18,6 +18,12 @@ from google.genai import types
 from lango.adk.model import ModelAdapter
 
 _A2A_AGENT: Final = "google.adk.agents.remote_a2a_agent"
+_COLLECTIONS: Final = (2_000, 10, 500)
+"""How many new objects the collector waits for, and how many looks at those before longer ones.
+
+A turn leaves some thirty objects behind that only a full look finds: one in some thousand turns is
+enough. The looks before it are kept short.
+"""
 
 
 class _Absent(ModuleType):
@@ -63,10 +69,12 @@ async def warm_up() -> None:
 def _settle() -> None:
     """Take all that is loaded out of the garbage collector's sight: it is there to stay.
 
-    Else every full collection walks over it, and the event loop stands still for that long.
+    Else every full collection walks over it, and the event loop stands still for that long. One
+    over a thousand turns that wait is as long, so there are few of them.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_COLLECTIONS)
 
 
 def _agent() -> LlmAgent:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lango.config.secrets import Secret, SecretText, SecretUrl, has_password, is_sensitive
+from lango.core.file_types import FILE_TYPES
 from lango.core.loopback import is_private_way
 
 DEFAULT_STORE = "sqlite:///lango.db"
@@ -234,6 +235,15 @@ class OidcSettings(Section):
         return self
 
 
+class FileSettings(Section):
+    """The files that clients may upload."""
+
+    max_bytes: int = Field(default=32 << 20, ge=1, description="Bytes of one file.")
+    types: list[str] = Field(
+        default_factory=lambda: list(FILE_TYPES), description="The types that are taken."
+    )
+
+
 class ServerSettings(Section):
     """How `lango serve` serves."""
 
@@ -246,6 +256,9 @@ class ServerSettings(Section):
     max_body: int = Field(default=1 << 20, ge=1024, description="Bytes of JSON in a request.")
     max_streams: int = Field(
         default=1000, ge=1, description="Streams of events at a time, in each process."
+    )
+    files: FileSettings = Field(
+        default_factory=FileSettings, description="Files that clients upload."
     )
     oidc: OidcSettings | None = Field(
         default=None, description="An OpenID Connect issuer whose tokens are taken."

@@ -77,6 +77,8 @@ def message_tokens(message: Message) -> int:
     return tokens_of_weight(weight)
 
 
+TEXT_TYPES: Final = ("text/", "application/json")
+"""What data that is text calls itself."""
 _BY_KIND: Final = {"image": 1_600, "video": 1_600}
 _PDF_PAGE: Final = 1_500
 _PDF_PAGES: Final = re.compile(rb"/Type\s*/Page\b")
@@ -91,6 +93,6 @@ def binary_tokens(mime_type: str | None, data: bytes | None) -> int:
         return _PDF_PAGE * max(1, len(_PDF_PAGES.findall(data or b"")))
     if kind == "audio":
         return _AUDIO_SECOND * (1 + len(data or b"") // _AUDIO_BYTES_PER_SECOND)
-    if kind == "text":
+    if (mime_type or "").startswith(TEXT_TYPES):
         return tokens_of_weight(_weight(data or b""))
     return _BY_KIND.get(kind, 1_600)

@@ -31,12 +31,17 @@ def _value(name: str, value: Any) -> Any:
         case "error" if isinstance(value, dict):
             return error_of(cast(JsonObject, value))
         case "usage":
-            known = {field.name for field in fields(Usage)}
-            return Usage(**{key: count for key, count in value.items() if key in known})
+            return usage_of(value)
         case "calls":
             return tuple(value)
         case _:
             return value
+
+
+def usage_of(data: JsonObject) -> Usage:
+    """The usage that JSON tells of; what a newer lango counts is left out."""
+    known = {field.name for field in fields(Usage)}
+    return Usage(**{key: count for key, count in data.items() if key in known})
 
 
 def _approval(data: JsonObject) -> Approval:

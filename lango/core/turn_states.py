@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final, Literal
 
 from lango.core.ids import check_id
+from lango.core.turn_inputs import as_asked
 from lango.core.turns import Event
 from lango.core.values import JsonObject, storable_json
 
@@ -74,10 +75,10 @@ class NewTurn:
     def hash(self, app: str, *answers: str) -> str:
         """What makes two turns under one idempotency key the same: SHA-256, in hex.
 
-        The message, the app, the options and the call it answers (by invocation and id) count;
-        how soon it runs does not.
+        The message, the names of its files, the app, the options and the call it answers (by
+        invocation and id) count; how soon it runs does not.
         """
-        told: JsonObject = {"app": app, "input": self.input, "options": self.options}
+        told: JsonObject = {"app": app, "input": as_asked(self.input), "options": self.options}
         if answers:
             told["answers"] = answers
         canonical = json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -137,6 +137,7 @@ class ToolFinished(Event):
     result: JsonObject | None = None
     error: str | None = None
     truncated: bool = False
+    error_id: str | None = None  # what the log knows the error by
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ UNSIGNED: Final = b"skip_thought_signature_validator"
 """Google's word for a call in the history that no Gemini made, and so none signed."""
 _MAJOR: Final = re.compile(r"gemini-(\d+)")
 _SIGNING: Final = 3  # from here on a call without a signature is refused
+_SHOWN: Final = ("image/", "audio/", "video/", "application/pdf")
+_NOT_SHOWN: Final = "image/gif"
 _MODES: Final = {"none": "NONE", "required": "ANY"}
 _BLOCKED: Final = frozenset(
     {
@@ -199,7 +201,10 @@ def _signature(signature: str | None) -> JsonObject:
 
 
 def _media_part(media: Media) -> JsonObject:
-    if media.data:
+    text = medium.text_of(media)
+    if text is not None:
+        return {"text": text}
+    if media.data and media.mime_type.startswith(_SHOWN) and media.mime_type != _NOT_SHOWN:
         return {"inline_data": {"mime_type": media.mime_type, "data": media.data}}
     if media.uri:
         return {"file_data": {"mime_type": media.mime_type, "file_uri": media.uri}}

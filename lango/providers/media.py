@@ -6,6 +6,7 @@ import base64
 from typing import Final
 
 from lango.core.messages import Media
+from lango.core.tokens import TEXT_TYPES
 
 _WEB: Final = ("http://", "https://")
 
@@ -29,7 +30,7 @@ def kind(media: Media) -> str:
 
 def text_of(media: Media) -> str | None:
     """The text of a text file."""
-    if kind(media) != "text" or not media.data:
+    if not media.mime_type.startswith(TEXT_TYPES) or not media.data:
         return None
     return media.data.decode("utf-8", "replace")
 

@@ -1,7 +1,8 @@
 """A model without a network or a key: it says what a script or a simple rule makes it say.
 
 By rule, it calls a tool whose name stands in the user's text, reports what tools gave it, and
-answers anything else by saying it back. The same request always gets the same answer.
+answers anything else by saying it back. The same request always gets the same answer. The model
+`slow` takes a second for each word: time enough to look on, or to kill whoever runs it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 _EXPLICIT: Final = re.compile(r"(?:^|\band )call (\w+) (\{.*?\})(?= and call |$)", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _KEPT_REQUESTS: Final = 100
+_PACES: Final = {"slow": 1.0}  # seconds a word, of models that have a pace of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,11 @@ class ScriptedProvider:
         self.requests.append(request)
         given = self._replies.popleft() if self._replies else self._rule(request)
         reply = Reply(given) if isinstance(given, str) else given
+        delay = _PACES.get(request.model, self._delay)
         for number, event in enumerate(reply.events()):
             if reply.fault and number >= reply.fault.after:
                 break
-            await asyncio.sleep(self._delay)
+            await asyncio.sleep(delay)
             yield event
         if reply.fault is None:
             yield _done(request, reply)
@@ -209,9 +212,9 @@ def _of_kind(schema: JsonObject, text: str, root: JsonObject) -> Any:
         case "array":
             return [example(schema["items"], text, root)] if schema.get("items") else []
         case "integer":
-            return int(float(number[0])) if number else 1
+            return int(float(number[0])) if number else schema.get("default", 1)
         case "number":
-            return float(number[0]) if number else 1.0
+            return float(number[0]) if number else schema.get("default", 1.0)
         case "boolean":
             return True
         case "null":

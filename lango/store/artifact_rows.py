@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -30,10 +30,50 @@ ROW: Final = [
     artifacts.c.version,
     artifacts.c.mime_type,
     artifacts.c.size,
+    artifacts.c.sha256,
     artifacts.c.part,
     artifacts.c.metadata.label("about"),
     artifacts.c.created,
 ]
+
+
+class Content(Protocol):
+    """Bytes to keep that need not be in memory; read anew whenever a transaction is repeated."""
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Their SHA-256, in hex."""
+        ...
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of them in order, CHUNK at a time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes in memory."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self.data)
+
+    @property
+    def sha256(self) -> str:
+        """Their SHA-256, in hex."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of them in order, CHUNK at a time."""
+        return (self.data[start : start + CHUNK] for start in range(0, len(self.data), CHUNK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +81,7 @@ class NewArtifact:
     """One version of an artifact to save."""
 
     name: str
-    data: bytes
+    data: bytes | Content
     part: JsonObject
     mime_type: str | None = None
     metadata: JsonObject | None = None
@@ -75,6 +115,7 @@ async def insert_artifact(
     connection: AsyncConnection, key: SessionKey, new: NewArtifact, version: int
 ) -> None:
     """Write one version with its chunks."""
+    content = Held(new.data) if isinstance(new.data, bytes) else new.data
     pk = await connection.scalar(
         sa.insert(artifacts)
         .values(
@@ -86,8 +127,8 @@ async def insert_artifact(
             name=new.name,
             version=version,
             mime_type=new.mime_type,
-            size=len(new.data),
-            sha256=hashlib.sha256(new.data).hexdigest(),
+            size=content.size,
+            sha256=content.sha256,
             call_id=new.call_id,
             part=new.part,
             metadata=new.metadata,
@@ -95,12 +136,9 @@ async def insert_artifact(
         )
         .returning(artifacts.c.pk)
     )
-    chunks = [
-        {"artifact_pk": pk, "number": number, "data": new.data[start : start + CHUNK]}
-        for number, start in enumerate(range(0, len(new.data), CHUNK))
-    ]
-    if chunks:
-        await connection.execute(sa.insert(artifact_chunks), chunks)
+    for number, data in enumerate(content.chunks()):
+        chunk = {"artifact_pk": pk, "number": number, "data": data}
+        await connection.execute(sa.insert(artifact_chunks), chunk)
 
 
 async def find_version(

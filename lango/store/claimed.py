@@ -5,18 +5,16 @@ Its child sessions (of agents that a tool runs) and its artifacts: who lost the 
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
-from lango.errors import Fenced
 from lango.store import appending, artifact_rows, loading, turn_rows
 from lango.store.artifact_rows import ARTIFACT, NewArtifact, of_key
 from lango.store.database import Database
 from lango.store.entries import Appended, Entry, SessionKey, SessionRef, StateChange
+from lango.store.prepared import CoreTransaction
 from lango.store.sessions import create_session
 from lango.store.tables import artifacts
 from lango.store.turn_rows import Claim
@@ -71,12 +69,9 @@ class ClaimedWrites:
         failpoint("artifact.after")
         return version
 
-    async def _hold(self, connection: AsyncConnection) -> sa.Row[Any]:
+    async def _hold(self, connection: AsyncConnection) -> None:
         """Nobody takes the turn over until the transaction ends; Fenced if somebody has."""
-        row = await turn_rows.lock_claimed(connection, self.claim)
-        if row is None:
-            raise Fenced
-        return row
+        await turn_rows.hold(CoreTransaction(connection), self.claim)
 
 
 async def _saved_by_call(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,3 +17,37 @@ def now(connection: AsyncConnection) -> Any:
 def seconds(time: datetime) -> float:
     """A stored time as ADK's float; SQLite gives back times without their zone."""
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+class _Ago(sa.TypeDecorator[Any]):
+    """A time, given by how long ago it was on the database's clock."""
+
+    impl = sa.Interval
+    cache_ok = True
+
+    def bind_expression(self, bindparam: sa.BindParameter[Any]) -> sa.ColumnElement[Any]:
+        return sa.func.now() - sa.cast(bindparam, sa.Interval())
+
+
+class _AgoHere(sa.TypeDecorator[Any]):
+    """The same on the clock of this process, which is SQLite's."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> datetime:  # noqa: ARG002
+        return datetime.now(UTC) - value
+
+
+_AGO: Final = (
+    sa.DateTime(timezone=True).with_variant(_Ago(), "postgresql").with_variant(_AgoHere(), "sqlite")
+)
+
+
+def ago(name: str) -> sa.BindParameter[Any]:
+    """A place of a prepared statement for a timedelta: the time so long ago."""
+    return sa.bindparam(name, type_=_AGO)
+
+
+NOW: Final = sa.bindparam("now", timedelta(), type_=_AGO)
+"""The time at which a prepared statement runs; on PostgreSQL, at which its transaction began."""

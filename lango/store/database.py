@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final, TypeVar, cast
 
@@ -23,6 +23,7 @@ from lango.store.engines import (
 )
 from lango.store.faults import retrying
 from lango.store.leases import Leases
+from lango.store.prepared import CoreTransaction, Prepared, Row, Transaction
 from lango.store.silent import END_SILENT, is_wait_given_up
 
 T = TypeVar("T")
@@ -144,16 +145,54 @@ class Database:
 
         return await retrying(once)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Transaction]:
+        """A transaction for prepared statements that commits at the end."""
+        if self.is_sqlite:
+            async with self.write() as connection:
+                yield CoreTransaction(connection)
+            return
+        leases = await self._leased()
+        try:
+            async with leases.transaction() as lease:
+                yield lease
+        except Exception as error:
+            await self._after(error)
+            raise
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Do work of prepared statements in a transaction, all of it again after a fault."""
+
+        async def once() -> T:
+            async with self.transaction() as transaction:
+                return await work(transaction)
+
+        return await retrying(once)
+
+    async def find(self, statement: Prepared, **values: Any) -> Sequence[Row]:
+        """The rows of one prepared statement that changes nothing, again after a fault."""
+
+        async def once() -> Sequence[Row]:
+            if self.is_sqlite:
+                async with self.read() as connection:
+                    return await CoreTransaction(connection).all(statement, **values)
+            return await (await self._leased()).find(statement, values)
+
+        return await retrying(once)
+
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The rows of one hand-written statement, on PostgreSQL: one round trip."""
-        if self._leases is None:
-            await self._opened()
-        leases = cast(Leases, self._leases)
+        leases = await self._leased()
         try:
             return await leases.fetch(sql, *arguments)
         except Exception as error:
             await self._after(error)
             raise
+
+    async def _leased(self) -> Leases:
+        if self._leases is None:
+            await self._opened()
+        return cast(Leases, self._leases)
 
     async def _after(self, error: Exception) -> None:
         """Free the rows that somebody waited for in vain, for the next try."""

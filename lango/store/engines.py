@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from importlib import import_module
@@ -151,6 +152,7 @@ def _sqlite_engine(url: sa.URL, schema: str | None, busy_timeout: float) -> Asyn
         options["poolclass"] = StaticPool  # one connection: each would be a database of its own
     else:
         refuse_network_file_system(Path(str(url.database)))
+    _keep_values_from_logs()
     engine = create_async_engine(
         url,
         hide_parameters=True,
@@ -161,6 +163,16 @@ def _sqlite_engine(url: sa.URL, schema: str | None, busy_timeout: float) -> Asyn
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)
     return engine
+
+
+def _keep_values_from_logs() -> None:
+    """At DEBUG aiosqlite logs every statement with its values; only who asks for it shall have it.
+
+    To ask is to set the level of its own logger: that of the root is set for other things.
+    """
+    driver = logging.getLogger("aiosqlite")
+    if driver.level == logging.NOTSET:
+        driver.setLevel(logging.INFO)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

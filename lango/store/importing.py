@@ -88,7 +88,7 @@ class SessionImporter:
         async def once() -> None:
             async with self._database.write() as connection:
                 for key, state in keys:
-                    await _write_state(connection, key, state, overwrite=overwrite)
+                    await write_state(connection, key, state, overwrite=overwrite)
 
         await retrying(once)
         failpoint("import.states")
@@ -306,9 +306,10 @@ class _Writer:
         )
 
 
-async def _write_state(
+async def write_state(
     connection: AsyncConnection, key: SessionKey, state: Mapping[str, Any], *, overwrite: bool
 ) -> None:
+    """The user's state, or of a key without a user the app's; else only what is not here yet."""
     scope = {"tenant": key.tenant, "app_name": key.app_name}
     if key.user_id:
         scope["user_id"] = key.user_id

@@ -2,20 +2,64 @@
 
 A check-out of SQLAlchemy's pool costs four times the statement itself, one of asyncpg's own pool
 twice (docs/benchmarks.md). These stay checked out between statements and are shared by all tasks,
-one statement at a time each; the pool still makes and counts them.
+one statement or transaction at a time each; the pool still makes and counts them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from lango.store.prepared import Prepared, Row, Wired, only
 
-class _Lease(NamedTuple):
-    connection: AsyncConnection
-    raw: Any  # asyncpg's connection: it publishes no types
+_ALONE: Final = 3
+"""Connections that transactions leave to single statements: these never wait for a row for long."""
+
+
+class Lease:
+    """One connection, lent: as a `Transaction`, or for a statement."""
+
+    def __init__(self, connection: AsyncConnection, raw: Any) -> None:
+        self.connection = connection
+        self.raw = raw  # asyncpg's connection: it publishes no types
+        self.harmed = False  # it may be in mid-protocol
+
+    async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
+        """The records of one statement."""
+        return await self._done(self.raw.fetch(sql, *arguments))
+
+    async def execute(self, sql: str) -> None:
+        """Run a statement without values."""
+        await self._done(self.raw.execute(sql))
+
+    async def all(self, statement: Prepared, **values: Any) -> Sequence[Row]:
+        """The rows of a statement."""
+        wired = self._wired(statement, values)
+        return wired.rows(await self.fetch(wired.sql, *wired.arguments(values)))
+
+    async def one(self, statement: Prepared, **values: Any) -> Row | None:
+        """The row of a statement that has one at most."""
+        return only(await self.all(statement, **values))
+
+    async def each(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The same statement for several sets of values, in one go."""
+        wired = self._wired(statement, rows[0])
+        arguments = [wired.arguments(values) for values in rows]
+        await self._done(self.raw.executemany(wired.sql, arguments))
+
+    def _wired(self, statement: Prepared, values: Mapping[str, Any]) -> Wired:
+        return statement.wired(self.connection.dialect, values)
+
+    async def _done(self, work: Awaitable[Any]) -> Any:
+        try:
+            return await work
+        except BaseException as error:
+            self.harmed = self.harmed or not _is_refusal(error)
+            raise
 
 
 class Leases:
@@ -23,8 +67,9 @@ class Leases:
 
     def __init__(self, engine: AsyncEngine, limit: int) -> None:
         self._engine = engine
-        self._idle: list[_Lease] = []
+        self._idle: list[Lease] = []
         self._slots = asyncio.Semaphore(limit)
+        self._for_transactions = asyncio.Semaphore(max(limit - _ALONE, 1))
         self._closed = False
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
@@ -32,32 +77,50 @@ class Leases:
         async with self._slots:
             lease = await self._take()
             try:
-                rows = await lease.raw.fetch(sql, *arguments)
-            except BaseException as error:
-                if _is_unharmed(error):
-                    await self._keep(lease)
-                else:
-                    await self._drop(lease)
-                raise
-            await self._keep(lease)
-            return rows
+                return await lease.fetch(sql, *arguments)
+            finally:
+                await self._give_back(lease)
 
-    async def _keep(self, lease: _Lease) -> None:
-        if self._closed:  # while this statement ran
+    async def find(self, statement: Prepared, values: Mapping[str, Any]) -> list[Row]:
+        """The rows of one prepared statement: one round trip."""
+        wired = statement.wired(self._engine.dialect, values)
+        return wired.rows(await self.fetch(wired.sql, *wired.arguments(values)))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Lease]:
+        """A transaction that commits at the end."""
+        async with self._for_transactions, self._slots:
+            lease = await self._take()
+            try:
+                await lease.execute("begin")
+                try:
+                    yield lease
+                except BaseException:
+                    if not lease.harmed:
+                        await lease.execute("rollback")
+                    raise
+                await lease.execute("commit")
+            finally:
+                await self._give_back(lease)
+
+    async def _give_back(self, lease: Lease) -> None:
+        if lease.harmed:
+            await self._drop(lease)
+        elif self._closed:  # while this one was lent
             await lease.connection.close()
         else:
             self._idle.append(lease)
 
-    async def _take(self) -> _Lease:
+    async def _take(self) -> Lease:
         while self._idle:
             lease = self._idle.pop()
             if not lease.raw.is_closed():
                 return lease
             await self._drop(lease)
         connection = await self._engine.connect()
-        return _Lease(connection, (await connection.get_raw_connection()).driver_connection)
+        return Lease(connection, (await connection.get_raw_connection()).driver_connection)
 
-    async def _drop(self, lease: _Lease) -> None:
+    async def _drop(self, lease: Lease) -> None:
         """Give up a connection that may be in mid-protocol, even while being cancelled."""
         lease.raw.terminate()
         await asyncio.shield(_invalidate(lease.connection))
@@ -74,7 +137,7 @@ async def _invalidate(connection: AsyncConnection) -> None:
     await connection.close()
 
 
-def _is_unharmed(error: BaseException) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     """Whether the server refused the statement: the connection itself is as good as before."""
     state = getattr(error, "sqlstate", None)
     return state is not None and not str(state).startswith(("08", "57"))

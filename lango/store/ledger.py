@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.failpoints import failpoint
 from lango.core.ids import check_id, new_id
 from lango.core.values import JsonObject, storable_json
-from lango.errors import Fenced, StoreError
+from lango.errors import StoreError
 from lango.store import turn_rows
-from lango.store.clock import now
 from lango.store.database import Database
+from lango.store.prepared import Prepared, Transaction
 from lango.store.tables import tool_ledger
 from lango.store.turn_rows import Claim
 
@@ -60,23 +59,23 @@ class ToolLedger:
         check_id("call key", run.call_key)
         token = new_id("run")  # a retry recognises its own entry by it
 
-        async def once(connection: AsyncConnection) -> Verdict:
-            await _hold(connection, claim)
-            mine = _is_run(claim, run)
-            row = (await connection.execute(sa.select(tool_ledger).where(mine))).one_or_none()
+        mine = _names(claim, run)
+
+        async def once(transaction: Transaction) -> Verdict:
+            held = await turn_rows.hold(transaction, claim)
+            row = await transaction.one(_RUN, **mine)
             if row is None:
-                await _enter(connection, claim, run, token)
+                await transaction.all(_ENTER, **_entry(claim, run, token), started=held.clock)
             elif row.status == "finished":
                 return Finished(row.result, row.actions or {})
             elif row.token != token and not run.idempotent:
                 return UNKNOWN
             else:
-                again = {"epoch": claim.epoch, "token": token}
-                await connection.execute(sa.update(tool_ledger).where(mine).values(again))
+                await transaction.all(_AGAIN, **mine, epoch=claim.epoch, token=token)
             return RUN
 
         failpoint("ledger.start.before")
-        verdict = await self.database.change(once)
+        verdict = await self.database.transact(once)
         failpoint("ledger.start.after")
         return verdict
 
@@ -86,74 +85,70 @@ class ToolLedger:
         """Enter what a started call gave; what was entered first stays. Fenced as above."""
         values = {"result": storable_json(result), "actions": storable_json(actions or {})}
 
-        async def once(connection: AsyncConnection) -> None:
-            await _hold(connection, claim)
-            mine = _is_run(claim, run)
-            given = {**values, "status": "finished", "finished": now(connection)}
-            begun = sa.update(tool_ledger).where(mine, tool_ledger.c.status == "started")
-            if (await connection.execute(begun.values(given))).rowcount > 0:
+        mine = _names(claim, run)
+
+        async def once(transaction: Transaction) -> None:
+            held = await turn_rows.hold(transaction, claim)
+            given = {**values, "status": "finished", "finished": held.clock}
+            if await transaction.one(_FINISH, **mine, **given) is not None:
                 return
-            if await connection.scalar(sa.select(tool_ledger.c.status).where(mine)) is None:
+            if await transaction.one(_RUN, **mine) is None:
                 raise StoreError(f"The call {run.call_key} of {run.tool} was never started.")
 
         failpoint("ledger.finish.before")
-        await self.database.change(once)
+        await self.database.transact(once)
         failpoint("ledger.finish.after")
 
     async def finished(self, claim: Claim, invocation_id: str) -> frozenset[str]:
         """The keys of an invocation's calls whose tools have given what they had to give."""
-
-        async def once(connection: AsyncConnection) -> frozenset[str]:
-            mine = _is_finished(claim, invocation_id)
-            found = await connection.scalars(sa.select(tool_ledger.c.call_key).where(mine))
-            return frozenset(found)
-
-        return await self.database.look(once)
+        of = {"of_session": claim.turn.session_pk, "invocation": invocation_id}
+        return frozenset(row.call_key for row in await self.database.find(_FINISHED_KEYS, **of))
 
     async def results(self, claim: Claim, invocation_id: str) -> dict[str, Finished]:
         """What the tools of an invocation gave, by the keys of their calls."""
-
-        async def once(connection: AsyncConnection) -> dict[str, Finished]:
-            mine = _is_finished(claim, invocation_id)
-            rows = await connection.execute(sa.select(tool_ledger).where(mine))
-            return {row.call_key: Finished(row.result, row.actions or {}) for row in rows}
-
-        return await self.database.look(once)
+        of = {"of_session": claim.turn.session_pk, "invocation": invocation_id}
+        rows = await self.database.find(_FINISHED, **of)
+        return {row.call_key: Finished(row.result, row.actions or {}) for row in rows}
 
 
-async def _hold(connection: AsyncConnection, claim: Claim) -> None:
-    """Nobody takes the turn over until the transaction ends; Fenced if somebody has."""
-    if await turn_rows.lock_claimed(connection, claim) is None:
-        raise Fenced
+_OF_INVOCATION: Final = sa.and_(
+    tool_ledger.c.session_pk == sa.bindparam("of_session"),
+    tool_ledger.c.invocation_id == sa.bindparam("invocation"),
+)
+_THIS_RUN: Final = sa.and_(_OF_INVOCATION, tool_ledger.c.call_key == sa.bindparam("key"))
+_RUN: Final = Prepared(sa.select(tool_ledger).where(_THIS_RUN))
+_ENTER: Final = Prepared(sa.insert(tool_ledger))
+_AGAIN: Final = Prepared(sa.update(tool_ledger).where(_THIS_RUN))
+_FINISH: Final = Prepared(
+    sa.update(tool_ledger)
+    .where(_THIS_RUN, tool_ledger.c.status == sa.literal_column("'started'"))
+    .returning(tool_ledger.c.call_key)
+)
+_IS_FINISHED: Final = sa.and_(
+    _OF_INVOCATION, tool_ledger.c.status == sa.literal_column("'finished'")
+)
+_FINISHED: Final = Prepared(sa.select(tool_ledger).where(_IS_FINISHED))
+_FINISHED_KEYS: Final = Prepared(sa.select(tool_ledger.c.call_key).where(_IS_FINISHED))
 
 
-def _is_run(claim: Claim, run: ToolRun) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        tool_ledger.c.session_pk == claim.turn.session_pk,
-        tool_ledger.c.invocation_id == run.invocation_id,
-        tool_ledger.c.call_key == run.call_key,
-    )
+def _names(claim: Claim, run: ToolRun) -> JsonObject:
+    """The places of a statement about one run."""
+    return {
+        "of_session": claim.turn.session_pk,
+        "invocation": run.invocation_id,
+        "key": run.call_key,
+    }
 
 
-def _is_finished(claim: Claim, invocation_id: str) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        tool_ledger.c.session_pk == claim.turn.session_pk,
-        tool_ledger.c.invocation_id == invocation_id,
-        tool_ledger.c.status == "finished",
-    )
-
-
-async def _enter(connection: AsyncConnection, claim: Claim, run: ToolRun, token: str) -> None:
-    await connection.execute(
-        sa.insert(tool_ledger).values(
-            session_pk=claim.turn.session_pk,
-            invocation_id=run.invocation_id,
-            call_key=run.call_key,
-            tool=run.tool,
-            args=storable_json(run.args),
-            status="started",
-            epoch=claim.epoch,
-            token=token,
-            started=now(connection),
-        )
-    )
+def _entry(claim: Claim, run: ToolRun, token: str) -> JsonObject:
+    """A new row, but for its time."""
+    return {
+        "session_pk": claim.turn.session_pk,
+        "invocation_id": run.invocation_id,
+        "call_key": run.call_key,
+        "tool": run.tool,
+        "args": storable_json(run.args),
+        "status": "started",
+        "epoch": claim.epoch,
+        "token": token,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
@@ -11,12 +11,13 @@ from typing import Any, Final, Generic, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lango.core.turn_states import TurnState
 from lango.core.values import JsonObject, json_text, json_value
 from lango.errors import InvalidIdError
 from lango.store.clock import seconds
 from lango.store.entries import SessionKey, StoredMessage, StoredSession
 from lango.store.loading import ROW, live, stored_session
-from lango.store.tables import app_states, messages, sessions, user_states
+from lango.store.tables import IS_RUNNING, app_states, messages, sessions, turns, user_states
 
 T = TypeVar("T")
 
@@ -46,11 +47,25 @@ class SessionSummary:
     total_tokens: int
     created: float
     last_activity: float
+    status: TurnState | None = None  # "running" if a turn runs, else that of the newest turn
 
     @property
     def key(self) -> SessionKey:
         """Its name."""
         return SessionKey(self.tenant, self.app_name, self.user_id, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the sessions of a list have in common, besides their app and user."""
+
+    title: str = ""  # part of it, whatever the case
+    status: TurnState | None = None
+    since: datetime | None = None  # last active then or later; aware
+    until: datetime | None = None  # last active before
+
+
+ANY: Final = Wanted()
 
 
 def _encode(place: list[Any]) -> str:
@@ -72,6 +87,13 @@ def _decode(cursor: str) -> tuple[datetime, int]:
 
 _is_nobodys_child = sessions.c.parent_pk.is_(None)
 """Sessions of agents that a tool ran belong to the session of that tool."""
+_turns = turns.c.session_pk == sessions.c.pk
+_newest_turn = sa.select(turns.c.state).where(_turns).order_by(turns.c.number.desc()).limit(1)
+_status = sa.func.coalesce(
+    sa.select(turns.c.state).where(_turns, IS_RUNNING).scalar_subquery(),
+    _newest_turn.scalar_subquery(),
+).label("status")
+_SUMMARY: Final = sa.select(sessions, _status)
 
 
 def check_limit(limit: int) -> int:
@@ -87,16 +109,14 @@ async def list_page(
     tenant: str,
     app_names: Sequence[str],
     user_id: str | None,
-    title: str,
+    wanted: Wanted,
     cursor: str | None,
     limit: int,
 ) -> Page[SessionSummary]:
     """The sessions of some apps by last activity, newest first."""
-    where = [sessions.c.tenant == tenant, _is_nobodys_child]
+    where = [sessions.c.tenant == tenant, _is_nobodys_child, *_has(wanted)]
     if user_id is not None:
         where.append(sessions.c.user_id == user_id)
-    if title:
-        where.append(sessions.c.title.icontains(title, autoescape=True))
     if cursor:
         where.append(_is_behind(cursor))
     rows = await _newest(connection, where, app_names, check_limit(limit) + 1)
@@ -104,6 +124,17 @@ async def list_page(
     rows = rows[:limit]
     next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if more else None
     return Page([_summary(row) for row in rows], next_cursor)
+
+
+def _has(wanted: Wanted) -> Iterator[sa.ColumnElement[bool]]:
+    if wanted.title:
+        yield sessions.c.title.icontains(wanted.title, autoescape=True)
+    if wanted.status is not None:
+        yield _status.element == wanted.status
+    if wanted.since is not None:
+        yield sessions.c.last_activity >= wanted.since.astimezone(UTC)
+    if wanted.until is not None:
+        yield sessions.c.last_activity < wanted.until.astimezone(UTC)
 
 
 def _is_behind(cursor: str) -> sa.ColumnElement[bool]:
@@ -122,8 +153,7 @@ async def _newest(
     if not app_names:
         return []
     of_each = [
-        sa.select(sessions)
-        .where(sessions.c.app_name == app_name, *where)
+        _SUMMARY.where(sessions.c.app_name == app_name, *where)
         .order_by(sessions.c.last_activity.desc(), sessions.c.pk.desc())
         .limit(count)
         .subquery()
@@ -138,7 +168,7 @@ async def find(
     connection: AsyncConnection, condition: sa.ColumnElement[bool]
 ) -> SessionSummary | None:
     """A session that is nobody's child, by what names it."""
-    statement = sa.select(sessions).where(condition, _is_nobodys_child)
+    statement = _SUMMARY.where(condition, _is_nobodys_child)
     row = (await connection.execute(statement)).one_or_none()
     return None if row is None else _summary(row)
 
@@ -160,7 +190,23 @@ def _summary(row: sa.Row[Any]) -> SessionSummary:
         total_tokens=row.total_tokens,
         created=seconds(row.created),
         last_activity=seconds(row.last_activity),
+        status=row.status,
     )
+
+
+async def app_names(connection: AsyncConnection, tenant: str) -> list[str]:
+    """The apps that a tenant has sessions of: one look into the index for each."""
+    mine = sessions.c.tenant == tenant
+    first = sa.select(sa.func.min(sessions.c.app_name).label("app_name")).where(mine)
+    known = first.cte(recursive=True)
+    following = sa.select(sa.func.min(sessions.c.app_name)).where(
+        mine, sessions.c.app_name > known.c.app_name
+    )
+    known = known.union_all(
+        sa.select(following.scalar_subquery()).where(known.c.app_name.is_not(None))
+    )
+    found = await connection.scalars(sa.select(known.c.app_name))
+    return [name for name in found if name is not None]
 
 
 async def list_all(
@@ -211,3 +257,26 @@ async def page_messages(
         for row in await connection.execute(statement.limit(check_limit(limit)))
     ]
     return sorted(rows)
+
+
+async def named_sessions(
+    connection: AsyncConnection,
+    tenant: str,
+    name: str,
+    *,
+    app_name: str | None = None,
+    user_id: str | None = None,
+    limit: int = 10,
+) -> list[SessionSummary]:
+    """The sessions that somebody may mean by an id, their own or the public one."""
+    where = [
+        sessions.c.tenant == tenant,
+        _is_nobodys_child,
+        sa.or_(sessions.c.public_id == name, sessions.c.id == name),
+    ]
+    if app_name is not None:
+        where.append(sessions.c.app_name == app_name)
+    if user_id is not None:
+        where.append(sessions.c.user_id == user_id)
+    rows = await connection.execute(_SUMMARY.where(*where).order_by(sessions.c.pk).limit(limit))
+    return [_summary(row) for row in rows]

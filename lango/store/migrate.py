@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from alembic import command
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.schema import CreateSchema
 
 from lango.errors import SchemaError
 from lango.store.connecting import in_words
-from lango.store.engines import create_engine, store_url
+from lango.store.engines import create_engine, is_sqlite, store_url
+from lango.store.revisions import OURS, VERSION_TABLE, Revisions
 from lango.store.tables import metadata
+from lango.store.upgrading import alone, patiently
 
 T = TypeVar("T")
 
-VERSION_TABLE: Final = "lango_schema_version"
-_LOCK: Final = 0x6C616E676F  # "lango"
+carried: Revisions = OURS
+"""What this process takes for its own; a test may let it be a newer version of lango."""
 _HOW: Final = "Run `lango db upgrade --url …` (docs/how-to/upgrading.md)."
-
-
-def _config(connection: sa.Connection | None = None) -> Config:
-    config = Config()
-    config.set_main_option("script_location", "lango:store/migrations")
-    config.attributes["connection"] = connection
-    return config
 
 
 def head() -> str:
     """The revision this version of lango works with."""
-    revision = ScriptDirectory.from_config(_config()).get_current_head()
-    if revision is None:
-        raise SchemaError("This installation of lango carries no migrations: install it again.")
-    return revision
-
-
-def _known() -> set[str]:
-    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    return carried.head
 
 
 def _current(connection: sa.Connection) -> str | None:
@@ -50,26 +37,25 @@ def _current(connection: sa.Connection) -> str | None:
     return context.get_current_revision()
 
 
-def _upgrade(connection: sa.Connection, schema: str | None = None) -> str:
-    if connection.dialect.name == "postgresql":
-        # Two deploys may upgrade at once: the second waits, then finds nothing to do.
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    if schema:
-        connection.execute(CreateSchema(schema, if_not_exists=True))
-    revision = _current(connection)
-    _refuse_unknown(revision)
-    if revision is None:
-        _refuse_foreign_tables(connection)
-    command.upgrade(_config(connection), "head")
-    return head()
+def _oldest_code(connection: sa.Connection) -> str | None:
+    """The oldest schema whose code may work with the tables, as who made them has left it."""
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(VERSION_TABLE)}
+    if "oldest_code" not in columns:
+        return None
+    oldest = sa.column("oldest_code", sa.Text)
+    return connection.scalar(sa.select(oldest).select_from(sa.table(VERSION_TABLE)))
 
 
-def _refuse_unknown(revision: str | None) -> None:
-    if revision is not None and revision not in _known():
-        raise SchemaError(
-            f"The database is at schema {revision}, which this version of lango does not know: "
-            "a newer lango upgraded it. Install that version here too."
-        )
+def _is_newer(connection: sa.Connection, revision: str) -> bool:
+    """Whether a newer lango made the tables; refused, if this version cannot work with them."""
+    if carried.knows(revision):
+        return False
+    if carried.knows(_oldest_code(connection)):
+        return True
+    raise SchemaError(
+        f"The database is at schema {revision}, which this version of lango does not know and "
+        "cannot work with: a newer lango upgraded it. Install that version here too."
+    )
 
 
 def _refuse_foreign_tables(connection: sa.Connection) -> None:
@@ -82,12 +68,26 @@ def _refuse_foreign_tables(connection: sa.Connection) -> None:
         )
 
 
-def _require_head(connection: sa.Connection) -> str:
+def _upgrade(connection: sa.Connection, schema: str | None = None) -> str:
+    """On SQLite all of it is one transaction, which the file's lock guards."""
+    if schema:
+        connection.execute(CreateSchema(schema, if_not_exists=True))
     revision = _current(connection)
-    _refuse_unknown(revision)
+    if revision is None:
+        _refuse_foreign_tables(connection)
+    elif _is_newer(connection, revision):
+        return revision  # this version was put back after a newer one had been here
+    if connection.dialect.name == "postgresql":
+        connection.commit()  # Alembic makes a transaction of each migration if it finds none
+    command.upgrade(carried.config(connection), "head")
+    return head()
+
+
+def _require_fitting(connection: sa.Connection) -> str:
+    revision = _current(connection)
     if revision is None:
         raise SchemaError(f"The database has no lango tables yet. {_HOW}")
-    if revision != head():
+    if not _is_newer(connection, revision) and revision != head():
         raise SchemaError(
             f"The database is at schema {revision}, this lango needs {head()}. {_HOW}"
         )
@@ -97,43 +97,57 @@ def _require_head(connection: sa.Connection) -> str:
 def _ensure(connection: sa.Connection) -> None:
     if _current(connection) is None and not sa.inspect(connection).get_table_names():
         _upgrade(connection)
-    _require_head(connection)
+    _require_fitting(connection)
 
 
 async def ensure(engine: AsyncEngine, *, create: bool) -> None:
-    """Refuse a database whose schema is not ours; `create` gives an empty one its tables."""
+    """Refuse a database whose tables do not fit; `create` gives an empty one its tables."""
     if create:
         async with engine.begin() as connection:
             await connection.run_sync(_ensure)
     else:
         async with engine.connect() as connection:
-            await connection.run_sync(_require_head)
+            await connection.run_sync(_require_fitting)
 
 
-async def _with_engine(url: str, schema: str | None, work: Callable[[sa.Connection], T]) -> T:
+@asynccontextmanager
+async def _engine(url: str, schema: str | None) -> AsyncGenerator[AsyncEngine]:
     options: dict[str, Any] = {"schema": schema, "statement_timeout": 0.0}
     parsed = store_url(url)
-    if parsed.get_backend_name() == "sqlite":
+    if is_sqlite(parsed):
         options.pop("statement_timeout")
     engine = create_engine(parsed, **options)
     try:
         with in_words(url):
-            async with engine.begin() as connection:
-                return await connection.run_sync(work)
+            yield engine
     finally:
         await engine.dispose()
 
 
+async def _looked(url: str, schema: str | None, look: Callable[[sa.Connection], T]) -> T:
+    async with _engine(url, schema) as engine, engine.begin() as connection:
+        return await connection.run_sync(look)
+
+
 async def upgrade(url: str, schema: str | None = None) -> str:
-    """Bring the database to this version's schema; the revision it has then."""
-    return await _with_engine(url, schema, partial(_upgrade, schema=schema))
+    """Bring the database to this version's schema; the revision it has then.
+
+    On PostgreSQL each migration is a transaction of its own. A newer schema that this version can
+    work with is left as it is.
+    """
+    work = partial(_upgrade, schema=schema)
+    if is_sqlite(store_url(url)):
+        return await _looked(url, schema, work)
+    async with _engine(url, schema) as engine, engine.connect() as connection:
+        await alone(connection)
+        return await patiently(connection, lambda: connection.run_sync(work))
 
 
 async def check(url: str, schema: str | None = None) -> str:
-    """The revision, if the database has exactly the schema this version needs."""
-    return await _with_engine(url, schema, _require_head)
+    """The revision, if the database has tables that this version can work with."""
+    return await _looked(url, schema, _require_fitting)
 
 
 async def current(url: str, schema: str | None = None) -> str | None:
     """The revision the database is at; None without tables of ours."""
-    return await _with_engine(url, schema, _current)
+    return await _looked(url, schema, _current)

@@ -122,6 +122,15 @@ class ModelCallStore:
         return await self._database.look(lambda connection: connection.scalar(found))
 
 
+async def calls_of_turn(
+    connection: AsyncConnection, session_pk: int, turn: str, limit: int
+) -> list[ModelCall]:
+    """The first calls of an invocation, those of agents that its tools ran among them."""
+    mine = (model_calls.c.session_pk == session_pk, model_calls.c.turn == turn)
+    found = sa.select(model_calls).where(*mine).order_by(model_calls.c.pk).limit(limit)
+    return [_stored(row).call for row in await connection.execute(found)]
+
+
 def _parts(records: Iterable[ModelCall]) -> Iterator[tuple[str, str, str]]:
     for record in records:
         if record.system is not None:

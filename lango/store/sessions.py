@@ -31,7 +31,7 @@ from lango.store.entries import (
 )
 from lango.store.faults import is_duplicate, retrying
 from lango.store.keys import keep_costs
-from lango.store.listing import Page, SessionSummary
+from lango.store.listing import ANY, Page, SessionSummary, Wanted
 from lango.store.loading import Recent, key_is
 from lango.store.tables import conversations, messages, model_calls, sessions, state_changes
 
@@ -189,7 +189,7 @@ class SqlSessionStore:
         app_name: str | Sequence[str],
         user_id: str | None = None,
         *,
-        title: str = "",
+        wanted: Wanted = ANY,
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SessionSummary]:
@@ -200,19 +200,21 @@ class SqlSessionStore:
                 tenant=tenant,
                 app_names=[app_name] if isinstance(app_name, str) else app_name,
                 user_id=user_id,
-                title=title,
+                wanted=wanted,
                 cursor=cursor,
                 limit=limit,
             )
         )
 
-    async def find(self, tenant: str, user_id: str, public_id: str) -> SessionSummary:
-        """A user's session by its public id; SessionNotFoundError also if it is another's."""
-        named = (
-            sessions.c.tenant == tenant,
-            sessions.c.user_id == user_id,
-            sessions.c.public_id == public_id,
-        )
+    async def app_names(self, tenant: str) -> list[str]:
+        """The apps that a tenant has sessions of."""
+        return await self.database.look(partial(listing.app_names, tenant=tenant))
+
+    async def find(self, tenant: str, user_id: str | None, public_id: str) -> SessionSummary:
+        """A session by its public id; SessionNotFoundError also if another user is named."""
+        named = [sessions.c.tenant == tenant, sessions.c.public_id == public_id]
+        if user_id is not None:
+            named.append(sessions.c.user_id == user_id)
         return await self._summary(sa.and_(*named))
 
     async def summary(self, key: SessionKey) -> SessionSummary:

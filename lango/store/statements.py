@@ -1,7 +1,7 @@
 """The two hot statements, for PostgreSQL, as they go over the wire: append and load.
 
 Written by hand because each must be one round trip on a raw asyncpg connection (ADR 3). Everything
-else in this room is plain SQLAlchemy Core.
+else in this room is SQLAlchemy Core: prepared where it is hot, plain elsewhere.
 """
 
 from __future__ import annotations

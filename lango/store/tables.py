@@ -185,6 +185,8 @@ model_calls: Final = sa.Table(
 )
 sa.Index("model_calls_session_ix", model_calls.c.session_pk, model_calls.c.pk)
 sa.Index("model_calls_started_ix", model_calls.c.tenant, model_calls.c.started)
+# Any user may ask for its usage: what that reads must not grow with what others do.
+sa.Index("model_calls_user_ix", model_calls.c.tenant, model_calls.c.user_id, model_calls.c.started)
 _elsewhere = model_calls.c.session_pk.is_(None)
 sa.Index(
     "model_calls_elsewhere_ix",

@@ -24,16 +24,20 @@ from lango.store import turn_rows
 from lango.store.clock import now, seconds
 from lango.store.database import Database
 from lango.store.faults import is_duplicate, retrying
+from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import turn_events, turns
 from lango.store.turn_rows import Claim, Turn
-from lango.store.turns import read_turn
+
+PAGE: Final = 1_000
+"""Events that are read at once."""
+_END_TYPES: Final = frozenset(end.type for end in ENDS)
 
 # One round trip for the batches of all turns of a worker. The epoch is asked of the session too:
 # whoever raises it without taking the turn shuts the log as well.
 _APPEND: Final = """
 with w as (
-  select * from json_to_recordset($1::json)
-    as w(session_pk bigint, turn bigint, claim_id text, count bigint, events json)
+  select * from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[])
+    as w(session_pk, turn, claim_id, count)
 ), t as (
   update turns set last_event = last_event + w.count
   from w
@@ -42,14 +46,29 @@ with w as (
     and exists (select from sessions s where s.pk = turns.session_pk and s.epoch = turns.epoch
                 and s.owner is not null)
   returning turns.session_pk, turns.number as turn, turns.epoch, turns.claim_id,
-    turns.last_event, turns.last_event - w.count as before, w.events
+    turns.last_event, turns.last_event - w.count as before
 ), e as (
   insert into turn_events (session_pk, turn, number, epoch, type, data, batch, created)
-  select t.session_pk, t.turn, t.before + e.place, t.epoch, e.event->>'type', e.event->'data',
-    case when e.place = 1 then $2 end, now()
-  from t, json_array_elements(t.events) with ordinality as e(event, place)
+  select t.session_pk, t.turn, t.before + e.place, t.epoch, e.type, e.data,
+    case when e.place = 1 then $9 end, now()
+  from t join unnest($5::text[], $6::bigint[], $7::text[], $8::json[])
+    as e(claim_id, place, type, data) on e.claim_id = t.claim_id
 )
 select claim_id, last_event from t"""
+
+
+_THIS_LOG: Final = turn_rows.is_log_of(sa.bindparam("of_session"), sa.bindparam("of_turn"))
+_BEHIND: Final = Prepared(
+    sa.select(turn_events)
+    .where(_THIS_LOG, turn_events.c.number > sa.bindparam("after"))
+    .order_by(turn_events.c.number)
+    .limit(sa.bindparam("at_most"))
+)
+_OF_BATCH: Final = Prepared(
+    sa.select(turn_events.c.number).where(
+        _THIS_LOG, turn_events.c.batch == sa.bindparam("of_batch")
+    )
+)
 
 
 class Write(NamedTuple):
@@ -80,8 +99,14 @@ class LogPage:
     @property
     def is_end(self) -> bool:
         """Whether nothing will ever follow; the last event is then the turn's end."""
-        last = self.events[-1].number if self.events else None
-        return self.turn.ended is not None and last in (None, self.turn.last_event)
+        if self.events:
+            return self.events[-1].type in _END_TYPES
+        return self.turn.ended is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more to read at once."""
+        return len(self.events) >= PAGE
 
 
 class TurnLog:
@@ -114,8 +139,10 @@ class TurnLog:
                 except Exception as error:
                     if not is_duplicate(error):
                         raise
-            async with self.database.write() as connection:
-                return {write.claim.id: await _append(connection, write, batch) for write in merged}
+            async with self.database.transaction() as transaction:
+                return {
+                    write.claim.id: await _append(transaction, write, batch) for write in merged
+                }
 
         failpoint("log.before")
         written = await retrying(once)
@@ -123,34 +150,33 @@ class TurnLog:
         return [written.get(write.claim.id) for write in writes]
 
     async def _append_at_once(self, writes: Sequence[Write], batch: str) -> dict[str, int | None]:
+        turns_of = [(w.claim.turn.session_pk, w.claim.turn.number, w.claim.id) for w in writes]
         told = [
-            {
-                "session_pk": claim.turn.session_pk,
-                "turn": claim.turn.number,
-                "claim_id": claim.id,
-                "count": len(events),
-                "events": [{"type": event.type, "data": event.data()} for event in events],
-            }
-            for claim, events in writes
+            (write.claim.id, place, event.type, json_text(event.data()))
+            for write in writes
+            for place, event in enumerate(write.events, 1)
         ]
-        rows = await self.database.fetch(_APPEND, json_text(told), batch)
+        columns = *_columns(turns_of, 3), [len(write.events) for write in writes]
+        rows = await self.database.fetch(_APPEND, *columns, *_columns(told, 4), batch)
         return {row["claim_id"]: row["last_event"] for row in rows}
 
     async def read(
-        self, tenant: str, turn_id: str, *, after: int = 0, limit: int = 1_000
+        self, tenant: str, turn_id: str, *, after: int = 0, limit: int = PAGE
     ) -> LogPage:
         """The events behind number `after`, in order; TurnNotFoundError without such a turn."""
+        # First the turn, then its events: of what has come in between, these are the newer.
+        turn = await turn_rows.read_turn(self.database, tenant, turn_id)
+        return await self.read_on(turn, after, limit=limit)
 
-        async def once(connection: AsyncConnection) -> LogPage:
-            turn = await read_turn(connection, tenant, turn_id)
-            if turn is None:
-                raise turn_rows.unknown_turn(turn_id)
-            mine = turn_rows.is_log_of(turn.session_pk, turn.number)
-            behind = sa.select(turn_events).where(mine, turn_events.c.number > after)
-            rows = await connection.execute(behind.order_by(turn_events.c.number).limit(limit))
-            return LogPage(turn, [_logged(row) for row in rows])
+    async def read_on(self, turn: Turn, after: int, *, limit: int = PAGE) -> LogPage:
+        """The events behind number `after` of a turn that was read before, and is not read again.
 
-        return await self.database.look(once)
+        The log itself tells its end; only that a log is no longer kept, it cannot tell.
+        """
+        rows = await self.database.find(
+            _BEHIND, of_session=turn.session_pk, of_turn=turn.number, after=after, at_most=limit
+        )
+        return LogPage(turn, [_logged(row) for row in rows])
 
     async def read_all(self, turn: Turn) -> list[LoggedEvent]:
         """All that the log of a turn holds."""
@@ -181,7 +207,12 @@ class TurnLog:
         return await self.database.change(once)
 
 
-def _logged(row: sa.Row[Any]) -> LoggedEvent:
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    """Rows as the arrays that stand for their columns: the server reads them faster than JSON."""
+    return [[row[place] for row in rows] for place in range(width)]
+
+
+def _logged(row: Row) -> LoggedEvent:
     return LoggedEvent(row.number, row.type, row.data, row.epoch, seconds(row.created))
 
 
@@ -196,19 +227,18 @@ def _merged(writes: Sequence[Write]) -> list[Write]:
     return [Write(claims[place[2]], merged[place]) for place in sorted(merged)]
 
 
-async def _append(connection: AsyncConnection, write: Write, batch: str) -> int | None:
+async def _append(transaction: Transaction, write: Write, batch: str) -> int | None:
     """Write one batch in a transaction, unless it is there; None if the turn is lost."""
     claim, events = write
-    row = await turn_rows.lock_claimed(connection, claim)
+    row = await turn_rows.lock_claimed(transaction, claim)
     if row is None:
         return None
-    mine = turn_rows.is_log_of(row.session_pk, row.number)
-    there = sa.select(turn_events.c.number).where(mine, turn_events.c.batch == batch)
-    first = await connection.scalar(there)
-    if first is not None:
-        return first + len(events) - 1
-    moved = await turn_rows.change_turn(
-        connection, row, last_event=turns.c.last_event + len(events)
+    of = {"of_session": row.session_pk, "of_turn": row.number}
+    there = await transaction.one(_OF_BATCH, **of, of_batch=batch)
+    if there is not None:
+        return there.number + len(events) - 1
+    moved = await turn_rows.change_turn(transaction, row, new_events=len(events))
+    await turn_rows.add_events(
+        transaction, moved, events, epoch=moved.epoch, at=row.clock, batch=batch
     )
-    await turn_rows.add_events(connection, moved, events, epoch=moved.epoch, batch=batch)
     return moved.last_event

@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.ids import new_id
 from lango.core.turn_states import MAX_ATTEMPTS
 from lango.core.turns import Cancelled, End, Event, Failed, GivenUp, Started, Waiting
 from lango.errors import Fenced, TurnTimeoutError, WorkerLostError
 from lango.store import turn_rows
-from lango.store.clock import now, seconds
+from lango.store.clock import NOW, ago, seconds
 from lango.store.database import Database
-from lango.store.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, sessions, turns, workers
-from lango.store.turn_rows import Claim, Head, LockedSession, OnHead, Turn, turn_of
-from lango.store.workers import Roll, Worker, beat_since, call_roll
+from lango.store.prepared import Prepared, Row, Transaction
+from lango.store.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, turns, workers
+from lango.store.turn_rows import OF_SESSION, Claim, Head, LockedSession, OnHead, Turn, turn_of
+from lango.store.workers import Roll, Worker, call_roll
 
 DEAD_AFTER: Final = 5.0
 """Seconds without a heartbeat after which a worker counts as dead."""
@@ -35,6 +36,55 @@ class Closed:
 
     turn: Turn
     more: bool
+
+
+@cache
+def _heads(apps: int) -> Prepared:
+    """Turns that run without a living worker, and turns that could run, for so many apps.
+
+    The first are a walk over what runs, which is never much. Of the others those that wait longest
+    come first, as many steps as rows wanted: one walk per app, as an index walked for several at
+    once gives no common order.
+    """
+    names: list[sa.BindParameter[Any]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
+    most: sa.BindParameter[int] = sa.bindparam("at_most")
+    living = sa.select(workers.c.id).where(workers.c.beat > ago("dead_after"))
+    is_lost = (
+        IS_RUNNING,
+        sa.or_(*(turns.c.app == name for name in names)),
+        turns.c.worker.not_in(living),
+    )
+    columns = turns.c.session_pk, turns.c.app, turns.c.ready
+    lost = sa.select(*columns, sa.true().label("lost")).where(*is_lost).limit(most)
+    ready = [
+        sa.select(*columns, sa.false().label("lost"))
+        .where(turns.c.ready.is_not(None), turns.c.app == name)
+        .order_by(turns.c.ready, turns.c.session_pk)
+        .limit(most)
+        for name in names
+    ]
+    found = sa.union_all(*(sa.select(walk.subquery()) for walk in (lost, *ready))).subquery()
+    order = found.c.lost.desc(), found.c.ready, found.c.session_pk
+    return Prepared(sa.select(found).order_by(*order).limit(most))
+
+
+_HELD: Final = Prepared(
+    sa.select(turns.c.claim_id, turns.c.cancel_requested).where(
+        IS_RUNNING, turns.c.worker == sa.bindparam("by_worker")
+    )
+)
+_DUE: Final = Prepared(
+    sa.select(turns.c.session_pk, turns.c.number)
+    .where(IS_SCHEDULED, turns.c.run_at <= NOW)
+    .order_by(turns.c.run_at)
+    .limit(sa.bindparam("at_most"))
+)
+_SCHEDULED: Final = Prepared(
+    sa.select(turns).where(OF_SESSION, IS_SCHEDULED).order_by(turns.c.run_at, turns.c.number)
+)
+_LAST_PLACE: Final = Prepared(
+    sa.select(sa.func.max(turns.c.place).label("place")).where(OF_SESSION, IS_QUEUED)
+)
 
 
 class TurnQueue:
@@ -56,13 +106,12 @@ class TurnQueue:
         if not apps:
             return []
 
-        async def once(connection: AsyncConnection) -> list[Head]:
-            lost = await connection.execute(_lost(connection, apps, self.dead_after, limit))
-            found = [Head(row.session_pk, row.app, lost=True) for row in lost]
-            ready = await connection.execute(_ready(apps, limit - len(found)))
-            return found + [Head(row.session_pk, row.app) for row in ready]
-
-        return await self.database.look(once)
+        values = {f"app_{place}": app for place, app in enumerate(apps)}
+        dead_after = timedelta(seconds=self.dead_after)
+        rows = await self.database.find(
+            _heads(len(apps)), **values, dead_after=dead_after, at_most=limit
+        )
+        return [Head(row.session_pk, row.app, lost=bool(row.lost)) for row in rows]
 
     async def claim(self, session_pk: int, worker: Worker) -> Claim | None:
         """Take the turn that is next in a session, or go on with the one of a dead worker.
@@ -73,21 +122,21 @@ class TurnQueue:
         """
         taker = _Taker(worker, new_id("clm"))  # before the first try: a retry knows its own work
 
-        async def once(connection: AsyncConnection) -> Claim | None:
-            session = await turn_rows.lock_session(connection, sessions.c.pk == session_pk)
+        async def once(transaction: Transaction) -> Claim | None:
+            session = await turn_rows.lock_session(transaction, session_pk)
             if session is None or session.key.app_name not in worker.apps:
                 return None
-            running = await turn_rows.running_turn(connection, session_pk)
-            roll = await call_roll(connection, self.dead_after, worker.id, session.owner)
+            running = await turn_rows.running_turn(transaction, session_pk)
+            roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
             if running is not None and running.claim_id == taker.claim_id:
                 return _claim(session, running, taker, roll)
             if roll is None or worker.id not in roll.living:
                 return None
             if session.owner is not None and session.owner in roll.living:
                 return None
-            return await _take(connection, session, running, taker, roll)
+            return await _take(transaction, session, running, taker, roll)
 
-        return await self.database.change(once)
+        return await self.database.transact(once)
 
     async def close(self, claim: Claim, end: End, events: Sequence[Event] = ()) -> Closed:
         """End a turn in one transaction: state, last events, usage, and the session given back.
@@ -95,79 +144,71 @@ class TurnQueue:
         Fenced if another worker has taken the turn over. Repeated, it changes nothing.
         """
 
-        async def once(connection: AsyncConnection) -> Closed:
+        async def once(transaction: Transaction) -> Closed:
             pk, number = claim.turn.session_pk, claim.turn.number
-            session = await turn_rows.lock_session(connection, sessions.c.pk == pk)
-            row = await turn_rows.turn_row(connection, pk, number)
+            session = await turn_rows.lock_session(transaction, pk)
+            row = await turn_rows.turn_row(transaction, pk, number)
             if session is None or row is None or row.claim_id != claim.id:
                 raise Fenced
             if row.state == "running":
-                return await self._close(connection, session, row, end, events)
-            first = await turn_rows.first_queued(connection, pk)
+                return await self._close(transaction, session, row, end, events)
+            first = await turn_rows.first_queued(transaction, pk)
             more = first is not None and first.ready is not None
             return Closed(turn_of(row, session.key), more)
 
-        return await self.database.change(once)
+        return await self.database.transact(once)
 
     async def _close(
         self,
-        connection: AsyncConnection,
+        transaction: Transaction,
         session: LockedSession,
-        row: sa.Row[Any],
+        row: Row,
         end: End,
         events: Sequence[Event],
     ) -> Closed:
         if session.epoch != row.epoch or session.owner is None:
             raise Fenced
-        ended = await turn_rows.end_turn(connection, row, end, epoch=row.epoch, before=events)
+        ended = await turn_rows.end_turn(
+            transaction, session, row, end, epoch=row.epoch, before=events
+        )
         if isinstance(end, Waiting):  # for what may be answered already, through an earlier turn
-            await turn_rows.settle_answers(connection, session.pk, row.invocation_id)
-            ended = await turn_rows.turn_row(connection, session.pk, row.number) or ended
-        mine = sa.update(sessions).where(sessions.c.pk == session.pk)
-        await connection.execute(mine.values(owner=None))
-        head = await self._show_next(connection, session)
+            await turn_rows.settle_answers(transaction, session.pk, row.invocation_id)
+            ended = await turn_rows.turn_row(transaction, session.pk, row.number) or ended
+        await turn_rows.change_session(transaction, session, owner=None)
+        head = await self._show_next(transaction, session)
         return Closed(turn_of(ended, session.key), head is not None)
 
     async def promote_due(self, limit: int = 100) -> list[Head]:
         """Queue the scheduled turns whose time has come; the sessions that have work by it."""
-
-        async def due(connection: AsyncConnection) -> dict[int, list[int]]:
-            is_due = (IS_SCHEDULED, turns.c.run_at <= now(connection))
-            which = sa.select(turns.c.session_pk, turns.c.number).where(*is_due)
-            found: dict[int, list[int]] = {}
-            for row in await connection.execute(which.order_by(turns.c.run_at).limit(limit)):
-                found.setdefault(row.session_pk, []).append(row.number)
-            return found
-
+        due: dict[int, list[int]] = {}
+        for row in await self.database.find(_DUE, at_most=limit):
+            due.setdefault(row.session_pk, []).append(row.number)
         heads: list[Head] = []
-        for session_pk, numbers in (await self.database.look(due)).items():
+        for session_pk, numbers in due.items():
             heads += await self._promote(session_pk, numbers)
         return heads
 
     async def _promote(self, session_pk: int, numbers: Sequence[int]) -> list[Head]:
-        mine = turns.c.session_pk == session_pk
-
-        async def once(connection: AsyncConnection) -> list[Head]:
-            session = await turn_rows.lock_session(connection, sessions.c.pk == session_pk)
+        async def once(transaction: Transaction) -> list[Head]:
+            session = await turn_rows.lock_session(transaction, session_pk)
             if session is None:
                 return []
-            last = sa.select(sa.func.max(turns.c.place)).where(mine, IS_QUEUED)
-            behind = await connection.scalar(last) or 0
-            which = sa.select(turns).where(mine, turns.c.number.in_(numbers), IS_SCHEDULED)
-            due = await connection.execute(which.order_by(turns.c.run_at, turns.c.number))
-            for place, row in enumerate(due.all(), behind + 1):
-                await turn_rows.change_turn(connection, row, state="queued", place=place)
-            if await turn_rows.running_turn(connection, session_pk) is not None:
+            (last,) = await transaction.all(_LAST_PLACE, of_session=session_pk)
+            scheduled = await transaction.all(_SCHEDULED, of_session=session_pk)
+            due = [row for row in scheduled if row.number in numbers]
+            for place, row in enumerate(due, (last.place or 0) + 1):
+                await turn_rows.change_turn(transaction, row, state="queued", place=place)
+            if await turn_rows.running_turn(transaction, session_pk) is not None:
                 return []
-            head = await self._show_next(connection, session)
+            head = await self._show_next(transaction, session)
             return [] if head is None else [head]
 
-        return await self.database.change(once)
+        return await self.database.transact(once)
 
-    async def _show_next(self, connection: AsyncConnection, session: LockedSession) -> Head | None:
-        head = await turn_rows.make_ready(connection, session)
+    async def _show_next(self, transaction: Transaction, session: LockedSession) -> Head | None:
+        head = await turn_rows.make_ready(transaction, session)
         if head is not None and self._on_head is not None:
-            await self._on_head(connection, head)
+            await self._on_head(transaction, head)
         return head
 
     async def held_by(self, worker_id: str) -> dict[str, bool]:
@@ -175,13 +216,8 @@ class TurnQueue:
 
         A claim that is not among them is lost: taken over, or its session deleted.
         """
-
-        async def once(connection: AsyncConnection) -> dict[str, bool]:
-            mine = sa.select(turns.c.claim_id, turns.c.cancel_requested)
-            rows = await connection.execute(mine.where(IS_RUNNING, turns.c.worker == worker_id))
-            return {str(row.claim_id): row.cancel_requested for row in rows}
-
-        return await self.database.look(once)
+        rows = await self.database.find(_HELD, by_worker=worker_id)
+        return {str(row.claim_id): row.cancel_requested for row in rows}
 
 
 @dataclass(slots=True)
@@ -194,30 +230,29 @@ class _Taker:
 
 
 async def _take(
-    connection: AsyncConnection,
+    transaction: Transaction,
     session: LockedSession,
-    running: sa.Row[Any] | None,
+    running: Row | None,
     taker: _Taker,
     roll: Roll,
 ) -> Claim | None:
     """Go on with a dead worker's turn, to run or to close it, or take what is next."""
-    row = running or await turn_rows.first_queued(connection, session.pk)
+    row = running or await turn_rows.first_queued(transaction, session.pk)
     if row is None:
         return None
     epoch = session.epoch + 1
-    mine = sa.update(sessions).where(sessions.c.pk == session.pk)
-    await connection.execute(mine.values(epoch=epoch, owner=taker.worker.id))
+    await turn_rows.change_session(transaction, session, epoch=epoch, owner=taker.worker.id)
     taker.verdict = None if running is None else _hopeless(running, roll.clock)
     if taker.verdict is None:
-        held = await _start(connection, session, row, epoch, taker)
+        held = await _start(transaction, session, row, epoch, taker)
     else:  # no attempt: it may be cut off any number of times, and the verdict stays
         held = await turn_rows.change_turn(
-            connection, row, epoch=epoch, worker=taker.worker.id, claim_id=taker.claim_id
+            transaction, row, epoch=epoch, worker=taker.worker.id, claim_id=taker.claim_id
         )
     return _claim(session, held, taker, roll)
 
 
-def _hopeless(row: sa.Row[Any], clock: float) -> GivenUp | None:
+def _hopeless(row: Row, clock: float) -> GivenUp | None:
     """How a dead worker's turn is to end without another attempt, if it is."""
     if row.cancel_requested:
         return Cancelled()
@@ -229,16 +264,15 @@ def _hopeless(row: sa.Row[Any], clock: float) -> GivenUp | None:
 
 
 async def _start(
-    connection: AsyncConnection,
+    transaction: Transaction,
     session: LockedSession,
-    row: sa.Row[Any],
+    row: Row,
     epoch: int,
     taker: _Taker,
-) -> sa.Row[Any]:
-    moment = now(connection)
-    attempt = row.attempts + 1
+) -> Row:
+    attempt, agent = row.attempts + 1, taker.worker.apps[session.key.app_name]
     started = await turn_rows.change_turn(
-        connection,
+        transaction,
         row,
         state="running",
         ready=None,
@@ -246,17 +280,27 @@ async def _start(
         attempts=attempt,
         worker=taker.worker.id,
         claim_id=taker.claim_id,
-        fingerprint=taker.worker.apps[session.key.app_name],
-        ran_under=row.fingerprint,
-        started=row.started or moment,
-        deadline=row.deadline or moment + timedelta(seconds=row.time_limit),
-        last_event=turns.c.last_event + 1,
+        fingerprint=agent,
+        ran_under=_ran_under(row, agent),
+        started=row.started or session.clock,
+        deadline=row.deadline or session.clock + timedelta(seconds=row.time_limit),
+        new_events=1,
     )
-    await turn_rows.add_events(connection, started, [Started(attempt)], epoch=epoch)
+    events = [Started(attempt)]
+    await turn_rows.add_events(transaction, started, events, epoch=epoch, at=session.clock)
     return started
 
 
-def _claim(session: LockedSession, row: sa.Row[Any], taker: _Taker, roll: Roll | None) -> Claim:
+def _ran_under(row: Row, agent: str) -> str:
+    """The fingerprint of the last attempt with another agent; if there was none, of the last.
+
+    Who finds that the agent has changed may die before it says so: the next one must find it too.
+    """
+    is_same = row.fingerprint == agent
+    return row.ran_under if is_same and row.ran_under else row.fingerprint
+
+
+def _claim(session: LockedSession, row: Row, taker: _Taker, roll: Roll | None) -> Claim:
     return Claim(
         id=row.claim_id,
         turn=turn_of(row, session.key),
@@ -266,32 +310,3 @@ def _claim(session: LockedSession, row: sa.Row[Any], taker: _Taker, roll: Roll |
         ran_under=row.ran_under,
         verdict=taker.verdict,
     )
-
-
-def _lost(
-    connection: AsyncConnection, apps: Sequence[str], dead_after: float, limit: int
-) -> sa.Select[Any, Any]:
-    """Turns that run without a living worker: a walk over what runs, which is never much."""
-    living = sa.select(workers.c.id).where(beat_since(connection, dead_after))
-    return (
-        sa.select(turns.c.session_pk, turns.c.app)
-        .where(IS_RUNNING, turns.c.app.in_(apps), turns.c.worker.not_in(living))
-        .limit(limit)
-    )
-
-
-def _ready(apps: Sequence[str], limit: int) -> sa.Select[Any]:
-    """Turns that could run, those that wait longest first: as many steps as rows wanted.
-
-    One walk per app, as an index walked for several at once gives no common order.
-    """
-    each = [
-        sa.select(turns.c.session_pk, turns.c.app, turns.c.ready)
-        .where(turns.c.ready.is_not(None), turns.c.app == app)
-        .order_by(turns.c.ready, turns.c.session_pk)
-        .limit(limit)
-        .subquery()
-        for app in apps
-    ]
-    found = sa.union_all(*(sa.select(walk) for walk in each)).subquery()
-    return sa.select(found).order_by(found.c.ready, found.c.session_pk).limit(limit)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,9 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.turn_states import TurnState, waits_on
 from lango.core.turns import End, Event, Failed, GivenUp, Waiting, error_data
 from lango.core.values import JsonObject
-from lango.errors import TurnNotFoundError
-from lango.store.clock import now, seconds
+from lango.errors import Fenced, TurnNotFoundError
+from lango.store.clock import NOW, seconds
+from lango.store.database import Database
 from lango.store.entries import SessionKey
+from lango.store.prepared import Prepared, Row, Transaction, only
 from lango.store.tables import IS_QUEUED, IS_RUNNING, sessions, tool_ledger, turn_events, turns
 
 
@@ -60,7 +62,7 @@ class Claim:
     epoch: int  # what an append to the session, or to a child of it, must carry
     worker: str
     time_left: float  # seconds
-    ran_under: str  # the fingerprint of the agent in the attempt before; "" in the first
+    ran_under: str  # the last other fingerprint of its attempts, else the same; "" in the first
     verdict: GivenUp | None = None  # the turn is not run again: it is to be closed like this
 
     @property
@@ -77,7 +79,7 @@ class Head(NamedTuple):
     lost: bool = False  # a turn runs there whose worker is dead
 
 
-OnHead = Callable[[AsyncConnection, Head], Awaitable[None]]
+OnHead = Callable[[Transaction, Head], Awaitable[None]]
 """Called inside the transaction that gives a session work, where a job can be written with it."""
 
 
@@ -89,32 +91,105 @@ class LockedSession:
     key: SessionKey
     epoch: int
     owner: str | None
+    clock: datetime  # the database's time; on PostgreSQL, of all the transaction
 
 
-async def lock_session(
-    connection: AsyncConnection, condition: sa.ColumnElement[bool]
-) -> LockedSession | None:
+def is_turn(session_pk: Any, number: Any) -> sa.ColumnElement[bool]:
+    """The condition that names one turn."""
+    return sa.and_(turns.c.session_pk == session_pk, turns.c.number == number)
+
+
+def is_log_of(session_pk: Any, number: Any) -> sa.ColumnElement[bool]:
+    """The condition that names the events of one turn."""
+    return sa.and_(turn_events.c.session_pk == session_pk, turn_events.c.turn == number)
+
+
+# The names of places are no column's: such a name would mean the new value of that column.
+OF_SESSION: Final = turns.c.session_pk == sa.bindparam("of_session")
+"""The turns of the session that a prepared statement is told."""
+_THIS_TURN: Final = is_turn(sa.bindparam("of_session"), sa.bindparam("of_number"))
+_OF_INVOCATION: Final = sa.and_(OF_SESSION, turns.c.invocation_id == sa.bindparam("invocation"))
+_KEY: Final = (sessions.c.tenant, sessions.c.app_name, sessions.c.user_id, sessions.c.id)
+_LOCK: Final = sa.select(
+    sessions.c.pk, sessions.c.epoch, sessions.c.owner, *_KEY, NOW.label("clock")
+).with_for_update()
+_LOCK_BY_PK: Final = Prepared(_LOCK.where(sessions.c.pk == sa.bindparam("of_session")))
+_LOCK_BY_KEY: Final = Prepared(
+    _LOCK.where(*(column == sa.bindparam(column.name) for column in _KEY))
+)
+_CHANGE_SESSION: Final = Prepared(
+    sa.update(sessions).where(sessions.c.pk == sa.bindparam("of_session"))
+)
+_SESSION_OF: Final = Prepared(
+    sa.select(turns.c.session_pk).join(sessions, sessions.c.pk == turns.c.session_pk)
+    .where(turns.c.id == sa.bindparam("turn_id"), sessions.c.tenant == sa.bindparam("tenant"))
+)  # fmt: skip
+_TURN_BY_ID: Final = Prepared(sa.select(turns).where(turns.c.id == sa.bindparam("turn_id")))
+_TURN_OF_TENANT: Final = Prepared(
+    sa.select(turns, *_KEY[:-1], sessions.c.id.label("session_id"))
+    .join(sessions, sessions.c.pk == turns.c.session_pk)
+    .where(turns.c.id == sa.bindparam("turn_id"), sessions.c.tenant == sa.bindparam("tenant"))
+)
+_TURN: Final = Prepared(sa.select(turns).where(_THIS_TURN))
+_RUNNING: Final = Prepared(sa.select(turns).where(OF_SESSION, IS_RUNNING))
+_FIRST_QUEUED: Final = Prepared(
+    sa.select(turns).where(OF_SESSION, IS_QUEUED).order_by(turns.c.place).limit(1)
+)
+_IS_HELD: Final = sa.exists().where(
+    sessions.c.pk == turns.c.session_pk,
+    sessions.c.epoch == turns.c.epoch,
+    sessions.c.owner.is_not(None),
+)
+_LOCK_CLAIMED: Final = Prepared(
+    sa.select(turns, NOW.label("clock"))
+    .where(_THIS_TURN, turns.c.claim_id == sa.bindparam("claim"), IS_RUNNING, _IS_HELD)
+    .with_for_update()
+)
+_CHANGE_TURN: Final = Prepared(
+    sa.update(turns)
+    .where(_THIS_TURN)
+    .values(last_event=turns.c.last_event + sa.bindparam("new_events"))
+    .returning(turns)
+)
+_ADD_EVENT: Final = Prepared(sa.insert(turn_events))
+_ANSWERS: Final = Prepared(
+    sa.select(turns.c.id, turns.c.answers, turns.c.input).where(
+        _OF_INVOCATION, turns.c.answers.is_not(None)
+    )
+)
+_WAITING: Final = Prepared(sa.select(turns).where(_OF_INVOCATION, turns.c.waits_for.is_not(None)))
+
+
+async def lock_session(transaction: Transaction, pk: int) -> LockedSession | None:
     """Lock a session's row; None if there is none."""
-    names = (sessions.c.tenant, sessions.c.app_name, sessions.c.user_id, sessions.c.id)
-    statement = sa.select(sessions.c.pk, sessions.c.epoch, sessions.c.owner, *names)
-    row = (await connection.execute(statement.where(condition).with_for_update())).one_or_none()
+    return _locked(await transaction.one(_LOCK_BY_PK, of_session=pk))
+
+
+async def lock_session_by_key(transaction: Transaction, key: SessionKey) -> LockedSession | None:
+    """The same for a session that is known by its key."""
+    names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
+    return _locked(await transaction.one(_LOCK_BY_KEY, **names, id=key.session_id))
+
+
+def _locked(row: Row | None) -> LockedSession | None:
     if row is None:
         return None
     key = SessionKey(row.tenant, row.app_name, row.user_id, row.id)
-    return LockedSession(row.pk, key, row.epoch, row.owner)
+    return LockedSession(row.pk, key, row.epoch, row.owner, row.clock)
+
+
+async def change_session(transaction: Transaction, session: LockedSession, **values: Any) -> None:
+    """Change a locked session."""
+    await transaction.all(_CHANGE_SESSION, of_session=session.pk, **values)
 
 
 async def lock_session_of(
-    connection: AsyncConnection, tenant: str, turn_id: str
-) -> tuple[LockedSession, sa.Row[Any]]:
+    transaction: Transaction, tenant: str, turn_id: str
+) -> tuple[LockedSession, Row]:
     """Lock the session that a turn belongs to; the turn's row is read once that is done."""
-    of_tenant = (turns.c.id == turn_id, sessions.c.tenant == tenant)
-    pk = await connection.scalar(
-        sa.select(turns.c.session_pk).join(sessions, sessions.c.pk == turns.c.session_pk)
-        .where(*of_tenant)
-    )  # fmt: skip
-    session = None if pk is None else await lock_session(connection, sessions.c.pk == pk)
-    row = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
+    found = await transaction.one(_SESSION_OF, turn_id=turn_id, tenant=tenant)
+    session = None if found is None else await lock_session(transaction, found.session_pk)
+    row = await transaction.one(_TURN_BY_ID, turn_id=turn_id)
     if session is None or row is None:  # deleted, perhaps while we waited
         raise unknown_turn(turn_id)
     return session, row
@@ -125,7 +200,7 @@ def unknown_turn(turn_id: str) -> TurnNotFoundError:
     return TurnNotFoundError(f"Turn {turn_id} not found.")
 
 
-def turn_of(row: sa.Row[Any], key: SessionKey) -> Turn:
+def turn_of(row: Row, key: SessionKey) -> Turn:
     """A turn from its row."""
     return Turn(
         id=row.id,
@@ -156,108 +231,106 @@ def _seconds(time: datetime | None) -> float | None:
     return None if time is None else seconds(time)
 
 
-def is_turn(session_pk: int, number: int) -> sa.ColumnElement[bool]:
-    """The condition that names one turn."""
-    return sa.and_(turns.c.session_pk == session_pk, turns.c.number == number)
-
-
-def is_log_of(session_pk: int, number: int) -> sa.ColumnElement[bool]:
-    """The condition that names the events of one turn."""
-    return sa.and_(turn_events.c.session_pk == session_pk, turn_events.c.turn == number)
-
-
-async def lock_claimed(connection: AsyncConnection, claim: Claim) -> sa.Row[Any] | None:
+async def lock_claimed(transaction: Transaction, claim: Claim) -> Row | None:
     """Lock the row of a claimed turn; None if the claim no longer holds.
 
     Enough of a fence for what changes no queue: whoever takes the turn over must change this row.
     """
-    held = sa.exists().where(
-        sessions.c.pk == turns.c.session_pk,
-        sessions.c.epoch == turns.c.epoch,
-        sessions.c.owner.is_not(None),
+    turn = claim.turn
+    return await transaction.one(
+        _LOCK_CLAIMED, of_session=turn.session_pk, of_number=turn.number, claim=claim.id
     )
-    mine = is_turn(claim.turn.session_pk, claim.turn.number)
-    statement = sa.select(turns).where(mine, turns.c.claim_id == claim.id, IS_RUNNING, held)
-    return (await connection.execute(statement.with_for_update())).one_or_none()
 
 
-async def turn_row(connection: AsyncConnection, session_pk: int, number: int) -> sa.Row[Any] | None:
+async def hold(transaction: Transaction, claim: Claim) -> Row:
+    """Nobody takes the turn over until the transaction ends; Fenced if somebody has."""
+    row = await lock_claimed(transaction, claim)
+    if row is None:
+        raise Fenced
+    return row
+
+
+async def turn_row(transaction: Transaction, session_pk: int, number: int) -> Row | None:
     """One turn as it is now."""
-    mine = sa.select(turns).where(is_turn(session_pk, number))
-    return (await connection.execute(mine)).one_or_none()
+    return await transaction.one(_TURN, of_session=session_pk, of_number=number)
 
 
-async def running_turn(connection: AsyncConnection, session_pk: int) -> sa.Row[Any] | None:
+async def running_turn(transaction: Transaction, session_pk: int) -> Row | None:
     """The turn that runs in a session: one at most."""
-    mine = sa.select(turns).where(turns.c.session_pk == session_pk, IS_RUNNING)
-    return (await connection.execute(mine)).one_or_none()
+    return await transaction.one(_RUNNING, of_session=session_pk)
 
 
-async def first_queued(connection: AsyncConnection, session_pk: int) -> sa.Row[Any] | None:
+async def first_queued(transaction: Transaction, session_pk: int) -> Row | None:
     """The turn that is next in a session."""
-    mine = sa.select(turns).where(turns.c.session_pk == session_pk, IS_QUEUED)
-    return (await connection.execute(mine.order_by(turns.c.place).limit(1))).one_or_none()
+    return await transaction.one(_FIRST_QUEUED, of_session=session_pk)
 
 
-async def change_turn(connection: AsyncConnection, row: sa.Row[Any], **values: Any) -> sa.Row[Any]:
-    """Change a turn; its row as it is then."""
-    changed = sa.update(turns).where(is_turn(row.session_pk, row.number)).values(values)
-    return (await connection.execute(changed.returning(turns))).one()
+async def change_turn(
+    transaction: Transaction, row: Row, *, new_events: int = 0, **values: Any
+) -> Row:
+    """Change a turn; its row as it is then.
+
+    The log's counter is moved by the database: a batch may have moved it since we looked.
+    """
+    of = {"of_session": row.session_pk, "of_number": row.number}
+    changed = await transaction.one(_CHANGE_TURN, **of, new_events=new_events, **values)
+    if changed is None:
+        raise unknown_turn(row.id)
+    return changed
 
 
-async def make_ready(connection: AsyncConnection, session: LockedSession) -> Head | None:
+async def make_ready(transaction: Transaction, session: LockedSession) -> Head | None:
     """Show the first queued turn to the workers; None if there is none, or it was shown before.
 
     To be called when no turn runs in the session.
     """
-    first = await first_queued(connection, session.pk)
+    first = await first_queued(transaction, session.pk)
     if first is None or first.ready is not None:
         return None
-    await change_turn(connection, first, ready=now(connection))
+    await change_turn(transaction, first, ready=session.clock)
     return Head(session.pk, session.key.app_name)
 
 
 async def end_turn(
-    connection: AsyncConnection,
-    row: sa.Row[Any],
+    transaction: Transaction,
+    session: LockedSession,
+    row: Row,
     end: End,
     *,
     epoch: int,
     before: Sequence[Event] = (),
     **values: Any,
-) -> sa.Row[Any]:
-    """Close a turn: its state, its usage and error, and its last events, `end` behind the others.
-
-    The counter is moved by the database: a batch of the log may have moved it since we looked.
-    """
+) -> Row:
+    """Close a turn: its state, usage and error, and its last events, `end` behind the others."""
     events = [*before, end]
     ended = await change_turn(
-        connection,
+        transaction,
         row,
+        new_events=len(events),
         state=end.type,
-        ended=now(connection),
+        ended=session.clock,
         ready=None,
         usage=asdict(end.usage),
         error=error_data(end.error) if isinstance(end, Failed) else None,
         waits_for=list(end.calls) if isinstance(end, Waiting) else None,
-        last_event=turns.c.last_event + len(events),
         **values,
     )
-    await add_events(connection, ended, events, epoch=epoch)
+    await add_events(transaction, ended, events, epoch=epoch, at=session.clock)
     return ended
 
 
 async def add_events(
-    connection: AsyncConnection,
-    row: sa.Row[Any],
+    transaction: Transaction,
+    row: Row,
     events: Sequence[Event],
     *,
     epoch: int,
+    at: datetime,
     batch: str | None = None,
 ) -> None:
     """Write the events that the row's counter has just been moved for."""
     first = row.last_event - len(events) + 1
-    written = [
+    written: list[JsonObject] = [
         {
             "session_pk": row.session_pk,
             "turn": row.number,
@@ -266,27 +339,22 @@ async def add_events(
             "type": event.type,
             "data": event.data(),
             "batch": batch if number == first else None,
+            "created": at,
         }
         for number, event in enumerate(events, first)
     ]
     if written:
-        # The rows beside the statement, not in it: it is then compiled once, not each time.
-        await connection.execute(sa.insert(turn_events).values(created=now(connection)), written)
+        await transaction.each(_ADD_EVENT, written)
 
 
 async def answered_calls(
-    connection: AsyncConnection, session_pk: int, invocation_id: str
+    transaction: Transaction, session_pk: int, invocation_id: str
 ) -> dict[str, str]:
     """The calls of an invocation that turns were handed in for, each with its turn's id.
 
     A turn may answer several: `answers` holds the first, its input all.
     """
-    of_invocation = (turns.c.session_pk == session_pk, turns.c.invocation_id == invocation_id)
-    rows = await connection.execute(
-        sa.select(turns.c.id, turns.c.answers, turns.c.input).where(
-            *of_invocation, turns.c.answers.is_not(None)
-        )
-    )
+    rows = await transaction.all(_ANSWERS, of_session=session_pk, invocation=invocation_id)
     return {
         call: row.id
         for row in rows
@@ -294,17 +362,22 @@ async def answered_calls(
     }
 
 
-async def settle_answers(connection: AsyncConnection, session_pk: int, invocation_id: str) -> None:
+async def settle_answers(transaction: Transaction, session_pk: int, invocation_id: str) -> None:
     """Bring the states of an invocation's waiting turns in line with the answers there are."""
-    of_invocation = (turns.c.session_pk == session_pk, turns.c.invocation_id == invocation_id)
-    answers = await answered_calls(connection, session_pk, invocation_id)
-    waiting = await connection.execute(
-        sa.select(turns).where(*of_invocation, turns.c.waits_for.is_not(None))
-    )
-    for row in waiting.all():
+    answers = await answered_calls(transaction, session_pk, invocation_id)
+    waiting = await transaction.all(_WAITING, of_session=session_pk, invocation=invocation_id)
+    for row in waiting:
         state = waits_on(row.waits_for, list(answers))
         if state != row.state:
-            await change_turn(connection, row, state=state)
+            await change_turn(transaction, row, state=state)
+
+
+async def read_turn(database: Database, tenant: str, turn_id: str) -> Turn:
+    """A turn as it stands; TurnNotFoundError if the tenant has none of that id."""
+    row = only(await database.find(_TURN_OF_TENANT, turn_id=turn_id, tenant=tenant))
+    if row is None:
+        raise unknown_turn(turn_id)
+    return turn_of(row, SessionKey(row.tenant, row.app_name, row.user_id, row.session_id))
 
 
 async def delete_turns(connection: AsyncConnection, session_pk: int) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,12 +17,12 @@ from lango.core.values import JsonObject
 from lango.errors import SessionBusyError, TurnConflictError
 from lango.store import turn_rows
 from lango.store.appending import missing
-from lango.store.clock import now
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
 from lango.store.loading import key_is
+from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import IS_QUEUED, IS_RUNNING, sessions, turns
-from lango.store.turn_rows import Head, LockedSession, OnHead, Turn, turn_of
+from lango.store.turn_rows import OF_SESSION, Head, LockedSession, OnHead, Turn, turn_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,31 @@ class _Queue:
         return (self.last_place or 0) + 1
 
 
+_GLANCE: Final = Prepared(
+    sa.select(
+        sa.select(sa.func.max(turns.c.number)).where(OF_SESSION).scalar_subquery()
+        .label("last_number"),
+        sa.select(turns.c.id).where(OF_SESSION, IS_RUNNING).scalar_subquery().label("running"),
+        sa.select(sa.func.min(turns.c.place)).where(OF_SESSION, IS_QUEUED).scalar_subquery()
+        .label("first_place"),
+        sa.select(sa.func.max(turns.c.place)).where(OF_SESSION, IS_QUEUED).scalar_subquery()
+        .label("last_place"),
+    )
+)  # fmt: skip
+_UNDER_KEY: Final = Prepared(
+    sa.select(turns).where(OF_SESSION, turns.c.idempotency_key == sa.bindparam("given_key"))
+)
+_INSERT: Final = Prepared(sa.insert(turns).returning(turns))
+_STOP_RUNNING: Final = Prepared(
+    sa.update(turns).where(OF_SESSION, IS_RUNNING).values(cancel_requested=sa.true())
+)
+_HIDE_READY: Final = Prepared(
+    sa.update(turns)
+    .where(OF_SESSION, IS_QUEUED, turns.c.ready.is_not(None))
+    .values(ready=sa.null())
+)
+
+
 class SqlTurnStore:
     """The turns of all sessions. Every operation may be repeated after a fault."""
 
@@ -75,16 +99,16 @@ class SqlTurnStore:
         key.checked()
         turn_id, new = new_id("turn"), new.checked()  # before the first try, which a retry repeats
 
-        async def once(connection: AsyncConnection) -> Submitted:
-            session = await turn_rows.lock_session(connection, key_is(key))
+        async def once(transaction: Transaction) -> Submitted:
+            session = await turn_rows.lock_session_by_key(transaction, key)
             if session is None:
                 raise missing(SessionRef(key))
             row = _new_row(session, new, turn_id)
-            return await self._known(connection, session, row) or await self._accept(
-                connection, session, row, busy, after
+            return await self._known(transaction, session, row) or await self._accept(
+                transaction, session, row, busy, after
             )
 
-        return await self.database.change(once)
+        return await self.database.transact(once)
 
     async def answer(
         self, tenant: str, turn_id: str, call_id: str, new: NewTurn, *others: str
@@ -98,43 +122,39 @@ class SqlTurnStore:
             check_id("call id", call)
         answer_id, new = new_id("turn"), new.checked()
 
-        async def once(connection: AsyncConnection) -> Submitted:
-            session, asked = await turn_rows.lock_session_of(connection, tenant, turn_id)
+        async def once(transaction: Transaction) -> Submitted:
+            session, asked = await turn_rows.lock_session_of(transaction, tenant, turn_id)
             row = _new_row(session, new, answer_id) | {
                 "invocation_id": asked.invocation_id,
                 "answers": call_id,
                 "input_hash": new.hash(session.key.app_name, asked.invocation_id, call_id),
             }
-            known = await self._known(connection, session, row)
+            known = await self._known(transaction, session, row)
             if known is not None:
                 return known
-            await _check_unanswered(connection, asked, (call_id, *others))
-            submitted = await self._accept(connection, session, row, "enqueue")
-            await turn_rows.settle_answers(connection, session.pk, asked.invocation_id)
+            await _check_unanswered(transaction, asked, (call_id, *others))
+            submitted = await self._accept(transaction, session, row, "enqueue")
+            await turn_rows.settle_answers(transaction, session.pk, asked.invocation_id)
             return submitted
 
-        return await self.database.change(once)
+        return await self.database.transact(once)
 
     async def cancel(self, tenant: str, turn_id: str) -> Turn:
         """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
 
-        async def once(connection: AsyncConnection) -> Turn:
-            session, row = await turn_rows.lock_session_of(connection, tenant, turn_id)
+        async def once(transaction: Transaction) -> Turn:
+            session, row = await turn_rows.lock_session_of(transaction, tenant, turn_id)
             if row.state in PENDING:
-                row = await _drop(connection, session, row)
+                row = await _drop(transaction, session, row)
             elif row.state == "running" and not row.cancel_requested:
-                row = await turn_rows.change_turn(connection, row, cancel_requested=True)
+                row = await turn_rows.change_turn(transaction, row, cancel_requested=True)
             return turn_of(row, session.key)
 
-        return await self.database.change(once)
+        return await self.database.transact(once)
 
     async def get(self, tenant: str, turn_id: str) -> Turn:
         """A turn as it stands; TurnNotFoundError if the tenant has none of that id."""
-
-        turn = await self.database.look(partial(read_turn, tenant=tenant, turn_id=turn_id))
-        if turn is None:
-            raise turn_rows.unknown_turn(turn_id)
-        return turn
+        return await turn_rows.read_turn(self.database, tenant, turn_id)
 
     async def of_session(
         self, key: SessionKey, *, before: int | None = None, limit: int = 50
@@ -154,13 +174,11 @@ class SqlTurnStore:
         return await self.database.look(once)
 
     async def _known(
-        self, connection: AsyncConnection, session: LockedSession, new: JsonObject
+        self, transaction: Transaction, session: LockedSession, new: JsonObject
     ) -> Submitted | None:
         """The turn that stands under this key already, perhaps by a try of ours that was cut."""
-        mine = turns.c.session_pk == session.pk
-        same_key = turns.c.idempotency_key == new["idempotency_key"]
-        found = await connection.execute(sa.select(turns).where(mine, same_key))
-        row = found.one_or_none()
+        given = new["idempotency_key"]
+        row = await transaction.one(_UNDER_KEY, of_session=session.pk, given_key=given)
         if row is None:
             return None
         if row.input_hash != new["input_hash"]:
@@ -172,33 +190,33 @@ class SqlTurnStore:
 
     async def _accept(
         self,
-        connection: AsyncConnection,
+        transaction: Transaction,
         session: LockedSession,
         new: JsonObject,
         busy: Busy,
         after: int | None = None,
     ) -> Submitted:
-        queue = await _glance(connection, session.pk)
+        queue = await _glance(transaction, session.pk)
         if after is not None and queue.last_number != after:
             raise SessionBusyError("Another turn of this session has been handed in meanwhile.")
         if new["state"] == "scheduled":
-            row = await _insert(connection, session, new, number=queue.last_number + 1)
+            row = await _insert(transaction, session, new, number=queue.last_number + 1)
             return Submitted(turn_of(row, session.key))
         if busy == "reject" and queue.is_busy:
             raise SessionBusyError("A turn of this session is running or waits to run.")
         first = queue.running is None and (busy == "interrupt" or queue.first_place is None)
         if busy == "interrupt":
-            await _make_way(connection, session.pk)
+            await _make_way(transaction, session.pk)
         row = await _insert(
-            connection,
+            transaction,
             session,
             new,
             number=queue.last_number + 1,
             place=queue.place(busy),
-            ready=now(connection) if first else None,
+            ready=session.clock if first else None,
         )
         if not queue.is_busy and self._on_head is not None:
-            await self._on_head(connection, Head(session.pk, session.key.app_name))
+            await self._on_head(transaction, Head(session.pk, session.key.app_name))
         interrupted = queue.running if busy == "interrupt" else None
         return Submitted(
             turn_of(row, session.key), wakes=not queue.is_busy, interrupted=interrupted
@@ -226,44 +244,33 @@ def _new_row(session: LockedSession, new: NewTurn, turn_id: str) -> JsonObject:
 
 
 async def _insert(
-    connection: AsyncConnection, session: LockedSession, new: JsonObject, **values: Any
-) -> sa.Row[Any]:
+    transaction: Transaction, session: LockedSession, new: JsonObject, **values: Any
+) -> Row:
     """Write the turn, and `accepted` as the first event of its log."""
-    row = {**new, **values, "epoch": session.epoch, "last_event": 1, "created": now(connection)}
-    inserted = (await connection.execute(sa.insert(turns).values(row).returning(turns))).one()
+    row = {**new, **values, "epoch": session.epoch, "last_event": 1, "created": session.clock}
+    (inserted,) = await transaction.all(_INSERT, **row)
     run_at = new["run_at"] and new["run_at"].isoformat()
     accepted = Accepted(inserted.number, run_at)
-    await turn_rows.add_events(connection, inserted, [accepted], epoch=session.epoch)
+    await turn_rows.add_events(
+        transaction, inserted, [accepted], epoch=session.epoch, at=session.clock
+    )
     return inserted
 
 
-async def _glance(connection: AsyncConnection, session_pk: int) -> _Queue:
+async def _glance(transaction: Transaction, session_pk: int) -> _Queue:
     """A session's queue, each figure from the end of an index."""
-    mine = turns.c.session_pk == session_pk
-    figures: dict[str, sa.Select[Any]] = {
-        "last_number": sa.select(sa.func.max(turns.c.number)).where(mine),
-        "running": sa.select(turns.c.id).where(mine, IS_RUNNING),
-        "first_place": sa.select(sa.func.min(turns.c.place)).where(mine, IS_QUEUED),
-        "last_place": sa.select(sa.func.max(turns.c.place)).where(mine, IS_QUEUED),
-    }
-    columns = (figure.scalar_subquery().label(name) for name, figure in figures.items())
-    row = (await connection.execute(sa.select(*columns))).one()
+    (row,) = await transaction.all(_GLANCE, of_session=session_pk)
     return _Queue(row.last_number or 0, row.running, row.first_place, row.last_place)
 
 
-async def _make_way(connection: AsyncConnection, session_pk: int) -> None:
+async def _make_way(transaction: Transaction, session_pk: int) -> None:
     """Ask the turn that runs to stop; the one that would be next no longer is."""
-    mine = turns.c.session_pk == session_pk
-    stop = sa.update(turns).where(mine, IS_RUNNING).values(cancel_requested=True)
-    await connection.execute(stop)
-    shown = (mine, IS_QUEUED, turns.c.ready.is_not(None))
-    await connection.execute(sa.update(turns).where(*shown).values(ready=None))
+    await transaction.all(_STOP_RUNNING, of_session=session_pk)
+    await transaction.all(_HIDE_READY, of_session=session_pk)
 
 
-async def _check_unanswered(
-    connection: AsyncConnection, asked: sa.Row[Any], calls: Sequence[str]
-) -> None:
-    by = await turn_rows.answered_calls(connection, asked.session_pk, asked.invocation_id)
+async def _check_unanswered(transaction: Transaction, asked: Row, calls: Sequence[str]) -> None:
+    by = await turn_rows.answered_calls(transaction, asked.session_pk, asked.invocation_id)
     for call in calls:
         if call not in (asked.waits_for or ()):
             raise TurnConflictError(f"Turn {asked.id} does not wait for an answer to {call}.")
@@ -271,29 +278,15 @@ async def _check_unanswered(
             raise TurnConflictError(f"The call {call} has been answered already, by {by[call]}.")
 
 
-async def _drop(
-    connection: AsyncConnection, session: LockedSession, row: sa.Row[Any]
-) -> sa.Row[Any]:
+async def _drop(transaction: Transaction, session: LockedSession, row: Row) -> Row:
     """End a turn that has not begun. Nobody has seen the answer it held: the call is open again."""
     dropped = await turn_rows.end_turn(
-        connection, row, Cancelled(), epoch=session.epoch, answers=None
+        transaction, session, row, Cancelled(), epoch=session.epoch, answers=None
     )
     if row.answers is not None:
-        await turn_rows.settle_answers(connection, session.pk, row.invocation_id)
+        await turn_rows.settle_answers(transaction, session.pk, row.invocation_id)
     if row.ready is not None:
-        await turn_rows.make_ready(connection, session)  # whoever comes for this one takes the next
+        await turn_rows.make_ready(
+            transaction, session
+        )  # whoever comes for this one takes the next
     return dropped
-
-
-async def read_turn(connection: AsyncConnection, tenant: str, turn_id: str) -> Turn | None:
-    """A turn of a tenant, with the key of its session."""
-    names = (sessions.c.tenant, sessions.c.app_name, sessions.c.user_id)
-    statement = (
-        sa.select(turns, *names, sessions.c.id.label("session_id"))
-        .join(sessions, sessions.c.pk == turns.c.session_pk)
-        .where(turns.c.id == turn_id, sessions.c.tenant == tenant)
-    )
-    row = (await connection.execute(statement)).one_or_none()
-    if row is None:
-        return None
-    return turn_of(row, SessionKey(row.tenant, row.app_name, row.user_id, row.session_id))

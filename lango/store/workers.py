@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.store.clock import now, seconds
+from lango.store.clock import NOW, now, seconds
 from lango.store.database import Database
+from lango.store.prepared import Prepared, Transaction
 from lango.store.tables import workers
 
 
@@ -94,20 +95,20 @@ class Roll:
     clock: float
 
 
+_ROLL: Final = Prepared(
+    sa.select(workers.c.id, workers.c.beat, NOW.label("clock")).where(
+        sa.or_(workers.c.id == sa.bindparam("one"), workers.c.id == sa.bindparam("other"))
+    )
+)
+
+
 async def call_roll(
-    connection: AsyncConnection, dead_after: float, *worker_ids: str | None
+    transaction: Transaction, dead_after: float, one: str, other: str | None
 ) -> Roll | None:
-    """Ask for some workers; None if none of them is entered."""
-    clock: Any = sa.type_coerce(now(connection), workers.c.beat.type)
-    rows = (
-        await connection.execute(
-            sa.select(workers.c.id, workers.c.beat, clock.label("clock")).where(
-                workers.c.id.in_([each for each in worker_ids if each is not None])
-            )
-        )
-    ).all()
+    """Ask for two workers; None if neither is entered."""
+    rows = await transaction.all(_ROLL, one=one, other=other)
     if not rows:
         return None
-    clock_time = seconds(rows[0].clock)
-    living = {row.id for row in rows if seconds(row.beat) > clock_time - dead_after}
-    return Roll(frozenset(living), clock_time)
+    clock = seconds(rows[0].clock)
+    living = {row.id for row in rows if seconds(row.beat) > clock - dead_after}
+    return Roll(frozenset(living), clock)

@@ -212,6 +212,7 @@ class _Sweeper:
         pid = os.fork()
         if pid == 0:
             os._exit(_child(self.sweep, key, path, at, mode, worker, dead))
+        gc.unfreeze()  # or the parent would keep the garbage of every trial
         _, status = os.waitpid(pid, os.WUNTRACED)
         cut = os.WIFSIGNALED(status) or os.WIFSTOPPED(status)
         return _Process(pid, worker, cut, 0 if cut else os.WEXITSTATUS(status))

@@ -64,6 +64,7 @@ class Desk:
     log: TurnLog
     writer: LogWriter
     feeds: Feeds = field(default_factory=Feeds)
+    beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Attempt:
@@ -160,6 +161,9 @@ class Attempt:
                 return end if type(end) is type(verdict) else verdict
 
     async def _drive(self) -> End:
+        # One by one, each in a pass of the event loop: it would stand still for many together.
+        async with self._desk.beginning:
+            await asyncio.sleep(0)
         end: End | None = None
         async with aclosing(self._app.run(self.claim, abort=self._abort)) as events:
             async for event in events:

@@ -111,7 +111,7 @@ class LocalEngine:
                     await asyncio.sleep(_AFTER_A_FAULT)
 
     async def _hand_over(self, worker: Hands, room: int) -> bool:
-        """One look for work; whether any was begun."""
+        """One look for work; whether some was begun and more was seen."""
         if time.monotonic() >= self._next_promotion:
             await self.queue.promote_due()
             self._next_promotion = time.monotonic() + self.poll
@@ -119,7 +119,8 @@ class LocalEngine:
         heads = await self.queue.heads(worker.apps, 2 * at_once)
         # Workers that look at the same moment see the same: each begins somewhere else.
         chosen = random.sample(heads, min(at_once, len(heads)))
-        return any(await asyncio.gather(*(worker.take(head.session_pk) for head in chosen)))
+        begun = any(await asyncio.gather(*(worker.take(head.session_pk) for head in chosen)))
+        return begun and len(heads) > len(chosen)
 
 
 class ChosenSessions:

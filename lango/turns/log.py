@@ -98,7 +98,7 @@ class LogWriter:
     async def flush(self) -> None:
         """Write what has gathered, for all turns at once."""
         async with self._writing:
-            for page in list(self._pages.values()):
+            for page in [each for each in self._pages.values() if each.in_doubt]:
                 await self._settle(page)
             self._some.clear()
             self._at_once.clear()

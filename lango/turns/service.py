@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lango.adk.approvals import asked_in
 from lango.adk.session_service import SessionServiceAdapter
-from lango.core.turn_inputs import input_of
+from lango.core.turn_inputs import FileRef, input_of
 from lango.core.turn_states import TIME_LIMIT, Busy, NewTurn
 from lango.core.turns import Answer
 from lango.errors import (
@@ -17,10 +17,12 @@ from lango.errors import (
     SessionExistsError,
     SessionNotFoundError,
     TurnConflictError,
+    UnknownFileError,
 )
 from lango.store.entries import SessionKey
+from lango.store.files import SqlFileStore
 from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import LoggedEvent, TurnLog
+from lango.store.turn_log import LoggedEvent, LogPage, TurnLog
 from lango.store.turn_rows import Turn
 from lango.store.turns import SqlTurnStore, Submitted
 from lango.turns.engine import Engine
@@ -30,6 +32,8 @@ from lango.turns.wake import STOP, WORK
 _FIRST_LOOK: Final = 0.05
 _LOOK_SQLITE: Final = 0.25
 _LOOK_POSTGRES: Final = 2.0
+_RETRIED: Final = ("failed", "cancelled")
+_RETRY_KEY: Final = "retry-of-{turn}"
 
 
 class Turns:
@@ -40,6 +44,7 @@ class Turns:
         self._store = store
         self._wakes = engine.wakes
         self._turns = SqlTurnStore(store.database, on_head=engine.on_head)
+        self._files = SqlFileStore(store.database)
         self.log = TurnLog(store.database)
         self._look_again = _LOOK_POSTGRES if engine.wakes.reaches_others else _LOOK_SQLITE
 
@@ -48,6 +53,7 @@ class Turns:
         app: str,
         message: str,
         *,
+        files: Sequence[str] = (),
         user: str = "user",
         session: str = "default",
         idempotency_key: str | None = None,
@@ -61,15 +67,18 @@ class Turns:
     ) -> Turn:
         """Hand in a message; the turn is safe when this returns.
 
-        The same key with the same message gives the same turn, with another TurnConflictError. In
-        a session that is busy the turn waits in order ("enqueue"), is refused with
-        SessionBusyError ("reject"), or stops the one that runs and goes first ("interrupt"). A
-        session that is not there is created, or is a SessionNotFoundError without `create`. One
-        whose last turn has another number than `after` is busy.
+        `files` are names of the session's artifacts: the model sees the versions there are now,
+        and UnknownFileError names one that is missing. The same key with the same message gives
+        the same turn, with another TurnConflictError. In a session that is busy the turn waits in
+        order ("enqueue"), is refused with SessionBusyError ("reject"), or stops the one that runs
+        and goes first ("interrupt"). A session that is not there is created, or is a
+        SessionNotFoundError without `create`. One whose last turn has another number than `after`
+        is busy.
         """
         key = SessionKey(self.tenant, app, user, session)
         given = dict(options or {})
-        new = NewTurn(input_of(message), given, idempotency_key, run_at, time_limit, key_id)
+        said = input_of(message, await self._named(key, files) if files else ())
+        new = NewTurn(said, given, idempotency_key, run_at, time_limit, key_id)
         try:
             submitted = await self._turns.submit(key, new, busy=busy, after=after)
         except SessionNotFoundError:
@@ -79,6 +88,14 @@ class Turns:
                 await self._store.create(key)
             submitted = await self._turns.submit(key, new, busy=busy, after=after)
         return self._told(submitted)
+
+    async def _named(self, key: SessionKey, files: Sequence[str]) -> list[FileRef]:
+        """The versions that these names stand for now."""
+        found = await self._files.newest(key, set(files))
+        for name in files:
+            if name not in found:
+                raise UnknownFileError(f"The session has no file {name!r}; upload it first.")
+        return [found[name] for name in dict.fromkeys(files)]
 
     async def answer(
         self,
@@ -104,6 +121,25 @@ class Turns:
         new = NewTurn(input_of(given), asked.options, idempotency_key, key_id=key_id)
         first, *others = calls
         return self._told(await self._turns.answer(self.tenant, turn_id, first, new, *others))
+
+    async def retry(self, turn_id: str) -> Turn:
+        """Hand in the message of a turn that failed or was cancelled once more, as a new turn.
+
+        Done again, it is the same new turn. TurnConflictError if the turn has not ended like that,
+        or was an answer to an approval.
+        """
+        turn = await self.get(turn_id)
+        if turn.state not in _RETRIED:
+            raise TurnConflictError(
+                f"Turn {turn.id} is {turn.state}: only one that failed or was cancelled is retried."
+            )
+        if turn.answers is not None or "answers" in turn.input:
+            raise TurnConflictError(
+                f"Turn {turn.id} was an answer to an approval, which is not given twice. Say "
+                "something new in the session instead."
+            )
+        again = NewTurn(turn.input, turn.options, _RETRY_KEY.format(turn=turn.id))
+        return self._told(await self._turns.submit(turn.session, again))
 
     async def cancel(self, turn_id: str) -> Turn:
         """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
@@ -145,19 +181,25 @@ class Turns:
         """
         look_again = _FIRST_LOOK
         with self._wakes.hear(turn_id) as ear:
+            page = await self._page(turn_id, after)
             while True:
-                page = await self.log.read(self.tenant, turn_id, after=after)
-                events = page.events
-                if page.turn.trimmed and not events:
-                    events = await self._from_history(page.turn, after)
-                for event in events:
+                for event in page.events:
                     yield event
                     after = event.number
-                if page.turn.ended is not None and after >= page.turn.last_event:
+                if page.is_end:
                     return
-                if not events:
-                    await ear.wait(look_again)
+                if page.is_full or await ear.wait(look_again):
+                    page = await self.log.read_on(page.turn, after)
+                else:
                     look_again = min(2 * look_again, self._look_again)
+                    page = await self._page(turn_id, after)
+
+    async def _page(self, turn_id: str, after: int) -> LogPage:
+        page = await self.log.read(self.tenant, turn_id, after=after)
+        turn = page.turn
+        if turn.ended is not None and not page.events and after < turn.last_event:
+            return LogPage(turn, await self._from_history(turn, after))
+        return page
 
     async def _from_history(self, turn: Turn, after: int) -> list[LoggedEvent]:
         """What stands for a log that is no longer kept: coarser, and numbered up to its end."""

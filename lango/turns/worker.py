@@ -24,7 +24,7 @@ from lango.turns.wake import STOP, WORK
 logger = logging.getLogger(__name__)
 
 DRAIN: Final = 30.0
-"""Seconds that `stop` gives running turns to end."""
+"""Seconds that running turns have to end when a process stops."""
 _STOP_POLL_SQLITE: Final = 0.1
 _STOP_POLL_POSTGRES: Final = 1.0
 _UPKEEP_EVERY: Final = 60.0
@@ -39,6 +39,7 @@ class WorkerOptions:
     concurrency: int = 100  # turns at a time: most of them wait for a model
     hang_after: float = HANG_AFTER  # seconds without a tick of the event loop
     keep_logs: float = 24 * 3600.0  # seconds, of turns that are over
+    drain: float = DRAIN  # seconds that turns have to end when it stops
 
 
 class TurnWorker:
@@ -99,13 +100,16 @@ class TurnWorker:
         self._loops = [asyncio.create_task(loop) for loop in loops]
         self._looking = asyncio.create_task(self._engine.run(self))
 
-    async def stop(self, deadline: float = DRAIN) -> None:
-        """Take no more turns, let those that run end; what still runs then goes to others."""
+    async def stop(self, drain: float | None = None) -> None:
+        """Take no more turns, let those that run end; what still runs then goes to others.
+
+        They have the seconds of the options, unless others are given.
+        """
         self._wants_work = False
         self._changed.set()
         self._engine.wakes.tell(WORK)  # the look for work may be asleep
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(self.options.drain if drain is None else drain):
                 if self._looking is not None:
                     await asyncio.wait([self._looking])
                 while self._attempts:

@@ -172,6 +172,19 @@ async def test_an_agent_that_lacks_an_open_tool_is_told_of(store_url: str) -> No
     assert await error_of(store_url, key) == "AgentChangedError"
 
 
+@pytest.mark.parametrize("point", ["turn.start", "append.before", "append.after"])
+async def test_that_is_told_also_if_who_found_out_dies(point: str, store_url: str) -> None:
+    """Before it looks at the history, before it closes it, and before it closes the turn."""
+    key = new_key()
+    old = Sweep(lambda: agent("root", *CALL, tools=[tool("t1")]), ["TURN one"], store_url)
+    other = Sweep(lambda: agent("root", *CALL, tools=[tool("t2")]), ["TURN one"], store_url)
+    first = await cut_off(old, key, "append.after", 2)
+    second = await cut_off(other, key, point, dead=[first])
+    after = await resumed(other, key, first, second)
+    assert (after.turns, after.calls) == (("failed",), after.responses)
+    assert await error_of(store_url, key) == "AgentChangedError"
+
+
 async def error_of(url: str, key: SessionKey) -> str:
     store = SqlSessionStore(url)
     (turn,) = await SqlTurnStore(store.database).of_session(key)

@@ -277,6 +277,21 @@ def test_after_a_warm_up_the_first_turn_imports_nothing() -> None:
     assert json.loads(run(WARMED)) == []
 
 
+GROWN = """
+import asyncio, gc
+from lango.adk.warm import warm_up
+
+asyncio.run(warm_up())
+before = gc.get_stats()[2]["collections"]
+waiting = [[number] for number in range(500_000)]
+print(gc.get_stats()[2]["collections"] - before)
+"""
+
+
+def test_after_a_warm_up_much_that_is_held_is_not_walked_over_again_and_again() -> None:
+    assert run(GROWN) == "0\n"
+
+
 COUNTED = """
 import asyncio, builtins
 from lango.agent.agent import Agent

@@ -30,7 +30,7 @@ from lango.store.sessions import SqlSessionStore
 from lango.testing import Fault, Reply, ScriptedProvider
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns
-from lango.turns.worker import TurnWorker
+from lango.turns.worker import TurnWorker, WorkerOptions
 from tests.runner.durable_agents import APP, Made, service, told
 from tests.runner.turns import Script, agent, call, kinds, said, transfer
 
@@ -221,6 +221,19 @@ async def test_an_agent_that_is_closed_lets_its_turns_end(made: Made) -> None:
         if isinstance(event, MessageDelta):
             await durable.close()
     assert isinstance(events[-1], Completed)
+
+
+async def test_turns_have_as_long_to_end_as_the_options_say(made: Made) -> None:
+    words = " ".join(map(str, range(200)))
+    root = llm_agent("root", ScriptedProvider([words], delay=0.02))
+    durable = made(root, worker=WorkerOptions(drain=0.0))
+    events: list[TurnEvent] = []
+    async for event in durable.stream("hi"):
+        events.append(event)
+        if isinstance(event, MessageDelta):
+            await durable.close()
+    assert isinstance(events[-1], Failed)
+    assert "closed while its turn ran" in str(events[-1].error)
 
 
 # --- what others left ------------------------------------------------------------------------

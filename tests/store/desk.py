@@ -115,13 +115,13 @@ class Lossy:
 
     def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done = 0
-        self._write = desk.sessions.database.write
-        monkeypatch.setattr(desk.sessions.database, "write", self._lossy)
+        self._transaction = desk.sessions.database.transaction
+        monkeypatch.setattr(desk.sessions.database, "transaction", self._lossy)
 
     @asynccontextmanager
     async def _lossy(self) -> AsyncGenerator[Any]:
-        async with self._write() as connection:
-            yield connection
+        async with self._transaction() as transaction:
+            yield transaction
         self.done += 1
         if self.done % 2:
             raise ConnectionResetError

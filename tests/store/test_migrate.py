@@ -12,18 +12,20 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
 from lango.core.model_calls import Attempt, ModelCall
 from lango.errors import SchemaError
 from lango.store import migrate
 from lango.store.model_calls import ModelCallStore
+from lango.store.revisions import OURS
 from lango.store.sessions import SqlSessionStore
 from lango.store.tables import metadata
 from tests.store.rows import beside, created, execute, key, said, texts
 
-NEWER = sa.text(f"update {migrate.VERSION_TABLE} set version_num = '9999'")  # noqa: S608
+TOO_NEW = sa.text(
+    f"update {migrate.VERSION_TABLE} set version_num = '9999', oldest_code = '9998'"  # noqa: S608
+)
 
 
 @pytest.fixture
@@ -124,10 +126,7 @@ async def test_an_older_database_keeps_its_data(
 
 
 def _first_schema(connection: sa.Connection) -> None:
-    config = Config()
-    config.set_main_option("script_location", "lango:store/migrations")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "0001")
+    command.upgrade(OURS.config(connection), "0001")
 
 
 def _write_by_hand(connection: sa.Connection, tenant: str) -> None:
@@ -193,18 +192,20 @@ async def test_a_sqlite_file_of_another_program_is_refused_and_left_alone(tmp_pa
     assert tables == [("sessions",)]
 
 
-async def test_a_newer_schema_is_refused_on_postgresql(postgres_url: str, schema: str) -> None:
+async def test_a_schema_that_is_too_new_is_refused_on_postgresql(
+    postgres_url: str, schema: str
+) -> None:
     await migrate.upgrade(postgres_url, schema)
-    await execute(postgres_url, NEWER, schema=schema)
-    await _refuses_newer(postgres_url, schema)
+    await execute(postgres_url, TOO_NEW, schema=schema)
+    await _refuses_too_new(postgres_url, schema)
 
 
-async def test_a_newer_schema_is_refused_on_sqlite(sqlite_url: str) -> None:
-    await execute(sqlite_url, NEWER)
-    await _refuses_newer(sqlite_url, None)
+async def test_a_schema_that_is_too_new_is_refused_on_sqlite(sqlite_url: str) -> None:
+    await execute(sqlite_url, TOO_NEW)
+    await _refuses_too_new(sqlite_url, None)
 
 
-async def _refuses_newer(url: str, schema: str | None) -> None:
+async def _refuses_too_new(url: str, schema: str | None) -> None:
     expected = "at schema 9999, which this version of lango does not know"
     with pytest.raises(SchemaError, match=expected):
         await SqlSessionStore(url, schema=schema).open()

@@ -8,6 +8,8 @@ from sqlalchemy.exc import IntegrityError
 
 from faults import queue_machine
 from lango.store import turn_queue, turn_rows, turns
+from lango.store.clock import NOW
+from lango.store.prepared import Prepared
 from lango.store.tables import IS_QUEUED, IS_RUNNING
 from lango.store.tables import turns as table
 
@@ -23,19 +25,21 @@ def _never(*_arguments: Any) -> None:
     return None
 
 
-async def _by_number(connection: Any, session_pk: int) -> Any:
+async def _by_number(transaction: Any, session_pk: int) -> Any:
     mine = sa.select(table).where(table.c.session_pk == session_pk, IS_QUEUED)
-    return (await connection.execute(mine.order_by(table.c.number).limit(1))).one_or_none()
+    return await transaction.one(Prepared(mine.order_by(table.c.number).limit(1)))
 
 
-async def _any_claim(connection: Any, claim: Any) -> Any:
+async def _any_claim(transaction: Any, claim: Any) -> Any:
     mine = turn_rows.is_turn(claim.turn.session_pk, claim.turn.number)
-    return (await connection.execute(sa.select(table).where(mine, IS_RUNNING))).one_or_none()
+    return await transaction.one(
+        Prepared(sa.select(table, NOW.label("clock")).where(mine, IS_RUNNING))
+    )
 
 
-async def _everybody(connection: Any, dead_after: float, *worker_ids: str) -> Any:
-    roll = await _call_roll(connection, dead_after, *worker_ids)
-    return roll and turn_queue.Roll(frozenset({worker_ids[0]}), roll.clock)
+async def _everybody(transaction: Any, dead_after: float, one: str, other: str | None) -> Any:
+    roll = await _call_roll(transaction, dead_after, one, other)
+    return roll and turn_queue.Roll(frozenset({one}), roll.clock)
 
 
 _call_roll = turn_queue.call_roll

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from lango.store.leases import Lease
 from tests.store.desk import Desk, opened, said
 from tests.store.rows import execute, key
 
@@ -49,17 +50,29 @@ class Watch:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.seen: list[tuple[str, Any]] = []
+        self._patch = pytest.MonkeyPatch()
 
     async def __aenter__(self) -> "Watch":
         engine = await self.desk.sessions.database.open()
-        event.listen(engine.sync_engine, "before_cursor_execute", self._note)
+        event.listen(engine.sync_engine, "before_cursor_execute", self._executed)
+        fetch = Lease.fetch
+
+        async def fetched(lease: Lease, sql: str, *arguments: Any) -> list[Any]:
+            self._note(sql, arguments)
+            return await fetch(lease, sql, *arguments)
+
+        self._patch.setattr(Lease, "fetch", fetched)
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         engine = await self.desk.sessions.database.open()
-        event.remove(engine.sync_engine, "before_cursor_execute", self._note)
+        event.remove(engine.sync_engine, "before_cursor_execute", self._executed)
+        self._patch.undo()
 
-    def _note(self, _c: Any, _u: Any, sql: str, parameters: Any, *_rest: Any) -> None:
+    def _executed(self, _c: Any, _u: Any, sql: str, parameters: Any, *_rest: Any) -> None:
+        self._note(sql, parameters)
+
+    def _note(self, sql: str, parameters: Any) -> None:
         if " turns" in sql and not sql.startswith("INSERT"):
             self.seen.append((sql, parameters))
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from lango.core.turn_states import NewTurn
 from lango.core.turns import Completed, Waiting
@@ -14,11 +15,14 @@ from lango.errors import (
     TurnConflictError,
     TurnNotFoundError,
 )
-from lango.store.turn_rows import Turn
+from lango.store.prepared import Prepared, Transaction
+from lango.store.tables import IS_QUEUED
+from lango.store.turn_rows import OF_SESSION, Head, Turn
 from tests.store.desk import Desk, count, opened, said
 from tests.store.rows import key
 
 IN_AN_HOUR = datetime.now(UTC) + timedelta(hours=1)
+QUEUED = Prepared(sa.select(sa.func.count().label("queued")).where(OF_SESSION, IS_QUEUED))
 AN_HOUR_AGO = datetime.now(timezone(timedelta(hours=5))) - timedelta(hours=1)
 
 
@@ -355,8 +359,9 @@ async def test_on_head_is_told_in_the_same_transaction(store_url: str, tenant: s
         ref, worker = await desk.session(key(tenant)), await desk.worker()
         told: list[int] = []
 
-        async def note(connection: Any, head: Any) -> None:
-            assert connection.in_transaction()
+        async def note(transaction: Transaction, head: Head) -> None:
+            (row,) = await transaction.all(QUEUED, of_session=head.session_pk)
+            assert row.queued > 0  # which nobody else sees before this transaction ends
             told.append(head.session_pk)
 
         desk.turns._on_head = desk.queue._on_head = note  # pyright: ignore[reportPrivateUsage]

@@ -11,6 +11,7 @@ import pytest
 from google.adk.agents import BaseAgent, LlmAgent
 
 from lango.adk.mcp_toolset import ServerToolset
+from lango.adk.model import ModelAdapter
 from lango.adk.plugins.budget import BudgetPlugin
 from lango.adk.plugins.limits import LimitsPlugin
 from lango.adk.plugins.model_calls import ModelCallsPlugin
@@ -19,6 +20,7 @@ from lango.adk.session_service import SessionServiceAdapter
 from lango.app import Application, mcp_server
 from lango.config.load import load
 from lango.errors import AppLoadError, ConfigError, UnknownModelError, UnknownToolError
+from lango.providers.policy import Policy
 from lango.testing.wires import Refusal, WireServer
 from lango.turns.worker import WorkerOptions
 from tests.unit.adk.asking import ask, request, texts
@@ -250,15 +252,37 @@ async def test_strict_refuses_what_cannot_be_resumed(made: Made) -> None:
 
 async def test_a_worker_runs_the_apps_of_the_settings(made: Made) -> None:
     named = f"{__name__}:root_agent"
-    settings = {"concurrency": 7, "hang_after": 3, "keep_logs": 60}
+    settings = {"concurrency": 7, "hang_after": 3, "keep_logs": 60, "drain": 5}
     application = made(apps={"a": agent(), "b": named}, worker=settings)
     every = await application.worker()
     assert set(every.apps) == {"a", "b"}
-    assert every.options == WorkerOptions(7, 3, 60)
+    assert every.options == WorkerOptions(7, 3, 60, 5)
     some = await application.worker([named], concurrency=2)
     assert (some.apps, some.options.concurrency) == (("from_code",), 2)
     with pytest.raises(ConfigError, match="lango init"):
         await made().worker()
+
+
+def test_no_turn_of_a_worker_waits_for_a_model_by_default() -> None:
+    assert Policy().at_once >= WorkerOptions().concurrency
+
+
+@pytest.mark.parametrize(
+    ("said", "flag", "at_once"), [(7, None, 100), (300, None, 300), (7, 400, 400)]
+)
+async def test_a_model_is_asked_by_all_turns_of_a_worker_at_once(
+    made: Made, monkeypatch: pytest.MonkeyPatch, said: int, flag: int | None, at_once: int
+) -> None:
+    policies: list[Policy] = []
+
+    class Spied(ModelAdapter):
+        def __init__(self, provider: str, *, policy: Policy, **options: Any) -> None:
+            policies.append(policy)
+            super().__init__(provider, policy=policy, **options)
+
+    monkeypatch.setattr("lango.app.ModelAdapter", Spied)
+    await made(apps={"a": agent()}, worker={"concurrency": said}).worker(concurrency=flag)
+    assert [policy.at_once for policy in policies] == [at_once]
 
 
 async def test_the_turns_of_a_tenant(sqlite_url: str) -> None:

@@ -23,6 +23,7 @@ from lango.core.turns import Answer, MessageCompleted, MessageDelta, MessageRese
 from lango.store.entries import SessionKey
 from lango.store.ledger import Finished
 from lango.store.turn_log import LoggedEvent
+from lango.store.turn_rows import Turn
 
 _UNKNOWN: Final = Finished({"error": INTERRUPTED}, {})
 
@@ -34,6 +35,16 @@ async def close_history(sessions: ClaimedSessions, session: Session, message_id:
     """
     mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
     await _answer_all(sessions, session, mine, _still_asked(sessions, mine, message_id))
+
+
+def _closing(turn: Turn) -> str:
+    """How the ids of answers end that a turn closes calls with; another may close the rest."""
+    return f".closed.{turn.number}"
+
+
+def before_closing(events: Iterable[Event], turn: Turn) -> list[Event]:
+    """The events without those by which an attempt before has begun to close the turn's history."""
+    return [event for event in events if not event.id.endswith(_closing(turn))]
 
 
 def _still_asked(sessions: ClaimedSessions, mine: Sequence[Event], message_id: str) -> set[str]:
@@ -59,8 +70,7 @@ async def _answer_all(
     for event, calls in by_event.values():
         for call in calls:  # first: a call that has its answer is not looked at again
             await _close_child(sessions, call.id or "")
-        turn = sessions.claim.turn.number  # another turn may have to close the rest of them
-        name = f"{event.id}.closed.{turn}"
+        name = event.id + _closing(sessions.claim.turn)
         await sessions.append_event(session, _answer(name, event, calls, given))
 
 

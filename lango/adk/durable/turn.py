@@ -21,6 +21,7 @@ from lango.adk.durable.agent_tool import ChildAgents
 from lango.adk.durable.artifacts import ClaimedArtifacts
 from lango.adk.durable.claimed import ClaimedSessions
 from lango.adk.durable.closing import (
+    before_closing,
     close_history,
     keep_unfinished,
     speaker_after,
@@ -36,10 +37,16 @@ from lango.adk.runner import RESUMABLE, AgentRunner, TurnOptions
 from lango.adk.session_service import SessionServiceAdapter
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
-from lango.core.turn_inputs import said_in
+from lango.core.turn_inputs import FileRef, files_in, said_in
 from lango.core.turns import ENDS, Answer, Failed, GivenUp, Started, TurnEvent
 from lango.core.values import JsonObject
-from lango.errors import AgentChangedError, ConfigError, NotResumableError, TurnError
+from lango.errors import (
+    AgentChangedError,
+    ConfigError,
+    NotResumableError,
+    TurnError,
+    UnknownFileError,
+)
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_rows import Claim
@@ -228,7 +235,7 @@ class _ClaimedTurn:
         authors = {event.author for event in written} - {"user"}
         calls = {
             call.name or "": event.author
-            for event, call in open_calls(written)
+            for event, call in open_calls(before_closing(written, self.claim.turn))
             if call.name not in QUESTIONS
         }
         gone = missing_parts(root, authors, calls)
@@ -239,15 +246,35 @@ class _ClaimedTurn:
 
     async def _message(self) -> types.Content:
         """What the turn was handed in with, as ADK takes it."""
-        said = said_in(self.claim.turn.input)
-        if isinstance(said, str):
+        said, files = said_in(self.claim.turn.input), files_in(self.claim.turn.input)
+        if isinstance(said, str) and not files:
             return types.Content(role="user", parts=[types.Part(text=said)])
         session = await load(self.sessions, self.key)
         events = session.events if session else []
         stored = next((one for one in events if one.id == self.message_id), None)
         if stored is not None and stored.content is not None:
             return stored.content
+        if isinstance(said, str):
+            shown = [await self._shown(file) for file in files]
+            return types.Content(role="user", parts=[types.Part(text=said), *shown])
         return _answered(said, events)
+
+    async def _shown(self, file: FileRef) -> types.Part:
+        """A file of the session as a part of the message, which from then on has its bytes."""
+        artifacts, part = self.runner.artifact_service, None
+        if artifacts is not None:
+            part = await artifacts.load_artifact(
+                app_name=self.key.app_name,
+                user_id=self.key.user_id,
+                session_id=self.key.session_id,
+                filename=file.name,
+                version=file.version,
+            )
+        if part is None:
+            raise UnknownFileError(f"The session does not have the file {file.name!r} any more.")
+        if part.inline_data is not None and not part.inline_data.display_name:
+            part.inline_data.display_name = file.name
+        return part
 
     async def _reader(self, resumed: Resumed) -> TurnReader:
         """A reader that knows what the attempts before have done."""

@@ -139,6 +139,7 @@ def test_a_tool_message_of_an_older_system_costs_its_text() -> None:
         ("audio/ogg", b"\x00" * 40_000, 11 * 32),
         ("text/plain", b"a" * 8, 7),
         ("text/csv", None, 4),
+        ("application/json", b"a" * 8, 7),  # which models get as text
     ],
 )
 def test_binary_data(mime_type: str | None, data: bytes | None, tokens: int) -> None:

@@ -116,6 +116,28 @@ async def test_it_reports_what_a_tool_gave() -> None:
     assert calls(found) == []
 
 
+async def test_a_number_that_nobody_says_is_the_default() -> None:
+    sides = {"type": "integer", "default": 6}
+    roll = ToolSpec("roll", "Rolls.", {"type": "object", "properties": {"sides": sides}})
+    for said, expected in (("roll", 6), ("roll 20", 20)):
+        found = await events(ScriptedProvider(), request(Message("user", said), tools=[roll]))
+        assert calls(found) == [("call_1", "roll", {"sides": expected})]
+
+
+async def test_the_slow_model_takes_a_second_for_each_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("lango.providers.scripted.asyncio.sleep", wait)
+    slow = ModelRequest("slow", [Message("user", "hello")])
+    assert text(await events(ScriptedProvider(), slow)) == "You said: hello"
+    assert waits == [1.0] * 3
+
+
 async def test_it_calls_nothing_when_it_may_not() -> None:
     asked = request(Message("user", "look up"), tools=[LOOK], tool_choice="none")
     assert calls(await events(ScriptedProvider(), asked)) == []

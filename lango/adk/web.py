@@ -1,0 +1,72 @@
+"""ADK's own web UI for our agents, on our sessions and artifacts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from google.adk import cli
+from google.adk.apps.app import App
+from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.auth.credential_service.in_memory_credential_service import (
+    InMemoryCredentialService,
+)
+from google.adk.cli.dev_server import DevServer
+from google.adk.cli.utils.base_agent_loader import BaseAgentLoader
+from google.adk.evaluation.local_eval_set_results_manager import LocalEvalSetResultsManager
+from google.adk.evaluation.local_eval_sets_manager import LocalEvalSetsManager
+from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
+from google.adk.sessions.base_session_service import BaseSessionService
+
+PAGES: Final = Path(cli.__file__).parent / "browser"
+"""The pages as ADK's package has them."""
+
+
+class LoadedApps(BaseAgentLoader):
+    """Gives ADK's server the apps there are, and no others."""
+
+    def __init__(self, apps: Mapping[str, App]) -> None:
+        self._apps = apps
+
+    def load_agent(self, agent_name: str) -> App:
+        """An app by its name; ValueError, which ADK answers with a 404, if there is none."""
+        if agent_name not in self._apps:
+            raise ValueError(f"There is no app {agent_name}.")
+        return self._apps[agent_name]
+
+    def list_agents(self) -> list[str]:
+        """The names of the apps."""
+        return sorted(self._apps)
+
+
+def web_app(
+    apps: Mapping[str, App],
+    sessions: BaseSessionService,
+    artifacts: BaseArtifactService,
+    *,
+    folder: str,
+    host: str,
+) -> Any:
+    """ADK's development server as an ASGI application.
+
+    `folder` is where ADK looks for files beside agents and would write some: an empty one. On a
+    loopback `host` it answers neither for other hosts nor to pages of other origins.
+    """
+    for name in apps:
+        (Path(folder) / name).mkdir()  # ADK warns of an app without one
+    with warnings.catch_warnings():  # we know that it is experimental, and pin ADK for it
+        warnings.simplefilter("ignore", UserWarning)
+        credentials = InMemoryCredentialService()
+    server = DevServer(
+        agent_loader=LoadedApps(apps),
+        session_service=sessions,
+        artifact_service=artifacts,
+        memory_service=InMemoryMemoryService(),
+        credential_service=credentials,
+        eval_sets_manager=LocalEvalSetsManager(agents_dir=folder),
+        eval_set_results_manager=LocalEvalSetResultsManager(agents_dir=folder),
+        agents_dir=folder,
+    )
+    return server.get_fast_api_app(web_assets_dir=str(PAGES), bind_host=host)

@@ -1,0 +1,139 @@
+"""The timeline of a turn: what took how long in it, on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, pairwise
+from typing import Final, Literal
+
+from lango.core.model_calls import ModelCall
+from lango.core.streams import Usage
+from lango.core.times import moment, moment_or_none
+from lango.core.turn_states import TurnState
+
+StepKind = Literal["queue", "attempt", "model", "retry", "tool", "wait"]
+"""Waiting for a worker; a worker's try of the turn; a try of a model call; the pause before the
+next one; a tool at work; waiting for a person."""
+StepOutcome = Literal[
+    "completed",
+    "failed",
+    "cancelled",
+    "waiting",  # the attempt has ended with a question to a person
+    "running",
+    "lost",  # the worker of the attempt died, and another took over
+    "unknown",  # of a tool: it was begun, and nobody knows how it went
+    "open",  # what is waited for has not come yet
+    "approved",
+    "denied",
+    "answered",
+]
+ARGUMENTS_ROOM: Final = 500
+"""Characters shown of a tool's arguments."""
+MOST_STEPS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StepError:
+    """What went wrong; `error_id` is what the log of the process knows it by."""
+
+    type: str
+    message: str = ""
+    retryable: bool = False
+    error_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stretch of time. What a field has nothing to say about, it leaves empty."""
+
+    kind: StepKind
+    started: datetime
+    ended: datetime | None  # None: it goes on
+    outcome: StepOutcome
+    id: str = ""  # of the model call, the tool call or the approval
+    name: str = ""  # of the model or the tool
+    turn: str = ""
+    agent: str = ""
+    provider: str = ""
+    number: int | None = None  # of the attempt, from 1
+    first_byte: datetime | None = None
+    usage: Usage | None = None  # as reported; None: it was not
+    cost: float | None = None  # US dollars; None: nobody knows
+    arguments: str = ""  # JSON, the beginning of it
+    error: StepError | None = None
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A turn with the turns that answered its questions: together they are one invocation."""
+
+    turn: str
+    session: str
+    app: str
+    state: TurnState
+    started: datetime
+    ended: datetime | None  # None: something goes on
+    turns: tuple[str, ...]
+    usage: Usage
+    cost: float | None
+    log_kept: bool  # else steps that only the log knew are missing
+    steps: tuple[Step, ...]  # by when they began
+    more: bool  # whether there are more than are shown
+
+
+def model_steps(calls: Sequence[ModelCall]) -> Iterator[Step]:
+    """Every try of every call, and the pauses between the tries of one."""
+    by_call = sorted(calls, key=lambda call: (call.call, call.number))
+    for _, tries in groupby(by_call, key=lambda call: call.call):
+        of_call = list(tries)
+        yield from map(_tried, of_call)
+        yield from (_pause(before, after) for before, after in pairwise(of_call))
+
+
+def _tried(call: ModelCall) -> Step:
+    attempt = call.attempt
+    return Step(
+        kind="model",
+        started=moment(attempt.started),
+        ended=moment(attempt.ended),
+        outcome=attempt.outcome,
+        id=call.call,
+        name=attempt.model,
+        agent=call.agent,
+        provider=attempt.provider,
+        number=call.number,
+        first_byte=moment_or_none(attempt.first_byte),
+        usage=attempt.usage,
+        cost=call.price,
+        error=_error(call),
+        request_id=attempt.request_id,
+    )
+
+
+def _pause(before: ModelCall, after: ModelCall) -> Step:
+    return Step(
+        kind="retry",
+        started=moment(before.attempt.ended),
+        ended=moment(max(before.attempt.ended, after.attempt.started)),
+        outcome="completed",
+        id=after.call,
+        name=after.attempt.model,
+        agent=after.agent,
+        provider=after.attempt.provider,
+        number=after.number,
+        error=_error(before),
+    )
+
+
+def _error(call: ModelCall) -> StepError | None:
+    error = call.attempt.error
+    return StepError(error) if error else None
+
+
+def total_cost(costs: Sequence[float | None]) -> float | None:
+    """The sum of what has a price; None if nothing has."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None

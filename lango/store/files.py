@@ -1,0 +1,160 @@
+"""Files of sessions: the artifacts that have bytes, put in and taken out a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.turn_inputs import FileRef
+from lango.core.values import JsonObject
+from lango.errors import UnknownFileError
+from lango.store import artifact_rows
+from lango.store.appending import missing
+from lango.store.artifact_rows import ARTIFACT, Content, NewArtifact, of_key
+from lango.store.clock import seconds
+from lango.store.database import Database
+from lango.store.entries import SessionKey, SessionRef
+from lango.store.faults import is_duplicate
+from lango.store.loading import key_is
+from lango.store.tables import artifact_chunks, artifacts, sessions
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What is known of one version of a file."""
+
+    pk: int
+    name: str
+    version: int
+    mime_type: str | None
+    size: int
+    sha256: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to keep."""
+
+    name: str
+    mime_type: str
+    content: Content
+
+    @property
+    def part(self) -> JsonObject:
+        """The ADK part it is, without its bytes."""
+        return {"inline_data": {"mime_type": self.mime_type, "display_name": self.name}}
+
+
+class SqlFileStore:
+    """The files of sessions, which ADK's artifact service on the same database has as well."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, key: SessionKey, new: NewFile) -> StoredFile:
+        """Keep a file as the newest version of its name; SessionNotFoundError without a session.
+
+        The bytes that the newest version has already are not kept again: who repeats a request
+        gets the same version.
+        """
+        while True:
+            try:
+                return await self._database.change(partial(_save, key=key, new=new))
+            except IntegrityError as error:
+                if not is_duplicate(error):  # else: another process took that number first
+                    raise
+
+    async def find(
+        self, key: SessionKey, name: str, version: int | None = None
+    ) -> StoredFile | None:
+        """One version, the newest when none is named. What has no bytes is no file."""
+        found = await self._database.look(
+            partial(artifact_rows.find_version, key=key, name=name, version=version)
+        )
+        return _file_of(found) if found is not None and found.size else None
+
+    async def page(self, key: SessionKey, *, after: str = "", limit: int = 50) -> list[StoredFile]:
+        """The newest version of each file, by name, behind a name."""
+        return await self._database.look(
+            lambda connection: _newest(connection, key, artifacts.c.name > after, limit)
+        )
+
+    async def newest(self, key: SessionKey, names: Collection[str]) -> dict[str, FileRef]:
+        """The newest version of each of these files that is there."""
+        found = await self._database.look(
+            lambda connection: _newest(connection, key, artifacts.c.name.in_(names), len(names))
+        )
+        return {file.name: FileRef(file.name, file.version) for file in found}
+
+    async def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
+        """The bytes of a file; no transaction stays open while somebody takes them slowly.
+
+        UnknownFileError if it is deleted meanwhile.
+        """
+        for number in range(-(-file.size // artifact_rows.CHUNK)):
+            chunk = sa.select(artifact_chunks.c.data).where(
+                artifact_chunks.c.artifact_pk == file.pk, artifact_chunks.c.number == number
+            )
+            data = await self._database.look(
+                lambda connection, chunk=chunk: connection.scalar(chunk)
+            )
+            if data is None:
+                raise UnknownFileError
+            yield data
+
+
+async def _save(connection: AsyncConnection, key: SessionKey, new: NewFile) -> StoredFile:
+    await _hold_session(connection, key)
+    newest = await artifact_rows.find_version(connection, key, new.name, None)
+    if newest is None or not _is_same(newest, new):
+        artifact = NewArtifact(new.name, new.content, new.part, new.mime_type)
+        version = 0 if newest is None else newest.version + 1
+        await artifact_rows.insert_artifact(connection, key, artifact, version)
+        newest = await artifact_rows.find_version(connection, key, new.name, version)
+    assert newest is not None, "this transaction has written it"  # noqa: S101
+    return _file_of(newest)
+
+
+async def _hold_session(connection: AsyncConnection, key: SessionKey) -> None:
+    """Let nobody delete the session until the transaction ends; a turn may go on writing to it."""
+    held = sa.select(sessions.c.pk).where(key_is(key)).with_for_update(read=True, key_share=True)
+    if await connection.scalar(held) is None:
+        raise missing(SessionRef(key))
+
+
+def _is_same(row: sa.Row[Any], new: NewFile) -> bool:
+    kept = (row.mime_type, row.size, row.sha256)
+    return kept == (new.mime_type, new.content.size, new.content.sha256)
+
+
+async def _newest(
+    connection: AsyncConnection, key: SessionKey, which: sa.ColumnElement[bool], limit: int
+) -> list[StoredFile]:
+    """Newest versions by name, but for those without bytes: a rewind has taken them away."""
+    mine = of_key(key, ARTIFACT)
+    last = sa.func.max(artifacts.c.version).label("version")
+    newest = sa.select(artifacts.c.name, last).where(mine, which).group_by(artifacts.c.name)
+    last_of = newest.subquery()
+    is_last = sa.and_(artifacts.c.name == last_of.c.name, artifacts.c.version == last_of.c.version)
+    found = sa.select(*artifact_rows.ROW).join(last_of, is_last).where(mine, artifacts.c.size > 0)
+    rows = await connection.execute(found.order_by(artifacts.c.name).limit(limit))
+    return list(map(_file_of, rows))
+
+
+def _file_of(row: sa.Row[Any]) -> StoredFile:
+    return StoredFile(
+        pk=row.pk,
+        name=row.name,
+        version=row.version,
+        mime_type=row.mime_type,
+        size=row.size,
+        sha256=row.sha256,
+        created=seconds(row.created),
+    )

@@ -1,0 +1,128 @@
+"""Statements that are built once, with named places for their values.
+
+SQLAlchemy builds, looks up and runs a statement at some ten times the CPU of sending it. On
+PostgreSQL these are compiled once and sent on a leased connection (ADR 3), on SQLite SQLAlchemy
+runs them like any other: each is written once.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+class Row(Protocol):
+    """A row whose columns are attributes."""
+
+    def __getattr__(self, name: str, /) -> Any: ...
+
+
+class _Place(NamedTuple):
+    """What goes into one place of the text: a value by its name, or always the same."""
+
+    name: str | None
+    always: Any
+    encode: Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A statement as asyncpg takes it."""
+
+    sql: str
+    places: tuple[_Place, ...]
+    row: Callable[[Iterable[Any]], Row]
+
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        """The values in the order of their places."""
+        found: list[Any] = []
+        for name, always, encode in self.places:
+            value = always if name is None else values[name]
+            found.append(value if encode is None else encode(value))
+        return found
+
+    def rows(self, records: Iterable[Iterable[Any]]) -> list[Row]:
+        """The records that came back."""
+        return [self.row(record) for record in records]
+
+
+class Prepared:
+    """One statement, for both databases.
+
+    Values for an insert, or for what an update sets, are given by the names of their columns: like
+    SQLAlchemy, it writes those columns that values are given for.
+    """
+
+    def __init__(self, statement: sa.Executable) -> None:
+        self.statement: Final = statement
+        self._wired: dict[tuple[str, ...], Wired] = {}
+
+    def wired(self, dialect: sa.Dialect, names: Iterable[str]) -> Wired:
+        """As PostgreSQL gets it, with values of these names."""
+        key = tuple(names)
+        known = self._wired.get(key)
+        if known is None:
+            known = self._wired[key] = _wired(self.statement, dialect, key)
+        return known
+
+
+def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> Wired:
+    compiled = statement.compile(dialect=dialect, column_keys=list(names))
+    places: list[_Place] = []
+    for name in compiled.positiontup:
+        bind = compiled.binds[name]
+        encode = bind.type.dialect_impl(dialect).bind_processor(dialect)
+        if name not in names and bind.required:
+            raise TypeError(f"The statement has no value for {name}.")
+        places.append(_Place(name if name in names else None, bind.effective_value, encode))
+    columns = statement.exported_columns.keys()
+    kind: Any = namedtuple("Row", columns)  # pyright: ignore[reportUntypedNamedTuple]
+    return Wired(str(compiled), tuple(places), kind._make)
+
+
+class Transaction(Protocol):
+    """A transaction, for prepared statements."""
+
+    async def all(self, statement: Prepared, **values: Any) -> Sequence[Row]:
+        """The rows of a statement."""
+        ...
+
+    async def one(self, statement: Prepared, **values: Any) -> Row | None:
+        """The row of a statement that has one at most."""
+        ...
+
+    async def each(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The same statement for several sets of values, all of the same names."""
+        ...
+
+
+class CoreTransaction:
+    """A transaction of SQLAlchemy's, in which any other statement can be run as well."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self.connection = connection
+
+    async def all(self, statement: Prepared, **values: Any) -> Sequence[Row]:
+        """The rows of a statement."""
+        result = await self.connection.execute(statement.statement, values)
+        return result.all() if result.returns_rows else []
+
+    async def one(self, statement: Prepared, **values: Any) -> Row | None:
+        """The row of a statement that has one at most."""
+        return only(await self.all(statement, **values))
+
+    async def each(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The same statement for several sets of values."""
+        await self.connection.execute(statement.statement, list(rows))
+
+
+def only(rows: Sequence[Row]) -> Row | None:
+    """The one row there is, if any."""
+    if len(rows) > 1:
+        raise LookupError(f"{len(rows)} rows where there is one at most.")
+    return rows[0] if rows else None

@@ -1,0 +1,117 @@
+"""Sums over the records of model calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.usage import BY, MOST_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
+from lango.store.database import Database
+from lango.store.tables import model_calls
+
+_SUMS: dict[str, sa.ColumnElement[Any]] = {
+    "calls": sa.func.count(model_calls.c.call_id.distinct()),
+    "attempts": sa.func.count(),
+    "turns": sa.func.count(sa.func.nullif(model_calls.c.turn, "").distinct()),
+    "input": sa.func.coalesce(sa.func.sum(model_calls.c.input_tokens), 0),
+    "output": sa.func.coalesce(sa.func.sum(model_calls.c.output_tokens), 0),
+    "cached": sa.func.coalesce(sa.func.sum(model_calls.c.cached_tokens), 0),
+    "reasoning": sa.func.coalesce(sa.func.sum(model_calls.c.reasoning_tokens), 0),
+    "cost": sa.func.sum(model_calls.c.price),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UsageOf:
+    """Whose calls are summed up, and of when. None: of everybody, of every app."""
+
+    tenant: str
+    since: datetime  # aware
+    until: datetime  # not included
+    user: str | None = None
+    app: str | None = None
+
+
+async def read_usage(database: Database, whose: UsageOf, by: Sequence[UsageBy]) -> UsageReport:
+    """The sums, told apart by what `by` names (something, at least), and the sum of all."""
+    kept = tuple(sorted(set(by), key=BY.index))
+
+    async def once(connection: AsyncConnection) -> UsageReport:
+        where = _conditions(whose)
+        total = (await connection.execute(_sums().where(*where))).one()
+        groups = _groups(connection, kept)
+        grouped = _sums(*groups).where(*where).group_by(*(group.element for group in groups))
+        ordered = grouped.order_by(*_order(groups)).limit(MOST_ROWS + 1)
+        rows = (await connection.execute(ordered)).all()
+        return UsageReport(
+            since=whose.since,
+            until=whose.until,
+            by=kept,
+            total=UsageSum(**_figures(total)),
+            rows=tuple(_row(row, kept) for row in rows[:MOST_ROWS]),
+            more=len(rows) > MOST_ROWS,
+        )
+
+    return await database.look(once)
+
+
+def _conditions(whose: UsageOf) -> list[sa.ColumnElement[bool]]:
+    where = [
+        model_calls.c.tenant == whose.tenant,
+        model_calls.c.started >= whose.since.astimezone(UTC),
+        model_calls.c.started < whose.until.astimezone(UTC),
+    ]
+    if whose.user is not None:
+        where.append(model_calls.c.user_id == whose.user)
+    if whose.app is not None:
+        where.append(model_calls.c.app_name == whose.app)
+    return where
+
+
+def _sums(*groups: sa.Label[Any]) -> sa.Select[*tuple[Any, ...]]:
+    return sa.select(*groups, *(column.label(name) for name, column in _SUMS.items()))
+
+
+def _groups(connection: AsyncConnection, by: Sequence[UsageBy]) -> list[sa.Label[Any]]:
+    columns: dict[UsageBy, sa.ColumnElement[Any]] = {
+        "day": _day(connection),
+        "app": model_calls.c.app_name,
+        "agent": model_calls.c.agent,
+        "model": model_calls.c.model,
+        "user": model_calls.c.user_id,
+    }
+    return [columns[name].label(f"by_{name}") for name in by]
+
+
+def _day(connection: AsyncConnection) -> sa.ColumnElement[Any]:
+    """The day of UTC, as text: SQLite keeps times as text of UTC."""
+    if connection.dialect.name == "sqlite":
+        return sa.func.substr(sa.cast(model_calls.c.started, sa.Text), 1, 10)
+    in_utc = sa.func.timezone(sa.literal_column("'UTC'"), model_calls.c.started)
+    return sa.func.to_char(in_utc, sa.literal_column("'YYYY-MM-DD'"))
+
+
+def _order(groups: Sequence[sa.Label[Any]]) -> list[sa.ColumnElement[Any]]:
+    """The newest day first, then the dearest, then the largest; the rest by name."""
+    days = [group.element.desc() for group in groups if group.name == "by_day"]
+    names = [group.element for group in groups if group.name != "by_day"]
+    tokens = _SUMS["input"] + _SUMS["output"]
+    return [*days, sa.func.coalesce(_SUMS["cost"], 0.0).desc(), tokens.desc(), *names]
+
+
+def _figures(row: sa.Row[Any]) -> dict[str, Any]:
+    """The sums of a row: PostgreSQL's are Decimals."""
+    figures = {name: int(getattr(row, name)) for name in _SUMS if name != "cost"}
+    return figures | {"cost": row.cost}
+
+
+def _row(row: sa.Row[Any], by: Sequence[UsageBy]) -> UsageRow:
+    groups: dict[str, Any] = {name: getattr(row, f"by_{name}") for name in by}
+    if "day" in groups:
+        groups["day"] = date.fromisoformat(groups["day"])
+    return UsageRow(**_figures(row), **groups)
