@@ -9,9 +9,23 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from lango.server import agents, context, openai, probes, sessions, turns
+from lango.server import (
+    agents,
+    context,
+    export,
+    files,
+    me,
+    openai,
+    probes,
+    sessions,
+    timeline,
+    turns,
+    usage,
+    workload,
+)
 from lango.server.backend import Backend, ServerOptions, Services
 from lango.server.callers import Identity
+from lango.server.console import add_console
 from lango.server.health import Health
 from lango.server.hosts import AllowedHosts
 from lango.server.problems import Problem, add_problems
@@ -37,8 +51,22 @@ def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> 
     app.state.services = Services(
         backend, options, Streams(options.max_streams, options.heartbeat), Health()
     )
-    for noun in (agents, sessions, context, turns, openai, probes):
+    for noun in (
+        agents,
+        sessions,
+        files,
+        context,
+        export,
+        turns,
+        timeline,
+        usage,
+        workload,
+        me,
+        openai,
+        probes,
+    ):
         app.include_router(noun.router)
+    add_console(app)
     app.add_middleware(AllowedHosts, allowed=options.allowed_hosts)
     add_problems(app)
     app.openapi = lambda: _document(app)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Protocol, cast
 
 from fastapi import Depends, FastAPI, Request
 
-from lango.config.settings import ServerSettings, Settings
+from lango.config.settings import FileSettings, ServerSettings, Settings
 from lango.server.health import Health
 from lango.server.hosts import LOOPBACK, allowed_hosts
 from lango.server.streams import HEARTBEAT, Streams
@@ -38,6 +38,7 @@ class ServerOptions:
     apps: tuple[str, ...] = ()  # the agents that sessions can be created for
     allowed_hosts: tuple[str, ...] = LOOPBACK  # "*" for any, "*.example.com" for all below it
     max_body: int = _DEFAULTS.max_body  # bytes of JSON
+    files: FileSettings = field(default_factory=FileSettings)
     max_streams: int = _DEFAULTS.max_streams  # at a time, in this process
     heartbeat: float = HEARTBEAT  # seconds of silence on a stream
     token_budget: int | None = 0  # what agents load of a session; 0 for the default
@@ -50,6 +51,7 @@ def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerO
         apps=tuple(apps),
         allowed_hosts=allowed_hosts(address, server.allowed_hosts),
         max_body=server.max_body,
+        files=server.files,
         max_streams=server.max_streams,
         token_budget=settings.history.token_budget,
     )
@@ -75,7 +77,7 @@ def services_of(app: FastAPI) -> Services:
     return cast("Services", app.state.services)
 
 
-def _served(request: Request) -> Services:
+async def _served(request: Request) -> Services:
     return services_of(request.app)
 
 

@@ -49,7 +49,7 @@ class _ReadRequest(Request):
 async def _read(request: Request) -> Request:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _JSON:
-        raise MediaTypeError
+        raise MediaTypeError("The body must be JSON: send `Content-Type: application/json`.")
     room = services_of(request.app).options.max_body
     body = bytearray()
     async for chunk in request.stream():

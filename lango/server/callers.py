@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final, Protocol, cast
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
 
-from lango.core.keys import CHAT
+from lango.core.keys import ADMIN, CHAT
 from lango.errors import ForbiddenError
+from lango.server.schemas import Id
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,12 @@ async def caller(request: Request) -> Caller:
 AnyCaller = Annotated[Caller, Depends(caller)]
 
 
-def named_caller(known: AnyCaller) -> NamedCaller:
+async def named_caller(known: AnyCaller) -> NamedCaller:
     """The caller, if it speaks for a user: sessions and turns are always somebody's."""
+    return _named(known)
+
+
+def _named(known: Caller) -> NamedCaller:
     if CHAT not in known.scopes:
         raise ForbiddenError("This needs a credential with the scope chat.")
     if known.user is None:
@@ -56,6 +61,50 @@ def named_caller(known: AnyCaller) -> NamedCaller:
 
 
 User = Annotated[NamedCaller, Depends(named_caller)]
+
+
+@dataclass(frozen=True)
+class View:
+    """Whose sessions and turns a request may see."""
+
+    tenant: str
+    user: str | None  # None: everybody's in the tenant
+
+
+async def view(known: AnyCaller) -> View:
+    """What the caller may see by its id: what is its user's, or all of its tenant as an admin."""
+    if ADMIN in known.scopes:
+        return View(known.tenant, None)
+    return View(known.tenant, _named(known).user)
+
+
+async def listed_view(
+    known: AnyCaller,
+    everyone: Annotated[
+        bool, Query(description="Of every user of the tenant; needs the scope `admin`.")
+    ] = False,
+    user: Annotated[
+        Id | None, Query(description="Of this user; another one needs the scope `admin`.")
+    ] = None,
+) -> View:
+    """What a list is about: the caller's own, unless an admin asks for more, or is nobody."""
+    if ADMIN in known.scopes and (everyone or user is not None or known.user is None):
+        return View(known.tenant, user)
+    if everyone or user not in (None, known.user):
+        raise ForbiddenError("Others' sessions need a credential with the scope admin.")
+    return View(known.tenant, _named(known).user)
+
+
+async def admin(known: AnyCaller) -> Caller:
+    """The caller, if it may see what is not one user's own."""
+    if ADMIN not in known.scopes:
+        raise ForbiddenError("This needs a credential with the scope admin.")
+    return known
+
+
+Viewer = Annotated[View, Depends(view)]
+ListViewer = Annotated[View, Depends(listed_view)]
+Admin = Annotated[Caller, Depends(admin)]
 
 # For the OpenAPI document alone: what a credential is worth, the identity says.
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="An API key, or a JWT.")

@@ -11,6 +11,7 @@ from lango.core.keys import KeyText
 from lango.core.loopback import is_loopback
 from lango.errors import ConfigError, ForbiddenError
 from lango.server.callers import Caller, Identity
+from lango.server.console import PATH
 from lango.server.hosts import host_of
 from lango.server.identity import Credentials, Keys, RunKey, local_caller
 from lango.server.identity_oidc import Tokens
@@ -41,10 +42,11 @@ async def identity_for(
                 f"--insecure-no-auth is for this machine alone, not for {host}. "
                 "Leave it out, or serve on 127.0.0.1."
             )
-        return Doorkeeper(NoAuth(tenant), (_open_line(host, port),))
+        return Doorkeeper(NoAuth(tenant), _open_lines(host, port))
     keys, oidc = Keys(store.database), settings.server.oidc
     if oidc is not None or await KeyStore(store.database).any():
-        return Doorkeeper(Credentials(keys, None if oidc is None else Tokens(oidc)), ())
+        identity = Credentials(keys, None if oidc is None else Tokens(oidc))
+        return Doorkeeper(identity, (_console_line(host, port),))
     if not local:
         raise ConfigError(
             f"Others can reach {host}, and there is no credential to tell them by. Make a key with "
@@ -94,14 +96,22 @@ def _address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _open_line(host: str, port: int) -> str:
+def _console_line(host: str, port: int) -> str:
+    return f"The console is at {_address(host, port)}{PATH}/."
+
+
+def _open_lines(host: str, port: int) -> tuple[str, ...]:
     where = _address(host, port)
-    return f"{where} asks for no credential: whoever uses this machine can do anything there."
+    return (
+        f"{where} asks for no credential: whoever uses this machine can do anything there.",
+        _console_line(host, port),
+    )
 
 
 def _key_lines(host: str, port: int, key: KeyText) -> tuple[str, ...]:
     return (
         "There are no API keys yet (`lango keys create`): only this machine can reach the server,",
         "with a key for this run:",
+        f"  {_address(host, port)}{PATH}/#key={key.text}",
         f"  curl -H 'Authorization: Bearer {key.text}' {_address(host, port)}/v1/agents",
     )

@@ -12,7 +12,7 @@ from lango.errors import ModelCallNotFoundError
 from lango.server.backend import Served
 from lango.server.callers import SECURED
 from lango.server.problems import responses
-from lango.server.sessions import OUR_ID, OwnSession
+from lango.server.sessions import OUR_ID, SeenSession
 
 router = APIRouter(
     prefix="/v1/sessions",
@@ -26,7 +26,7 @@ MOST_CHARACTERS: Final = 1_000_000
 
 @router.get("/{session_id}/context")
 async def get_context(
-    session: OwnSession,
+    session: SeenSession,
     served: Served,
     call: Annotated[
         str | None, Query(description="The id of a model call; else the newest.")

@@ -9,7 +9,7 @@ from typing import Final, Protocol, cast
 from fastapi import Request
 
 from lango.core.ids import check_id
-from lango.core.keys import ACT_AS, SCOPES, KeyLimits, KeyText, holds_key
+from lango.core.keys import ACT_AS, ADMIN, SCOPES, KeyLimits, KeyText, holds_key
 from lango.errors import ForbiddenError, InvalidIdError, UnauthorizedError
 from lango.server.callers import Caller
 from lango.server.limits import Clock, Rates, TurnLimits
@@ -82,7 +82,7 @@ class Keys:
             raise UnauthorizedError("This API key is unknown here, has expired or was revoked.")
         self._rates.take(key)
         request.state.key_limits = key.limits
-        return Caller(key.tenant, user_of(request, key.user, key.scopes), key.scopes, key.id)
+        return caller_of(request, key.tenant, key.user, key.scopes, key.id)
 
     async def admit(self, request: Request, caller: Caller) -> None:
         """KeyLimitError if the key of this caller may not have another turn now."""
@@ -121,11 +121,22 @@ class RunKey:
 
 def local_caller(request: Request, tenant: str) -> Caller:
     """Whoever sits at this machine: all of it is theirs."""
-    every = frozenset(SCOPES)
-    return Caller(tenant, user_of(request, LOCAL_USER, every), every, RUN_KEY)
+    return caller_of(request, tenant, LOCAL_USER, frozenset(SCOPES), RUN_KEY)
 
 
-def user_of(request: Request, bound: str | None, scopes: frozenset[str]) -> str | None:
+def caller_of(
+    request: Request, tenant: str, bound: str | None, scopes: frozenset[str], key_id: str
+) -> Caller:
+    """Whom a credential makes of a request.
+
+    Who names the user that it acts for sees what that user sees, and is no admin meanwhile.
+    """
+    user = _user(request, bound, scopes)
+    is_named = USER_HEADER in request.headers
+    return Caller(tenant, user, scopes - {ADMIN} if is_named else scopes, key_id)
+
+
+def _user(request: Request, bound: str | None, scopes: frozenset[str]) -> str | None:
     """For whom a request speaks: whom its credential is bound to, or whom it may name."""
     named = request.headers.getlist(USER_HEADER)
     if not named:

@@ -23,7 +23,7 @@ from lango.core.ids import check_id
 from lango.core.keys import CHAT, SCOPES, with_implied
 from lango.errors import InvalidIdError, UnauthorizedError
 from lango.server.callers import Caller
-from lango.server.identity import user_of
+from lango.server.identity import caller_of
 from lango.server.identity_jwks import KeySource
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA", "Ed25519")
@@ -70,8 +70,7 @@ class Tokens:
         claims = await self._checked(credential)
         scopes = self._scopes(claims)
         bound = _id(claims, self._settings.user_claim)
-        user = user_of(request, bound, scopes)
-        return Caller(self._tenant(claims), user, scopes, "")
+        return caller_of(request, self._tenant(claims), bound, scopes, "")
 
     async def _checked(self, token: str) -> Mapping[str, Any]:
         """The claims of a token, its signature and its claims checked."""

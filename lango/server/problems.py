@@ -40,6 +40,7 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.WrongHostError: 421,
     errors.InvalidIdError: 422,
     errors.UnknownAppError: 422,
+    errors.UnknownFileError: 422,
     errors.KeyLimitError: 429,
     errors.IdentityUnavailableError: 503,
     errors.ServerBusyError: 503,

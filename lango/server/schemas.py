@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Final, cast
 
 from fastapi import Header
@@ -10,15 +10,20 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from lango.core.ids import MAX_ID_LENGTH, check_id
+from lango.core.times import moment, moment_or_none
 from lango.core.turn_states import Busy, TurnState
 from lango.core.values import json_value, storable_text
 from lango.errors import InvalidIdError
 from lango.store.entries import StoredMessage
+from lango.store.files import StoredFile
 from lango.store.listing import Page, SessionSummary
 from lango.store.turn_rows import Turn
 
 MAX_PAGE: Final = 200
 MAX_TITLE: Final = 256
+MAX_FILES: Final = 20
+_OF_THE_USER: Final = "user:"  # how ADK marks an artifact that all sessions of a user share
+_OF_NO_URL: Final = (".", "..")  # clients take them for steps on the way
 _YEARS: Final = (1971, 9998)  # which any time zone keeps within the calendar
 
 
@@ -29,6 +34,12 @@ def _fit_for_an_id(value: str) -> str:
         raise PydanticCustomError("id", "{rule}", {"rule": InvalidIdError.__doc__}) from None
 
 
+def _fit_for_a_file(value: str) -> str:
+    if value.startswith(_OF_THE_USER) or value in _OF_NO_URL:
+        raise PydanticCustomError("file", "A file's name is not . or .. or begins with user:.")
+    return _fit_for_an_id(value)
+
+
 def _in_the_calendar(value: datetime) -> datetime:
     if not _YEARS[0] <= value.year <= _YEARS[1]:
         raise PydanticCustomError("time", "The time is too far away.")
@@ -36,8 +47,11 @@ def _in_the_calendar(value: datetime) -> datetime:
 
 
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_fit_for_an_id)]
+FileName = Annotated[
+    str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_fit_for_a_file)
+]
 Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(storable_text)]
-Later = Annotated[AwareDatetime, AfterValidator(_in_the_calendar)]
+Moment = Annotated[AwareDatetime, AfterValidator(_in_the_calendar)]
 Number = Annotated[int, Field(ge=0, lt=1 << 62)]
 IdempotencyKey = Annotated[
     Id | None,
@@ -71,10 +85,15 @@ class NewTurn(Given):
     """A message for the agent."""
 
     message: str = Field(min_length=1)
+    files: list[FileName] = Field(
+        default_factory=list[str],
+        max_length=MAX_FILES,
+        description="Files of the session that the model is to see with it.",
+    )
     busy: Busy = Field(
         default="enqueue", description="What to do while the session has other turns."
     )
-    run_at: Later | None = Field(default=None, description="Not before this time.")
+    run_at: Moment | None = Field(default=None, description="Not before this time.")
 
 
 class NewApproval(Given):
@@ -102,8 +121,12 @@ class Session(BaseModel):
 
     id: str
     app: str
+    user: str
     alias: str
     title: str
+    status: TurnState | None = Field(
+        description="`running` while a turn runs, else the state of the newest; null without one."
+    )
     messages: int
     tokens: int
     created: datetime
@@ -115,12 +138,14 @@ class Session(BaseModel):
         return cls(
             id=stored.public_id,
             app=stored.app_name,
+            user=stored.user_id,
             alias=stored.id,
             title=stored.title,
+            status=stored.status,
             messages=stored.message_count,
             tokens=stored.total_tokens,
-            created=_time(stored.created),
-            last_activity=_time(stored.last_activity),
+            created=moment(stored.created),
+            last_activity=moment(stored.last_activity),
         )
 
 
@@ -164,7 +189,7 @@ class Message(BaseModel):
             content=stored.content,
             tool_calls=calls,
             tokens=stored.tokens,
-            at=_time(stored.timestamp),
+            at=moment(stored.timestamp),
         )
 
 
@@ -180,14 +205,55 @@ class MessagePage(BaseModel):
     )
 
 
+class File(BaseModel):
+    """A file of a session."""
+
+    name: str
+    version: int = Field(description="The first is 0.")
+    type: str | None = Field(description="As whoever gave it has said; null: not said.")
+    size: int
+    sha256: str
+    created: datetime
+
+    @classmethod
+    def of(cls, stored: StoredFile) -> File:
+        """A file of the store."""
+        return cls(
+            name=stored.name,
+            version=stored.version,
+            type=stored.mime_type,
+            size=stored.size,
+            sha256=stored.sha256,
+            created=moment(stored.created),
+        )
+
+
+class FilePage(BaseModel):
+    """Files by name, the newest version of each."""
+
+    files: list[File]
+    next: str | None = Field(
+        default=None, description="`after` of the next page; null on the last one."
+    )
+
+
+class TurnFile(BaseModel):
+    """A file that a turn is about: the version there was when it was handed in."""
+
+    name: str
+    version: int
+
+
 class TurnInfo(BaseModel):
     """A turn as it stands."""
 
     id: str
     session: str
     app: str
+    user: str
     number: int
     message: str | None = Field(description="What the user said; null for an approval.")
+    files: list[TurnFile] = Field(description="What goes with it.")
     state: TurnState
     attempts: int
     cancel_requested: bool
@@ -202,14 +268,16 @@ class TurnInfo(BaseModel):
     ended: datetime | None
 
     @classmethod
-    def of(cls, turn: Turn, session: SessionSummary) -> TurnInfo:
-        """A turn as its owner sees it."""
+    def of(cls, turn: Turn, session: str) -> TurnInfo:
+        """A turn as its owner sees it, in the session of that public id."""
         return cls(
             id=turn.id,
-            session=session.public_id,
-            app=session.app_name,
+            session=session,
+            app=turn.session.app_name,
+            user=turn.session.user_id,
             number=turn.number,
             message=turn.input.get("text"),
+            files=turn.input.get("files", []),
             state=turn.state,
             attempts=turn.attempts,
             cancel_requested=turn.cancel_requested,
@@ -218,10 +286,10 @@ class TurnInfo(BaseModel):
             usage=turn.usage,
             error=turn.error,
             last_event=turn.last_event,
-            run_at=_time_or_none(turn.run_at),
-            created=_time(turn.created),
-            started=_time_or_none(turn.started),
-            ended=_time_or_none(turn.ended),
+            run_at=moment_or_none(turn.run_at),
+            created=moment(turn.created),
+            started=moment_or_none(turn.started),
+            ended=moment_or_none(turn.ended),
         )
 
 
@@ -232,11 +300,3 @@ class TurnPage(BaseModel):
     before: int | None = Field(
         default=None, description="`before` of the page of older ones, if any."
     )
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _time_or_none(seconds: float | None) -> datetime | None:
-    return None if seconds is None else _time(seconds)

@@ -12,16 +12,21 @@ from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from lango.adk.warm import warm_up
 from lango.errors import ConfigError
 from lango.server.backend import services_of
+from lango.server.connections import BESIDE_STREAMS, KEEP_ALIVE, Crowd, PatientProtocol
 from lango.turns.worker import DRAIN, TurnWorker
 
 logger = logging.getLogger(__name__)
 
 HTTP_DRAIN: Final = 10
 """Seconds that requests which are not streams have to end."""
+ACCEPTED_AT_ONCE: Final = 16
+"""Connections that come in before others have their turn: each is a millisecond of work or two."""
+_WAITING_CONNECTIONS: Final = 2_048
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -44,6 +49,12 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; uvicorn has one number for both, how many wait and how many come in at a time."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_WAITING_CONNECTIONS)
+
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket to serve on; port 0 is any that is free. ConfigError if it cannot be had."""
@@ -56,6 +67,31 @@ def listen(host: str, port: int) -> socket.socket:
             f"Cannot listen on {host} port {port}: {error.strerror or error}. "
             "Say another with --host and --port."
         ) from error
+
+
+def http_server(app: ASGIApp, most: int = BESIDE_STREAMS) -> uvicorn.Server:
+    """A server for an application, which neither opens nor closes what that stands on.
+
+    To more than `most` connections it is busy.
+    """
+    crowd = Crowd(app, most)
+    server = _Uvicorn(
+        uvicorn.Config(
+            crowd,
+            http=PatientProtocol,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # nothing here depends on where a request came from
+            backlog=ACCEPTED_AT_ONCE,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=HTTP_DRAIN,
+        )
+    )
+    crowd.count = lambda: len(server.server_state.connections)
+    return server
 
 
 async def serve(
@@ -73,25 +109,14 @@ async def serve(
     No more is accepted, streams end so that their clients go on elsewhere, and the worker's turns
     get `drain` seconds; those that still run are left to other workers.
     """
-    http = _Uvicorn(
-        uvicorn.Config(
-            app,
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # nothing here depends on where a request came from
-            timeout_graceful_shutdown=HTTP_DRAIN,
-        )
-    )
+    http = http_server(app, services_of(app).options.max_streams + BESIDE_STREAMS)
     wish = stop or Stop()
-    with _signals(wish) if stop is None else nullcontext():
+    with hear_signals(wish) if stop is None else nullcontext():
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         try:
             await _begin(app, worker, serving)
             on_ready()
-            await _either(serving, wish.asked)
+            await either(serving, wish.asked)
             on_stop()
         finally:
             await _end(app, http, serving, worker, wish, drain)
@@ -122,17 +147,17 @@ async def _end(
     http.should_exit = True
     if worker is not None and services.health.worker is not None:
         stopping = asyncio.create_task(worker.stop(drain))
-        await _either(stopping, wish.at_once)
+        await either(stopping, wish.at_once)
         if not stopping.done():
             stopping.cancel()
             await asyncio.wait([stopping])
             await worker.stop(0)
-    await _either(serving, wish.at_once)
+    await either(serving, wish.at_once)
     http.force_exit = wish.at_once.is_set()
     await serving
 
 
-async def _either(task: asyncio.Task[None], event: asyncio.Event) -> None:
+async def either(task: asyncio.Task[None], event: asyncio.Event) -> None:
     """Wait until one of both has come."""
     waiting = asyncio.create_task(event.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -140,7 +165,8 @@ async def _either(task: asyncio.Task[None], event: asyncio.Event) -> None:
 
 
 @contextmanager
-def _signals(wish: Stop) -> Generator[None]:
+def hear_signals(wish: Stop) -> Generator[None]:
+    """Take SIGTERM and SIGINT for the wish to stop, within the block."""
     loop = asyncio.get_running_loop()
     for each in _SIGNALS:
         loop.add_signal_handler(each, wish.ask)

@@ -6,14 +6,16 @@ import re
 from hashlib import sha256
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Response, status
+from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import status as http_status
 
 from lango.core.ids import new_id
+from lango.core.turn_states import TurnState
 from lango.core.values import json_text, storable_text
 from lango.errors import SessionExistsError, SessionNotFoundError, UnknownAppError
 from lango.server.backend import Served
 from lango.server.bodies import JsonRoute
-from lango.server.callers import SECURED, NamedCaller, User
+from lango.server.callers import SECURED, ListViewer, NamedCaller, User, Viewer
 from lango.server.problems import responses
 from lango.server.schemas import (
     MAX_PAGE,
@@ -22,6 +24,7 @@ from lango.server.schemas import (
     IdempotencyKey,
     Message,
     MessagePage,
+    Moment,
     NewSession,
     Number,
     Session,
@@ -29,7 +32,7 @@ from lango.server.schemas import (
     SessionPage,
 )
 from lango.store.entries import SessionKey
-from lango.store.listing import SessionSummary
+from lango.store.listing import SessionSummary, Wanted
 
 router = APIRouter(
     prefix="/v1/sessions",
@@ -45,21 +48,34 @@ PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Place = Annotated[Number | None, Query()]
 
 
-async def own_session(
-    session_id: Annotated[str, Path(description="The session's `id`.")], user: User, served: Served
-) -> SessionSummary:
+SessionId = Annotated[str, Path(description="The session's `id`.")]
+
+
+async def own_session(session_id: SessionId, user: User, served: Served) -> SessionSummary:
     """The session in the path, if it is the caller's: another's is as good as missing."""
+    return await _find(served, user.tenant, user.user, session_id)
+
+
+async def seen_session(session_id: SessionId, viewer: Viewer, served: Served) -> SessionSummary:
+    """The session in the path, if the caller may see it; else it is as good as missing."""
+    return await _find(served, viewer.tenant, viewer.user, session_id)
+
+
+async def _find(served: Served, tenant: str, user: str | None, session_id: str) -> SessionSummary:
     if not OUR_ID.fullmatch(session_id):
         raise SessionNotFoundError
-    return await served.store.find(user.tenant, user.user, session_id)
+    return await served.store.find(tenant, user, session_id)
 
 
 OwnSession = Annotated[SessionSummary, Depends(own_session)]
+SeenSession = Annotated[SessionSummary, Depends(seen_session)]
+Since = Annotated[Moment | None, Query(description="Not before this time.")]
+Until = Annotated[Moment | None, Query(description="Before this time.")]
 _BODY: Final = responses(400, 413, 415)
 _MISSING: Final = responses(404)
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, responses=_BODY | responses(409))
+@router.post("", status_code=http_status.HTTP_201_CREATED, responses=_BODY | responses(409))
 async def create_session(
     new: NewSession,
     user: User,
@@ -103,19 +119,22 @@ async def _created_by_twin(
 
 @router.get("")
 async def list_sessions(
-    user: User,
+    viewer: ListViewer,
     served: Served,
     app: Annotated[Id | None, Query(description="Of this agent alone.")] = None,
     q: Annotated[str, Query(max_length=MAX_TITLE, description="Part of the title.")] = "",
+    status: Annotated[TurnState | None, Query(description="With this status alone.")] = None,
+    since: Since = None,
+    until: Until = None,
     cursor: Annotated[str | None, Query(max_length=1_000, description="`next` of a page.")] = None,
     limit: PageSize = 50,
 ) -> SessionPage:
-    """A page of the user's sessions, the last active first."""
+    """A page of the user's sessions, the last active first; for an admin also of others'."""
     page = await served.store.page(
-        user.tenant,
+        viewer.tenant,
         served.options.apps if app is None else app,
-        user.user,
-        title=storable_text(q),
+        viewer.user,
+        wanted=Wanted(storable_text(q), status, since, until),
         cursor=cursor,
         limit=limit,
     )
@@ -123,27 +142,27 @@ async def list_sessions(
 
 
 @router.get("/{session_id}", responses=_MISSING)
-async def get_session(session: OwnSession) -> Session:
+async def get_session(session: SeenSession) -> Session:
     """A session as it stands."""
     return Session.of(session)
 
 
 @router.patch("/{session_id}", responses=_BODY | _MISSING)
-async def rename_session(change: SessionChange, session: OwnSession, served: Served) -> Session:
+async def rename_session(change: SessionChange, session: SeenSession, served: Served) -> Session:
     """Give a session a title."""
     await served.store.rename(session.key, change.title)
     return Session.of(await served.store.summary(session.key))
 
 
-@router.delete("/{session_id}", status_code=status.HTTP_204_NO_CONTENT, responses=_MISSING)
-async def delete_session(session: OwnSession, served: Served) -> None:
+@router.delete("/{session_id}", status_code=http_status.HTTP_204_NO_CONTENT, responses=_MISSING)
+async def delete_session(session: SeenSession, served: Served) -> None:
     """Delete a session with all that is kept of it; turns of it that run are stopped."""
     await served.store.delete(session.key)
 
 
 @router.get("/{session_id}/messages", responses=_MISSING)
 async def list_messages(
-    session: OwnSession,
+    session: SeenSession,
     served: Served,
     before: Place = None,
     after: Place = None,

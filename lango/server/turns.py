@@ -11,11 +11,11 @@ from lango.core.turns import Answer
 from lango.errors import TurnNotFoundError
 from lango.server.backend import Served
 from lango.server.bodies import JsonRoute
-from lango.server.callers import SECURED, User
+from lango.server.callers import SECURED, User, Viewer
 from lango.server.limits import AdmittedUser
 from lango.server.problems import responses
 from lango.server.schemas import IdempotencyKey, NewApproval, NewTurn, Number, TurnInfo, TurnPage
-from lango.server.sessions import OUR_ID, OwnSession, PageSize, Place
+from lango.server.sessions import OUR_ID, OwnSession, PageSize, Place, SeenSession
 from lango.server.streams import MEDIA_TYPE, EventStream, Seat, frames
 from lango.store.listing import SessionSummary
 from lango.store.turn_rows import Turn
@@ -40,27 +40,37 @@ _ACCEPTED: Final[dict[int | str, dict[str, Any]]] = {
 Thoughts = Annotated[bool, Query(description="Whether to send `thought.delta` as well.")]
 
 
-def own_turns(user: User, served: Served) -> Turns:
+TurnId = Annotated[str, Path(description="The turn's `id`.")]
+
+
+async def tenants_turns(viewer: Viewer, served: Served) -> Turns:
     """The turns of the caller's tenant."""
-    return served.backend.turns_for(user.tenant)
+    return served.backend.turns_for(viewer.tenant)
 
 
-OwnTurns = Annotated[Turns, Depends(own_turns)]
+TenantsTurns = Annotated[Turns, Depends(tenants_turns)]
 
 
-async def own_turn(
-    turn_id: Annotated[str, Path(description="The turn's `id`.")], user: User, turns: OwnTurns
-) -> Turn:
+async def own_turn(turn_id: TurnId, user: User, turns: TenantsTurns) -> Turn:
     """The turn in the path, if it is the caller's: another's is as good as missing."""
+    return await _find(turns, turn_id, user.user)
+
+
+async def seen_turn(turn_id: TurnId, viewer: Viewer, turns: TenantsTurns) -> Turn:
+    """The turn in the path, if the caller may see it; else it is as good as missing."""
+    return await _find(turns, turn_id, viewer.user)
+
+
+async def _find(turns: Turns, turn_id: str, user: str | None) -> Turn:
     if not OUR_ID.fullmatch(turn_id):
         raise TurnNotFoundError
     turn = await turns.get(turn_id)
-    if turn.session.user_id != user.user:
+    if user not in (None, turn.session.user_id):
         raise TurnNotFoundError
     return turn
 
 
-def wished_seat(request: Request, served: Served) -> AbstractContextManager[Seat | None]:
+async def wished_seat(request: Request, served: Served) -> AbstractContextManager[Seat | None]:
     """A seat for a stream, if the caller wants to read along: had before the turn is accepted."""
     wanted = MEDIA_TYPE in request.headers.get("accept", "")
     return served.streams.opening() if wanted else nullcontext()
@@ -68,6 +78,7 @@ def wished_seat(request: Request, served: Served) -> AbstractContextManager[Seat
 
 WishedSeat = Annotated[AbstractContextManager[Seat | None], Depends(wished_seat)]
 OwnTurn = Annotated[Turn, Depends(own_turn)]
+SeenTurn = Annotated[Turn, Depends(seen_turn)]
 
 
 @router.post(
@@ -80,7 +91,7 @@ async def submit_turn(
     new: NewTurn,
     session: OwnSession,
     user: AdmittedUser,
-    turns: OwnTurns,
+    turns: TenantsTurns,
     wished_seat: WishedSeat,
     idempotency_key: IdempotencyKey = None,
     thoughts: Thoughts = False,
@@ -90,6 +101,7 @@ async def submit_turn(
         turn = await turns.submit(
             session.app_name,
             new.message,
+            files=new.files,
             user=session.user_id,
             session=session.id,
             idempotency_key=idempotency_key,
@@ -103,7 +115,7 @@ async def submit_turn(
 
 @router.get("/sessions/{session_id}/turns")
 async def list_turns(
-    session: OwnSession, turns: OwnTurns, before: Place = None, limit: PageSize = 50
+    session: SeenSession, turns: TenantsTurns, before: Place = None, limit: PageSize = 50
 ) -> TurnPage:
     """A page of a session's turns, the newest first."""
     found = await turns.of_session(
@@ -111,13 +123,13 @@ async def list_turns(
     )
     shown = found[:limit]
     more = shown[-1].number if len(found) > limit else None
-    return TurnPage(turns=[TurnInfo.of(turn, session) for turn in shown], before=more)
+    return TurnPage(turns=[TurnInfo.of(turn, session.public_id) for turn in shown], before=more)
 
 
 @router.get("/turns/{turn_id}")
-async def get_turn(turn: OwnTurn, served: Served) -> TurnInfo:
+async def get_turn(turn: SeenTurn, served: Served) -> TurnInfo:
     """A turn as it stands."""
-    return TurnInfo.of(turn, await served.store.summary(turn.session))
+    return TurnInfo.of(turn, (await served.store.summary(turn.session)).public_id)
 
 
 @router.get(
@@ -129,8 +141,8 @@ async def get_turn(turn: OwnTurn, served: Served) -> TurnInfo:
     },
 )
 async def read_events(
-    turn: OwnTurn,
-    turns: OwnTurns,
+    turn: SeenTurn,
+    turns: TenantsTurns,
     served: Served,
     after: Place = None,
     last_event_id: Annotated[Number | None, Header()] = None,
@@ -146,10 +158,10 @@ async def read_events(
 
 
 @router.post("/turns/{turn_id}/cancel")
-async def cancel_turn(turn: OwnTurn, turns: OwnTurns, served: Served) -> TurnInfo:
+async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> TurnInfo:
     """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
     cancelled = await turns.cancel(turn.id)
-    return TurnInfo.of(cancelled, await served.store.summary(turn.session))
+    return TurnInfo.of(cancelled, (await served.store.summary(turn.session)).public_id)
 
 
 @router.post(
@@ -162,7 +174,7 @@ async def answer_approval(
     new: NewApproval,
     turn: OwnTurn,
     user: AdmittedUser,
-    turns: OwnTurns,
+    turns: TenantsTurns,
     served: Served,
     wished_seat: WishedSeat,
     idempotency_key: IdempotencyKey = None,
@@ -185,5 +197,5 @@ def _accepted(
     where = {"Location": f"{router.prefix}/turns/{turn.id}"}
     if seat is not None:
         return EventStream(seat, frames(turn.id, turns.events(turn.id), thoughts=thoughts), where)
-    told = TurnInfo.of(turn, session).model_dump_json()
+    told = TurnInfo.of(turn, session.public_id).model_dump_json()
     return Response(told, status.HTTP_202_ACCEPTED, where, "application/json")

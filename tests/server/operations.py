@@ -8,6 +8,11 @@ from lango.server.app import create_app
 from lango.server.backend import Backend, ServerOptions
 from tests.server.places import NamedCallers
 
+FILE = "notes.json"
+"""A file that the operations on files are about."""
+QUERIES = {"upload_file": f"?name={FILE}"}
+"""What must stand in a query."""
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -28,7 +33,8 @@ class Operation:
         return "{" in self.path
 
     def path_of(self, session: str, turn: str) -> str:
-        return self.path.format(session_id=session, turn_id=turn)
+        path = self.path.format(session_id=session, turn_id=turn, name=FILE)
+        return path + QUERIES.get(self.id, "")
 
 
 def document() -> dict[str, Any]:

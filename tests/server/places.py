@@ -1,7 +1,6 @@
 """A server for tests: callers known by name, on the store and workers of a place."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -89,6 +88,14 @@ class House:
         assert made.status_code == 201, made.text
         return made.json()["id"]
 
+    async def file(self, session: str, name: str, data: bytes, kind: str) -> dict[str, Any]:
+        """What is said of a new file of ann's."""
+        async with self.client(content_type=kind) as client:
+            path = f"/v1/sessions/{session}/files"
+            made = await client.post(path, params={"name": name}, content=data)
+        assert made.status_code == 201, made.text
+        return made.json()
+
     async def turn(self, session: str, message: str, name: str = "ann", **body: Any) -> str:
         """The id of a new turn."""
         path = f"/v1/sessions/{session}/turns"
@@ -142,26 +149,3 @@ async def live(house: House, worker: TurnWorker | None = None) -> AsyncGenerator
     finally:
         stop.ask()
         await serving
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One server-sent event."""
-
-    id: int
-    event: str
-    data: dict[str, Any]
-
-
-async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
-    """The events of a stream, and each checked to be what it says."""
-    fields: dict[str, str] = {}
-    async for line in response.aiter_lines():
-        if not line and fields:
-            told = Frame(int(fields["id"]), fields["event"], json.loads(fields["data"]))
-            assert (told.data["id"], told.data["type"]) == (told.id, told.event)
-            fields = {}
-            yield told
-        elif line and not line.startswith(":"):
-            name, _, value = line.partition(": ")
-            fields[name] = value

@@ -1,8 +1,11 @@
 """Alive, and ready."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from lango.server.backend import services_of
+from lango.store.revisions import OURS
 from tests.server.places import House, live
 
 
@@ -47,6 +50,19 @@ async def test_a_store_that_does_not_answer_is_not_ready(
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["store"]) == (503, "failing")
     assert "route" not in answer.text
+
+
+async def test_newer_tables_that_serve_this_version_are_ready(
+    served: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are upgraded before the servers: those must not all be taken out at once."""
+    services_of(served.app).health.is_warm = True
+    oldest = OURS.oldest_code(OURS.head)
+    older = SimpleNamespace(head=oldest, knows={oldest}.__contains__)
+    monkeypatch.setattr("lango.store.migrate.carried", older)
+    async with served.client(None) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["store"]) == (200, "ok")
 
 
 async def test_another_schema_is_not_ready(served: House, monkeypatch: pytest.MonkeyPatch) -> None:

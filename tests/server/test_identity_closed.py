@@ -18,6 +18,7 @@ from tests.server.doors import door, knock, refused
 from tests.server.issuers import AUDIENCE, issuing, new_key
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
+CONSOLE = (f"The console is at http://{EVERYWHERE}:8000/console/.",)
 LOOPBACKS = ["127.0.0.1", "localhost", "::1"]
 MINE: dict[str, Any] = {"tenant": "", "user": "user", "scopes": ["act_as", "admin", "chat"]}
 
@@ -50,6 +51,7 @@ async def test_without_credentials_there_is_a_key_for_the_run(
     command = rf"  curl -H 'Authorization: Bearer (\S+)' http://{re.escape(shown)}:8000/v1/agents"
     found = re.fullmatch(command, keeper.lines[-1])
     assert found is not None
+    assert keeper.lines[-2] == f"  http://{shown}:8000/console/#key={found[1]}"
     app = door(keeper.identity)
     told = await who(app, found[1])
     assert told == {**MINE, "tenant": "acme", "key_id": "this-run"}
@@ -84,11 +86,11 @@ async def test_with_a_key_it_may_serve_everyone(store: SqlSessionStore, tenant: 
     keys = KeyStore(store.database)
     made = await keys.create(tenant, user="ann")
     keeper = await opened(store, EVERYWHERE)
-    assert keeper.lines == ()
+    assert keeper.lines == CONSOLE
     app = door(keeper.identity)
     assert (await who(app, made.text))["tenant"] == tenant
     await keys.revoke(tenant, made.key.id)
-    assert (await opened(store, EVERYWHERE)).lines == ()  # closed to all, not open to some
+    assert (await opened(store, EVERYWHERE)).lines == CONSOLE  # closed to all, not open to some
     with pytest.raises(ConfigError, match="this machine alone"):
         await opened(store, EVERYWHERE, insecure=True)
 
@@ -97,7 +99,7 @@ async def test_with_an_issuer_it_may_serve_everyone(store: SqlSessionStore) -> N
     async with issuing(new_key("ES256")) as issuer:
         oidc = {"issuer": issuer.url, "audience": AUDIENCE}
         keeper = await opened(store, EVERYWHERE, server={"oidc": oidc})
-        assert keeper.lines == ()
+        assert keeper.lines == CONSOLE
         app = door(keeper.identity)
         assert (await who(app, issuer.token()))["user"] == "ann"
         refused(await knock(app), 401, "needs an API key or a token")

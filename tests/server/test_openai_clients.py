@@ -1,4 +1,4 @@
-"""OpenAI's own SDK, as it comes, against a server that listens."""
+"""Stock clients of OpenAI's API, as they come, against a server that listens."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,46 +10,16 @@ import pytest_asyncio
 
 from lango.errors import KeyLimitError
 from lango.server.callers import Caller
-from tests.server.places import PATIENCE, House, Live, live
-
-Message = dict[str, str]
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> Message:
-    return {"role": "assistant", "content": text}
-
-
-def sdk(server: Live, key: str = "ann") -> Any:
-    """A client that sends what it sends by default; what the server says no to is not repeated."""
-    return openai.AsyncOpenAI(
-        api_key=key, base_url=f"{server.url}/openai/v1", max_retries=0, timeout=PATIENCE
-    )
-
-
-async def answered(client: Any, model: str, said: list[Message], **more: Any) -> str:
-    told = await client.chat.completions.create(model=model, messages=said, **more)
-    assert told.choices[0].finish_reason == "stop"
-    return told.choices[0].message.content
-
-
-async def streamed(client: Any, model: str, said: list[Message], **more: Any) -> str:
-    """The answer by its chunks, and each checked."""
-    stream = await client.chat.completions.create(model=model, messages=said, stream=True, **more)
-    chunks = [chunk async for chunk in stream]
-    assert chunks[0].choices[0].delta.role == "assistant"
-    assert chunks[-1].usage.total_tokens > 0
-    ends = [choice.finish_reason for chunk in chunks for choice in chunk.choices]
-    assert ends[-1] == "stop"
-    assert ends.count(None) == len(ends) - 1
-    deltas = [choice.delta.content or "" for chunk in chunks for choice in chunk.choices]
-    return "".join(deltas)
-
-
-SAYS = pytest.mark.parametrize("say", [answered, streamed], ids=["whole", "streamed"])
+from tests.server.openai_clients import (
+    CLIENTS,
+    Message,
+    Say,
+    answered,
+    assistant,
+    sdk,
+    user,
+)
+from tests.server.places import House, Live, live
 
 
 async def sessions(served: House, name: str = "ann") -> list[dict[str, Any]]:
@@ -69,6 +39,13 @@ async def server(served: House) -> AsyncIterator[Live]:
         yield opened
 
 
+@pytest_asyncio.fixture(params=CLIENTS)
+async def say(request: pytest.FixtureRequest, server: Live) -> AsyncIterator[Say]:
+    """A client that talks to the server: each in turn."""
+    async with CLIENTS[request.param](server) as opened:
+        yield opened
+
+
 @pytest_asyncio.fixture
 async def small_server(small: House) -> AsyncIterator[Live]:
     async with live(small, small.worker()) as opened:
@@ -80,13 +57,11 @@ async def test_the_agents_are_models(small_server: Live) -> None:
         assert [one.id async for one in client.models.list()] == [small_server.house.agent]
 
 
-@SAYS
-async def test_a_conversation_of_three_turns_is_one_session(say: Any, server: Live) -> None:
+async def test_a_conversation_of_three_turns_is_one_session(say: Say, server: Live) -> None:
     house, said = server.house, list[Message]()
-    async with sdk(server) as client:
-        for text in ("hello", 'call step {"name": "one"}', "and goodbye"):
-            said.append(user(text))
-            said.append(assistant(await say(client, house.agent, said)))
+    for text in ("hello", 'call step {"name": "one"}', "and goodbye"):
+        said.append(user(text))
+        said.append(assistant(await say(said)))
     answers = [one["content"] for one in said if one["role"] == "assistant"]
     assert answers[0] == "You said: hello"
     assert "step gave" in answers[1]
@@ -97,16 +72,14 @@ async def test_a_conversation_of_three_turns_is_one_session(say: Any, server: Li
     assert house.here.place.effects.words() == ["begin one", "end one"]
 
 
-async def test_conversations_that_begin_alike_stay_apart(server: Live) -> None:
-    house = server.house
-    async with sdk(server) as client:
-        begun = [user("hi")]
-        first, second = [await answered(client, house.agent, begun) for _ in range(2)]
-        assert first == second
-        begun += [assistant(first)]
-        assert len(await sessions(house)) == 2
-        await answered(client, house.agent, [*begun, user("one")])
-        await answered(client, house.agent, [*begun, user("two")])
+async def test_conversations_that_begin_alike_stay_apart(say: Say, server: Live) -> None:
+    house, begun = server.house, [user("hi")]
+    first, second = [await say(begun) for _ in range(2)]
+    assert first == second
+    begun += [assistant(first)]
+    assert len(await sessions(house)) == 2
+    for text in ("one", "two"):
+        await say([*begun, user(text)])
     said = sorted(one["said"] for one in await sessions(house))
     assert said == [["hi", "one"], ["hi", "two"]]
 
@@ -122,18 +95,15 @@ async def test_the_same_beginning_at_the_same_time_forks(server: Live) -> None:
     assert said == [["hi", "one"], ["hi", "two"]]
 
 
-@SAYS
-async def test_an_edited_message_forks(say: Any, server: Live) -> None:
-    house = server.house
-    async with sdk(server) as client:
-        said = [user('call step {"name": "one"}')]
-        said += [assistant(await say(client, house.agent, said))]
-        first = [*said, user("what?")]
-        first += [assistant(await say(client, house.agent, first))]
-        edited = [*said, user("why?")]
-        edited += [assistant(await say(client, house.agent, edited))]
-        for branch in (first, edited):  # both go on, each where it is
-            await say(client, house.agent, [*branch, user("so")])
+async def test_an_edited_message_forks(say: Say, server: Live) -> None:
+    house, said = server.house, [user('call step {"name": "one"}')]
+    said += [assistant(await say(said))]
+    first = [*said, user("what?")]
+    first += [assistant(await say(first))]
+    edited = [*said, user("why?")]
+    edited += [assistant(await say(edited))]
+    for branch in (first, edited):  # both go on, each where it is
+        await say([*branch, user("so")])
     found = await sessions(house)
     begun = 'call step {"name": "one"}'
     assert sorted(one["said"] for one in found) == [
@@ -196,11 +166,10 @@ async def test_the_same_request_under_a_key_is_one_turn(server: Live) -> None:
     assert len(await sessions(house)) == 1
 
 
-@SAYS
-async def test_a_call_that_waits_for_approval_says_so(say: Any, server: Live) -> None:
+async def test_a_call_that_waits_for_approval_says_so(say: Say, server: Live) -> None:
     house, said = server.house, [user('call pay {"amount": 7}')]
-    async with sdk(server) as client, server.client() as http:
-        said += [assistant(await say(client, house.agent, said))]
+    async with server.client() as http:
+        said += [assistant(await say(said))]
         assert "waits for approval" in said[-1]["content"]
         [session] = await sessions(house)
         [turn] = (await http.get(f"/v1/sessions/{session['id']}/turns")).json()["turns"]
@@ -209,7 +178,7 @@ async def test_a_call_that_waits_for_approval_says_so(say: Any, server: Live) ->
         yes = {"call": turn["waits_for"][0], "approved": True}
         made = (await http.post(path, json=yes)).json()
         await house.turns().wait(made["id"])
-        assert await say(client, house.agent, [*said, user("well?")]) == "You said: well?"
+        assert await say([*said, user("well?")]) == "You said: well?"
     [session] = await sessions(house)
     assert house.here.place.effects.words() == ["paid 7"]
 

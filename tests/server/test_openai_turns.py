@@ -23,8 +23,8 @@ from lango.server.backend import services_of
 from lango.server.openai_answers import Reading, chunks
 from lango.store.turn_log import LoggedEvent
 from lango.store.turn_rows import Turn
+from tests.server.openai_clients import sdk, user
 from tests.server.places import PATIENCE, House, Live, live
-from tests.server.test_openai_clients import sdk, user
 
 HOLD = 'call hold {"name": "go"}'
 

@@ -3,12 +3,13 @@
 import asyncio
 import signal
 import socket
+from itertools import pairwise
 
 import pytest
 
 from lango.errors import ConfigError
 from lango.server.backend import services_of
-from lango.server.serving import Stop, listen, serve
+from lango.server.serving import ACCEPTED_AT_ONCE, Stop, http_server, listen, serve
 from tests.server.places import PATIENCE, House, live
 
 STREAM = {"Accept": "text/event-stream"}
@@ -116,3 +117,24 @@ def test_an_address_that_is_taken_is_said() -> None:
 def test_ipv6_can_be_listened_on() -> None:
     with listen("::1", 0) as listening:
         assert listening.family == socket.AF_INET6
+
+
+async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
+    http, listening = http_server(small.app), listen("127.0.0.1", 0)
+    serving = asyncio.create_task(http.serve(sockets=[listening]))
+    async with asyncio.timeout(PATIENCE):
+        while not http.started:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+        address = listening.getsockname()
+        # Nothing is accepted before the loop runs again: all of them wait in the queue.
+        crowd = [socket.create_connection(address, PATIENCE) for _ in range(4 * ACCEPTED_AT_ONCE)]
+        inside = [0]
+        while inside[-1] < len(crowd):
+            await asyncio.sleep(0)
+            inside.append(len(http.server_state.connections))
+    for client in crowd:
+        client.close()
+    http.should_exit = True
+    await serving
+    came = [now - before for before, now in pairwise(inside)]
+    assert max(came) <= ACCEPTED_AT_ONCE + 1  # newer Pythons take one more

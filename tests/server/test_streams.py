@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from faults.sse import Frame, frames
 from faults.turn_place import Place
 from lango.server.backend import services_of
 from lango.server.streams import EventStream, Streams
-from tests.server.places import PATIENCE, Frame, House, Live, frames, house, live
+from tests.server.places import PATIENCE, House, Live, house, live
 
 STREAM = {"Accept": "text/event-stream"}
 

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.places import Frame, House, frames
+from faults.sse import Frame, frames
+from tests.server.places import House
 
 STREAM = {"Accept": "text/event-stream"}
 ENDS = {"completed", "failed", "cancelled", "waiting"}

@@ -1,0 +1,185 @@
+/** A message, a tool call and a question, each as it is shown. */
+
+import { button, el, fill } from "./elements.js";
+import { showMarkdown } from "./markdown.js";
+import { oneLine, pretty } from "./words.js";
+
+const STATUS = {
+  running: "running…",
+  completed: "done",
+  failed: "failed",
+  waiting: "waits for you",
+  denied: "denied",
+};
+
+/** Something said, by the user or by an agent. */
+export class MessageView {
+  #text = "";
+  #thoughts = "";
+  #isWhole = false;
+  #isDrawing = false;
+  #body = el("div", { class: "text" });
+  #author = el("p", { class: "author" });
+  #thinking = null;
+
+  constructor(role, author = "") {
+    this.role = role;
+    this.node = el("article", { class: "message", data: { role } }, this.#author, this.#body);
+    this.node.hidden = true; // until there is something to show
+    this.#name(author);
+  }
+
+  /** More of it, unless all of it is there already: a log that is read again says it again. */
+  add(text) {
+    if (this.#isWhole) return false;
+    this.#text += text;
+    this.#draw();
+    return true;
+  }
+
+  think(text) {
+    if (this.#isWhole) return;
+    this.#thoughts += text;
+    this.#draw();
+  }
+
+  /** All of it. */
+  complete(text, author = "") {
+    this.#text = text;
+    this.#isWhole = true;
+    this.#name(author);
+    this.#drawNow();
+  }
+
+  /** None of it: what had come will not be completed. */
+  reset() {
+    if (this.#isWhole) return;
+    [this.#text, this.#thoughts] = ["", ""];
+    this.#drawNow();
+  }
+
+  #name(author) {
+    if (author) this.#author.textContent = this.role === "user" ? "You" : author;
+    this.node.setAttribute("aria-label", this.#author.textContent || "Message");
+    this.node.dataset.author = author;
+    this.#author.hidden = previousAuthor(this.node) === author;
+  }
+
+  /** Once a frame at most, however fast the words come. */
+  #draw() {
+    if (this.#isDrawing) return;
+    this.#isDrawing = true;
+    requestAnimationFrame(() => {
+      this.#isDrawing = false;
+      this.#drawNow();
+    });
+  }
+
+  #drawNow() {
+    this.node.hidden = !this.#text && !this.#thoughts;
+    this.node.toggleAttribute("data-growing", !this.#isWhole);
+    if (this.role === "user") this.#body.textContent = this.#text;
+    else showMarkdown(this.#body, this.#text);
+    if (this.#thoughts) this.#drawThoughts();
+  }
+
+  #drawThoughts() {
+    if (!this.#thinking) {
+      this.#thinking = el("p", { class: "thoughts-text" });
+      this.#body.before(el("details", { class: "thoughts" }, el("summary", {}, "Thoughts"), this.#thinking));
+    }
+    this.#thinking.textContent = this.#thoughts;
+  }
+}
+
+/** Who spoke before, in the same turn: a name that was just read is not shown again. */
+function previousAuthor(node) {
+  let before = node.previousElementSibling;
+  while (before && before.dataset.author === undefined) before = before.previousElementSibling;
+  return before?.dataset.author;
+}
+
+/** A tool call, folded: what it was given and what came of it. */
+export class ToolView {
+  state = "running";
+  #given = null;
+  #result = null;
+  #status = el("span", { class: "status" });
+  #preview = el("span", { class: "preview" });
+  #body = el("div", { class: "tool-body" });
+
+  constructor(name) {
+    const summary = el("summary", {}, el("code", { class: "name" }, name), this.#preview, this.#status);
+    this.node = el("details", { class: "tool", on: { toggle: () => this.#unfold() } }, summary, this.#body);
+    this.#show("running");
+  }
+
+  started(given) {
+    this.#given = given;
+    this.#preview.textContent = preview(given);
+  }
+
+  finished(result, error) {
+    this.#result = error ?? result;
+    this.#show(error === undefined || error === null ? "completed" : "failed");
+  }
+
+  waits() {
+    this.#result = null;
+    this.#show("waiting");
+  }
+
+  answered(isApproved) {
+    if (this.state === "waiting") this.#show(isApproved ? "running" : "denied");
+  }
+
+  #show(state) {
+    this.state = state;
+    this.node.dataset.state = state;
+    this.#status.textContent = STATUS[state];
+    if (this.node.open) this.#unfold();
+  }
+
+  /** What is folded away costs nothing until somebody looks. */
+  #unfold() {
+    if (!this.node.open) return;
+    fill(this.#body,
+      labelled("Arguments", this.#given),
+      labelled(this.state === "failed" ? "Error" : "Result", this.#result));
+  }
+}
+
+function labelled(label, value) {
+  if (value === null || value === undefined) return [];
+  return [el("p", { class: "label" }, label), el("pre", { tabindex: "0" }, pretty(value))];
+}
+
+/** The arguments on one line: `item: tea, amount: 3`. */
+function preview(given) {
+  const told = Object.entries(given ?? {}).map(([name, value]) =>
+    `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return oneLine(told.join(", "), 120);
+}
+
+/** A call that waits for a person. `answer(isApproved)` hands in what was decided. */
+export class ApprovalView {
+  constructor({ name, arguments: given, hint }, answer) {
+    const yes = button("Approve", () => this.#decide(answer, true), { class: "primary" });
+    const no = button("Deny", () => this.#decide(answer, false));
+    this.buttons = answer ? el("div", { class: "row" }, yes, no) : null;
+    this.node = el("section", { class: "approval", "aria-label": `Approval of ${name}` },
+      el("p", {}, "May ", el("code", {}, name), " run?"),
+      hint && el("p", { class: "muted" }, hint),
+      el("dl", { class: "given" }, Object.entries(given).flatMap(([key, value]) =>
+        [el("dt", {}, key), el("dd", {}, pretty(value))])),
+      this.buttons);
+  }
+
+  async #decide(answer, isApproved) {
+    const buttons = [...this.buttons.children];
+    buttons.forEach((each) => { each.disabled = true; });
+    const isTaken = await answer(isApproved);
+    if (isTaken) this.node.remove();
+    else buttons.forEach((each) => { each.disabled = false; });
+  }
+}

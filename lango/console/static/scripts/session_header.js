@@ -1,0 +1,49 @@
+/** The head of a session's pages: what it is called, its three views, what can be done with it. */
+
+import { button, el } from "./elements.js";
+import { go, to } from "./router.js";
+import { remove, rename, save, titleOf } from "./session_actions.js";
+
+const VIEWS = [
+  ["chat", "Chat", to.chat],
+  ["context", "Context", to.context],
+  ["timeline", "Timeline", to.timeline],
+];
+
+export function sessionHeader(session, current, frame) {
+  const title = el("h1", {}, titleOf(session));
+  const renameIt = async () => {
+    const renamed = await rename(session, frame);
+    if (renamed) title.textContent = titleOf(Object.assign(session, renamed));
+  };
+  const removeIt = async () => {
+    if (await remove(session, frame)) go(to.sessions());
+  };
+  const views = VIEWS.map(([name, face, address]) =>
+    el("a", { href: address(session.id), "aria-current": name === current ? "page" : null }, face));
+  const menu = el("details", { class: "menu" },
+    el("summary", { "aria-label": "Actions" }, el("span", { "aria-hidden": "true" }, "⋯")),
+    el("div", { class: "menu-items" },
+      button("Rename", renameIt), button("Export", () => save(session, frame)),
+      button("Delete", removeIt, { class: "dangerous-text" })));
+  closeOnLeaving(menu);
+  return el("header", { class: "session-header" },
+    el("div", { class: "session-name" }, title, el("span", { class: "chip" }, session.app)),
+    el("nav", { class: "views", "aria-label": "Views of the session" }, views), menu);
+}
+
+/** A menu goes when something was chosen, and when the focus goes elsewhere. */
+function closeOnLeaving(menu) {
+  menu.addEventListener("focusout", (event) => {
+    if (!menu.contains(event.relatedTarget)) menu.open = false;
+  });
+  menu.addEventListener("click", (event) => {
+    if (event.target.closest("button")) menu.open = false;
+  });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.stopPropagation();
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+}

@@ -1,0 +1,69 @@
+"""ADK's web UI on loopback: it asks nobody who they are, so it is nobody else's way in."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lango.core.loopback import is_loopback
+from lango.errors import ConfigError, ForbiddenError
+from lango.server.hosts import LOOPBACK, AllowedHosts
+from lango.server.problems import answer
+from lango.server.serving import Stop, either, hear_signals, http_server
+
+_TOOLS: Final = "/dev/"
+_READING: Final = ("GET", "HEAD")
+
+
+def require_loopback(host: str) -> None:
+    """ConfigError if others could reach a server on this address."""
+    if not is_loopback(host):
+        raise ConfigError(
+            f"ADK's web UI asks for no credential, so it is served on this machine alone, not on "
+            f"{host}: leave --host away, or say 127.0.0.1. `lango serve` is for others."
+        )
+
+
+class OnlyLooking:
+    """Refuses what ADK's development tools would write or run: builder, tests, deployment."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it."""
+        if scope["type"] == "http" and _changes_files(scope):
+            refusal = ForbiddenError("`lango dev` has ADK's development tools to look at only.")
+            await answer(refusal, scope)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def _changes_files(scope: Scope) -> bool:
+    return scope["path"].startswith(_TOOLS) and scope["method"] not in _READING
+
+
+async def serve_dev(
+    app: ASGIApp,
+    listening: socket.socket,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve ADK's web UI until SIGTERM or SIGINT."""
+    address = str(listening.getsockname()[0])
+    require_loopback(address)
+    http = http_server(AllowedHosts(OnlyLooking(app), (*LOOPBACK, address)))
+    wish = Stop()
+    with hear_signals(wish):
+        serving = asyncio.create_task(http.serve(sockets=[listening]))
+        try:
+            on_ready()
+            await either(serving, wish.asked)
+        finally:
+            http.should_exit = True
+            await either(serving, wish.at_once)
+            http.force_exit = wish.at_once.is_set()
+            await serving
