@@ -33,12 +33,12 @@ def upgrade(url: Url = None, schema: Schema = None, config: Config = None) -> No
 
 @app.command()
 def check(url: Url = None, schema: Schema = None, config: Config = None) -> None:
-    """Check that the database has exactly the tables this version of lango needs."""
+    """Check that the database has tables that this version of lango works with."""
     from lango.store import migrate
 
     place = _store(url, schema, config)
     revision = _run(place, lambda: migrate.check(*place))
-    typer.echo(f"The database is at schema {revision}, as this version of lango needs it.")
+    typer.echo(f"The database is at schema {revision}, which this version of lango works with.")
 
 
 @app.command()

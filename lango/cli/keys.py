@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from lango.cli.options import Config, Schema, Url, store_flags
+from lango.cli.opened import Opened, with_store
+from lango.cli.options import Config, Json, Place, Schema, Tenant, Url
 from lango.cli.printable import one_line
 
 if TYPE_CHECKING:
@@ -26,11 +25,6 @@ _HOUR: Final = 3600.0
 _WIDTH: Final = 40
 _HEADINGS: Final = ("id", "name", "user", "scopes", "limits", "state", "last used")
 
-Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
-Tenant = Annotated[
-    str | None,
-    typer.Option(help="Whose keys; by default the tenant of the settings.", show_default=False),
-]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id that `lango keys list` shows.")]
 
 
@@ -124,30 +118,17 @@ def rotate(
     _show_made(made, as_json)
 
 
-Place = tuple[str | None, str | None, Path | None]
-
-
 def _with_keys(
     place: Place, tenant: str | None, work: Callable[[KeyStore, str], Awaitable[T]]
 ) -> T:
     """Do it with the keys of the store, for the tenant that is meant."""
-    from lango.config.load import load
-    from lango.store.connecting import in_words, require_file
 
-    url, schema, config = place
-    store = load(config, store_flags(url, schema)).settings.store
-    where, whose = store.url.get_secret_value(), store.tenant if tenant is None else tenant
-
-    async def run() -> T:
+    def with_keys(opened: Opened) -> Awaitable[T]:
         from lango.store.keys import KeyStore
-        from lango.store.sessions import SqlSessionStore
 
-        async with SqlSessionStore(where, schema=store.db_schema) as opened:
-            return await work(KeyStore(opened.database), whose)
+        return work(KeyStore(opened.store.database), opened.tenant)
 
-    with in_words(where):
-        require_file(where, may_create=True)
-        return asyncio.run(run())
+    return with_store(place, tenant, with_keys, may_create=True)
 
 
 def _show_made(made: MadeKey, as_json: bool) -> None:

@@ -38,8 +38,17 @@ SessionName = Annotated[
     str | None,
     typer.Option("--session", "-s", help="The session to go on with; by default a new one."),
 ]
+Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
+Tenant = Annotated[
+    str | None,
+    typer.Option(help="Whose; by default the tenant of the settings.", show_default=False),
+]
 UserName = Annotated[str, typer.Option("--user", "-u", help="Whose session it is.")]
 Thoughts = Annotated[bool, typer.Option("--thoughts", help="Show what the model thinks.")]
+
+
+Place = tuple[str | None, str | None, Path | None]
+"""What was said of the store: its URL, its schema, the settings file."""
 
 
 def store_flags(url: str | None = None, schema: str | None = None) -> dict[str, Any]:

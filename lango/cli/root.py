@@ -8,13 +8,28 @@ from typing import Annotated
 
 import typer
 
-from lango.cli import adk, chat, config, context, db, doctor, init, keys, run, serve, worker
+from lango.cli import (
+    adk,
+    chat,
+    config,
+    context,
+    db,
+    dev,
+    doctor,
+    init,
+    keys,
+    run,
+    serve,
+    sessions,
+    turns,
+    usage,
+    worker,
+)
 
 DISTRIBUTION = "lango-adk"
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     # Errors a user can do something about are caught in `main`; the rest are bugs, shown plainly.
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -23,9 +38,13 @@ app.command()(init.init)
 app.command()(chat.chat)
 app.command()(run.run)
 app.command()(serve.serve)
+app.command()(dev.dev)
 app.command()(worker.worker)
 app.command()(context.context)
+app.command()(usage.usage)
 app.command()(doctor.doctor)
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(turns.app, name="turns")
 app.add_typer(db.app, name="db")
 app.add_typer(keys.app, name="keys")
 app.add_typer(adk.app, name="adk")

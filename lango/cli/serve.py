@@ -43,14 +43,14 @@ def serve(
     from lango.app import Application
     from lango.config.load import load
 
-    _log_to_stderr()
+    log_to_stderr()
     application = Application(load(config, store_flags(url)))
     server = application.settings.server
     place = (host or server.host, server.port if port is None else port)
     asyncio.run(_serve(application, apps or [], place, worker, insecure_no_auth))
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """An error that a client was told by its id must be found somewhere, without -v as well."""
     level = min(logging.getLogger().level, logging.WARNING)
     logging.basicConfig(
@@ -86,19 +86,24 @@ async def _serve(
                 listening,
                 worker=worker if with_worker else None,
                 drain=drain,
-                on_ready=lambda: _say(*ready),
-                on_stop=lambda: _say(f"Stopping; turns that still run have {drain:g} s to end."),
+                on_ready=lambda: say(*ready),
+                on_stop=lambda: say(f"Stopping; turns that still run have {drain:g} s to end."),
             )
-    _say("Stopped.")
+    say("Stopped.")
 
 
 def _started(apps: Sequence[str], listening: socket.socket, with_worker: bool) -> str:
-    host, port = listening.getsockname()[:2]
-    where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     how = "and running their turns" if with_worker else "whose turns `lango worker` runs"
-    return f"Serving {', '.join(apps)} at {where}, {how}."
+    return f"Serving {', '.join(apps)} at {web_address(listening)}, {how}."
 
 
-def _say(*lines: str) -> None:
+def web_address(listening: socket.socket) -> str:
+    """Where a browser finds what is served there."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def say(*lines: str) -> None:
+    """Tell whoever has started it."""
     for line in lines:
         typer.echo(line, err=True)

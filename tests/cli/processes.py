@@ -37,6 +37,10 @@ class Running:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End it with kill -9."""
         self.process.kill()
         self.process.wait(PATIENCE)
 

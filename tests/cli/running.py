@@ -10,6 +10,8 @@ from unittest import mock
 
 from lango.cli import main
 
+COLUMNS = "200"
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -26,7 +28,7 @@ def run(*arguments: str) -> Ran:
     code = 0
     with (
         mock.patch("sys.argv", ["lango", *arguments]),
-        mock.patch.dict(os.environ, {"COLUMNS": "200", "NO_COLOR": "1"}),
+        mock.patch.dict(os.environ, {"COLUMNS": COLUMNS, "NO_COLOR": "1"}),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

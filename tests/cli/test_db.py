@@ -40,7 +40,7 @@ def test_upgrade_check_current_on_sqlite(tmp_path: Path) -> None:
         run("db", "upgrade", "--url", url).out == f"The database is at schema {migrate.head()}.\n"
     )
     assert run("db", "upgrade", "--url", url).code == 0
-    assert "as this version of lango needs it" in run("db", "check", "--url", url).out
+    assert "which this version of lango works with" in run("db", "check", "--url", url).out
     assert run("db", "current", "--url", url).out == f"{migrate.head()}\n"
 
 
@@ -60,10 +60,22 @@ def test_the_url_may_come_from_the_environment(
     assert run("db", "check").code == 0
 
 
-def test_a_newer_schema_is_refused(sqlite_url: str) -> None:
-    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
-        connection.execute(f"update {migrate.VERSION_TABLE} set version_num = '9999'")  # noqa: S608
+def set_schema(url: str, revision: str, oldest_code: str) -> None:
+    """Let the database say that a newer lango upgraded it."""
+    said = f"update {migrate.VERSION_TABLE} set version_num = ?, oldest_code = ?"  # noqa: S608
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+        connection.execute(said, (revision, oldest_code))
     connection.close()
+
+
+def test_a_newer_schema_that_serves_is_left_as_it_is(sqlite_url: str) -> None:
+    set_schema(sqlite_url, "9999", migrate.head())
+    assert run("db", "upgrade", "--url", sqlite_url).out == "The database is at schema 9999.\n"
+    assert "which this version of lango works with" in run("db", "check", "--url", sqlite_url).out
+
+
+def test_a_schema_that_is_too_new_is_refused(sqlite_url: str) -> None:
+    set_schema(sqlite_url, "9999", "9998")
     for command in ("check", "upgrade"):
         message = refusal(run("db", command, "--url", sqlite_url))
         assert "at schema 9999, which this version of lango does not know" in message

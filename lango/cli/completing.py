@@ -1,0 +1,25 @@
+"""Names that the shell completes, where they can be had quickly."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def app_names(incomplete: str) -> list[str]:
+    """The apps of the settings; none if these cannot be read: a shell is no place for errors."""
+    from lango.config.load import load
+    from lango.errors import LangoError
+
+    try:
+        known = load(None, {}).settings.apps
+    except (LangoError, OSError):
+        return []
+    return [name for name in known if name.startswith(incomplete)]
+
+
+AppName = Annotated[
+    str | None, typer.Option("--app", help="Of this app alone.", autocompletion=app_names)
+]
+AnyUser = Annotated[str | None, typer.Option("--user", "-u", help="Of this user alone.")]

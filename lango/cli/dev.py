@@ -1,0 +1,60 @@
+"""`lango dev`: ADK's own web UI, on the store and with the agents of the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lango.cli.options import Config, Url, store_flags
+from lango.cli.serve import Port, log_to_stderr, say, web_address
+from lango.cli.worker import Apps
+
+if TYPE_CHECKING:
+    from lango.app import Application
+
+DEFAULT_PORT = 8001
+Host = Annotated[str, typer.Option(help="The loopback address to serve on.")]
+
+
+def dev(
+    apps: Apps = None,
+    host: Host = "127.0.0.1",
+    port: Port = DEFAULT_PORT,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """Open ADK's web UI for your agents on this machine, until Ctrl-C or SIGTERM."""
+    from lango.app import Application
+    from lango.config.load import load
+    from lango.server.dev import require_loopback
+
+    log_to_stderr()
+    require_loopback(host)
+    application = Application(load(config, store_flags(url)))
+    asyncio.run(_serve(application, apps or [], host, DEFAULT_PORT if port is None else port))
+
+
+async def _serve(application: Application, names: list[str], host: str, port: int) -> None:
+    from lango.adk.artifacts import SqlArtifactService
+    from lango.adk.session_service import SessionServiceAdapter
+    from lango.adk.web import web_app
+    from lango.server.dev import serve_dev
+    from lango.server.serving import listen
+
+    tenant = application.settings.store.tenant
+    async with application:
+        apps = {
+            agent.runner.app.name: agent.runner.app for agent in await application.agents(names)
+        }
+        # All of a session is for whoever looks at it; what a model gets, the plugins bound.
+        sessions = SessionServiceAdapter(application.store, tenant=tenant, token_budget=None)
+        artifacts = SqlArtifactService(application.store, tenant=tenant)
+        with tempfile.TemporaryDirectory(prefix="lango-dev-") as folder:
+            made = web_app(apps, sessions, artifacts, folder=folder, host=host)
+            with listen(host, port) as listening:
+                where = f"ADK's web UI for {', '.join(apps)}: {web_address(listening)}/dev-ui/"
+                await serve_dev(made, listening, on_ready=lambda: say(where))
+    say("Stopped.")

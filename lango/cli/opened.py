@@ -1,0 +1,59 @@
+"""The store of the settings, opened for one command and closed behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from lango.cli.options import Place, store_flags
+
+if TYPE_CHECKING:
+    from lango.store.sessions import SqlSessionStore
+    from lango.turns.service import Turns
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store, and the tenant that is meant."""
+
+    store: SqlSessionStore
+    tenant: str
+
+
+def with_store(
+    place: Place,
+    tenant: str | None,
+    work: Callable[[Opened], Awaitable[T]],
+    *,
+    may_create: bool = False,
+) -> T:
+    """Do it with the store, with what a database may answer put in words."""
+    from lango.config.load import load
+    from lango.store.connecting import in_words, require_file
+
+    url, schema, config = place
+    store = load(config, store_flags(url, schema)).settings.store
+    where, whose = store.url.get_secret_value(), store.tenant if tenant is None else tenant
+
+    async def run() -> T:
+        from lango.store.sessions import SqlSessionStore
+
+        async with SqlSessionStore(where, schema=store.db_schema) as opened:
+            return await work(Opened(opened, whose))
+
+    with in_words(where):
+        require_file(where, may_create=may_create)
+        return asyncio.run(run())
+
+
+async def with_turns(opened: Opened, work: Callable[[Turns], Awaitable[T]]) -> T:
+    """Do it with the turns of the tenant; workers elsewhere hear of it before this returns."""
+    from lango.turns.engine import LocalEngine
+    from lango.turns.service import Turns
+
+    async with LocalEngine(opened.store.database) as engine:
+        return await work(Turns(opened.store, engine, tenant=opened.tenant))

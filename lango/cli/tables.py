@@ -1,0 +1,121 @@
+"""Rows for people, and the same as JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import date
+from typing import Any, Final
+
+import typer
+
+from lango.cli.printable import one_line
+
+_LONGEST: Final = 200
+_GAP: Final = 2
+_LEAST: Final = 4
+_ENOUGH: Final = 16
+"""Letters of a text that are worth more than a column which can be spared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. A text gives way where the terminal is narrow, the others do not."""
+
+    heading: str
+    is_number: bool = False
+    is_text: bool = False
+    is_spare: bool = False  # left out where there is no room, the last one first
+
+
+def print_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, total: Sequence[str] | None = None
+) -> None:
+    """A table as wide as the terminal; a column with nothing in it is left out."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    cells = [[one_line(cell, _LONGEST) for cell in row] for row in rows]
+    widths = _widths(columns, [*cells, *([total] if total else [])])
+    console = Console(highlight=False)
+    shown = _fitting(columns, widths, console.width)
+    rooms = _rooms(columns, widths, shown, console.width)
+    table = Table(box=None, pad_edge=False, show_footer=total is not None)
+    for number in shown:
+        column = columns[number]
+        table.add_column(
+            column.heading,
+            footer=total[number] if total else "",
+            no_wrap=True,
+            justify="right" if column.is_number else "left",
+            min_width=rooms[number],
+        )
+    for row in cells:
+        table.add_row(*(escape(one_line(row[number], rooms[number])) for number in shown))
+    console.print(table)
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """The room that each column wants; 0 for one with nothing in it."""
+    longest = [max((len(row[number]) for row in rows), default=0) for number in range(len(columns))]
+    return [
+        most and max(most, len(column.heading))
+        for most, column in zip(longest, columns, strict=True)
+    ]
+
+
+def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """The columns that are shown: all that hold something, as far as there is room."""
+    shown = [number for number, width in enumerate(widths) if width]
+
+    def needed() -> int:
+        asked = (
+            min(widths[number], _ENOUGH) if columns[number].is_text else widths[number]
+            for number in shown
+        )
+        return sum(asked) + _GAP * (len(shown) - 1)
+
+    spare = [number for number in shown if columns[number].is_spare]
+    while spare and needed() > room:
+        shown.remove(spare.pop())
+    return shown
+
+
+def _rooms(
+    columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], room: int
+) -> dict[int, int]:
+    """The width of each column: texts share what the others leave, the short ones first."""
+    rooms = {number: widths[number] for number in shown if not columns[number].is_text}
+    texts = sorted((number for number in shown if columns[number].is_text), key=widths.__getitem__)
+    left = room - sum(rooms.values()) - _GAP * (len(shown) - 1)
+    for behind, number in enumerate(texts):
+        share = max(left // (len(texts) - behind), _LEAST)
+        rooms[number] = min(widths[number], share)
+        left -= rooms[number]
+    return rooms
+
+
+def print_json(value: Any) -> None:
+    """A value as JSON: data as objects, times as ISO 8601."""
+    typer.echo(json.dumps(value, default=_readable, indent=2, ensure_ascii=False))
+
+
+def _readable(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def money(cost: float | None) -> str:
+    """US dollars, as exactly as they matter; nothing for what has no price."""
+    if cost is None:
+        return ""
+    return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def said_once(values: Iterable[str]) -> str | None:
+    """The value that all have; None if they differ, or there is none."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,190 @@
+"""`lango turns`: list and show them, cancel one, hand one in again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from lango.cli.completing import AnyUser, AppName
+from lango.cli.moments import Since, Until, age, span
+from lango.cli.opened import Opened, with_store, with_turns
+from lango.cli.options import Config, Json, Schema, Tenant, Url
+from lango.cli.tables import Column, print_json, print_table, said_once
+from lango.core.times import moment
+from lango.core.turn_states import TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lango.cli.options import Place
+    from lango.core.timeline import Timeline
+    from lango.store.listing import Page
+    from lango.store.turn_list import ListedTurn
+    from lango.store.turn_rows import Turn
+    from lango.turns.service import Turns
+
+app = typer.Typer(no_args_is_help=True, help="List, show, cancel and retry turns.")
+
+_COLUMNS: Final = (
+    Column("turn"),
+    Column("accepted"),
+    Column("state"),
+    Column("app", is_text=True),
+    Column("user", is_text=True),
+    Column("took", is_number=True, is_spare=True),
+    Column("tokens", is_number=True, is_spare=True),
+    Column("message", is_text=True),
+)
+
+TurnId = Annotated[str, typer.Argument(metavar="TURN", help="Its id, `turn_…`.")]
+
+
+@app.command("list")
+def list_turns(
+    session: Annotated[
+        str | None, typer.Option("--session", "-s", help="Of this session alone.")
+    ] = None,
+    app: AppName = None,
+    user: AnyUser = None,
+    status: Annotated[TurnState | None, typer.Option(help="In this state alone.")] = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 25,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List turns, the newest first."""
+    from lango.store.turn_list import TurnsWanted
+    from lango.store.turn_list import list_turns as listed
+
+    async def read(opened: Opened) -> Page[ListedTurn]:
+        pk = None if session is None else await _session_pk(opened, session, app, user)
+        wanted = TurnsWanted(pk, app, user, status, since, until)
+        database = opened.store.database
+        return await listed(database, opened.tenant, wanted, cursor=cursor, limit=limit)
+
+    page = with_store((url, schema, config), tenant, read)
+    if as_json:
+        from lango.server.schemas import TurnInfo
+
+        told = [TurnInfo.of(one.turn, one.session).model_dump(mode="json") for one in page.items]
+        print_json({"turns": told, "next": page.next_cursor})
+    elif page.items:
+        _show_list(page)
+    else:
+        typer.echo("There are no such turns.")
+
+
+@app.command()
+def show(
+    turn: TurnId,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show a turn on a time axis: its model calls, tools, retries and waits."""
+
+    async def read(opened: Opened) -> tuple[Turn, Timeline]:
+        from lango.store.timeline import read_timeline
+        from lango.store.turns import SqlTurnStore
+
+        database = opened.store.database
+        found = await SqlTurnStore(database).get(opened.tenant, _checked(turn))
+        return found, await read_timeline(database, found)
+
+    found, timeline = with_store((url, schema, config), tenant, read)
+    if as_json:
+        print_json(timeline)
+        return
+    from lango.cli.timeline_drawing import drawn
+
+    for line in drawn(found, timeline):
+        typer.echo(line)
+
+
+@app.command()
+def cancel(
+    turn: TurnId,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+    found = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(_checked(turn)))
+    if found.state == "running":
+        typer.echo(f"Turn {found.id} runs, and was asked to stop.")
+    else:
+        typer.echo(f"Turn {found.id} is {found.state}.")
+
+
+@app.command()
+def retry(
+    turn: TurnId,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """Hand in the message of a turn that failed or was cancelled once more, as a new turn."""
+    new = _with_turns((url, schema, config), tenant, lambda turns: turns.retry(_checked(turn)))
+    typer.echo(new.id)
+    typer.echo(f"It is {new.state}: a worker that serves {new.session.app_name} runs it.", err=True)
+
+
+def _with_turns(place: Place, tenant: str | None, work: Callable[[Turns], Awaitable[Turn]]) -> Turn:
+    return with_store(place, tenant, lambda opened: with_turns(opened, work))
+
+
+def _checked(turn: str) -> str:
+    from lango.core.ids import check_id
+
+    return check_id("turn id", turn)
+
+
+async def _session_pk(opened: Opened, session: str, app: str | None, user: str | None) -> int:
+    from lango.cli.sessions import find
+
+    found = await find(opened, session, app, user)
+    return (await opened.store.locate(found.key)).pk or 0
+
+
+def _show_list(page: Page[ListedTurn]) -> None:
+    """The page as a table. What all its rows have in common is not said in each."""
+    turns = [one.turn for one in page.items]
+    one_app = said_once(turn.session.app_name for turn in turns)
+    one_user = said_once(turn.session.user_id for turn in turns)
+    rows = [
+        (
+            turn.id,
+            age(moment(turn.created)),
+            turn.state,
+            "" if one_app else turn.session.app_name,
+            "" if one_user else turn.session.user_id,
+            _took(turn),
+            _tokens(turn),
+            str(turn.input.get("text", "(an answer to an approval)")),
+        )
+        for turn in turns
+    ]
+    print_table(_COLUMNS, rows)
+    if page.next_cursor:
+        typer.echo(f"There are more: --cursor {page.next_cursor}")
+
+
+def _took(turn: Turn) -> str:
+    if turn.started is None or turn.ended is None:
+        return ""
+    return span(max(turn.ended - turn.started, 0.0))
+
+
+def _tokens(turn: Turn) -> str:
+    used = turn.usage or {}
+    return f"{used.get('input', 0) + used.get('output', 0):,}" if used else ""
