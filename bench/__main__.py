@@ -1,4 +1,4 @@
-"""`python -m bench store|models|turns [--quick]` and `python -m bench scale [--percent N]`."""
+"""`python -m bench AREA [--quick]`, and `python -m bench scale [--percent N]`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ def _arguments() -> argparse.Namespace:
     models.add_argument("--quick", action="store_true", help="accepted, and changes nothing")
     turns = areas.add_parser("turns", help="durable turns beside the runner alone")
     turns.add_argument("--quick", action="store_true", help="smaller queues, fewer rounds")
+    server = areas.add_parser("server", help="HTTP, beside ADK's own server and a bare one")
+    server.add_argument("--quick", action="store_true", help="fewer rounds, fewer turns")
+    console = areas.add_parser("console", help="the pages, on a database that is full")
+    console.add_argument("--quick", action="store_true", help="fewer rounds")
     scale = areas.add_parser("scale", help="10 million messages in 100,000 sessions")
     scale.add_argument("--percent", type=float, default=100.0, help="of that size")
     return parser.parse_args()
@@ -36,6 +40,14 @@ def main() -> int:
         from bench import turns
 
         return asyncio.run(turns.main(quick=arguments.quick))
+    if arguments.area == "server":
+        from bench import server
+
+        return asyncio.run(server.main(quick=arguments.quick))
+    if arguments.area == "console":
+        from bench import console
+
+        return asyncio.run(console.main(quick=arguments.quick))
     from bench import store
 
     return asyncio.run(store.main(quick=arguments.quick))

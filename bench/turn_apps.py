@@ -38,6 +38,7 @@ ANSWER_TAKES: Final = 0.5
 """Seconds that the model with a usual answer takes for it."""
 _DELTA_EVERY: Final = 0.1  # seconds: as often as a model's words, gathered for a reader, come
 _EFFECT_EVERY: Final = 0.001
+_ANSWERS_SLOWER: Final = 2
 _NO_LIMITS: Final = Policy(tries=1, at_once=10_000, timeouts=Timeouts(300.0, 300.0, 300.0))
 """For models that keep thousands waiting, which a real one's policy would end."""
 
@@ -49,13 +50,20 @@ class Notes:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """Open: models answer, streams flow."""
     calls: int = 0
+    first_call: float | None = None  # since the gate was shut
     last_call: float = 0.0
     last_effect: float = 0.0
+
+    def shut(self) -> None:
+        """Let what comes from now on wait."""
+        self.gate.clear()
+        self.first_call = None
 
     def called(self, _: ModelRequest | None = None) -> str:
         """Note a call of the model; its answer."""
         self.calls += 1
         self.last_call = time.monotonic()
+        self.first_call = self.first_call or self.last_call
         return " ".join(["word"] * DELTAS)
 
 
@@ -105,7 +113,11 @@ class Streaming:
 
 
 class _Gated(ScriptedProvider):
-    """A model that answers once the gate is open."""
+    """A model that answers once the gate is open, in the order of its calls and at half their pace.
+
+    As models do that all take equally long. If all answered at one moment, their number alone
+    would say how long the loop stands still.
+    """
 
     def __init__(self, notes: Notes) -> None:
         super().__init__(rule=lambda _: "done")
@@ -113,7 +125,9 @@ class _Gated(ScriptedProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         self._notes.called(request)
+        later = self._notes.last_call - (self._notes.first_call or 0.0)
         await self._notes.gate.wait()
+        await asyncio.sleep(_ANSWERS_SLOWER * later)
         async for event in super().stream(request):
             yield event
 

@@ -62,7 +62,7 @@ async def _warmed_up(made: Queue, worker: WorkerProcess, session: str) -> Figure
 
 
 async def waiting(turns: int) -> Result:
-    """A process in which so many turns wait for their models, until all answer at once."""
+    """A process in which so many turns wait for their models, until these answer in turn."""
     async with own_database("_c") as url:
         place = Place(url, "waiting", concurrency=turns)
         async with queue(place) as made:

@@ -11,6 +11,7 @@ from bench.events import APP, APPENDED_BYTES, USER, text
 from bench.ours import Lango, copied
 from bench.pg import connect
 from bench.turn_apps import APPS, Notes
+from lango.adk.warm import skip_a2a
 from lango.store import tables
 from lango.store.sessions import SqlSessionStore
 from lango.turns.engine import LocalEngine
@@ -87,6 +88,7 @@ async def desk(place: Place) -> AsyncGenerator[Desk]:
     """A desk whose worker is not started."""
     # ADK says so of the feature that durable turns are built on, in every process.
     warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\]", UserWarning)
+    skip_a2a()  # as every process that serves does: counted, it would hide what a turn costs
     made = Desk(place)
     async with made.store, made.engine:
         yield made

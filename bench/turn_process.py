@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from bench.turn_desk import Desk, Place, desk
+from lango.adk.warm import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from multiprocessing.connection import Connection
 
-PATIENCE: Final = 120.0
+PATIENCE: Final = 300.0
 """Seconds after which a run that does not move is given up."""
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["bench.turn_process"])
@@ -122,6 +123,7 @@ async def _serve_until_left(place: Place, pipe: Connection) -> None:
             orders.put_nowait(None)
             asyncio.get_running_loop().remove_reader(pipe.fileno())
 
+    await warm_up()  # as `lango worker` and `lango serve` do
     watch = StallWatch()
     asyncio.get_running_loop().add_reader(pipe.fileno(), hear)
     async with desk(place) as here:
@@ -132,6 +134,7 @@ async def _serve_until_left(place: Place, pipe: Connection) -> None:
 async def _done(here: Desk, watch: StallWatch, order: Order) -> Any:
     if order == "start":
         watch.worst = 0.0
+        await here.store.database.open()
         await here.worker.start()
     elif order == "stop":
         await here.worker.stop()
@@ -139,7 +142,7 @@ async def _done(here: Desk, watch: StallWatch, order: Order) -> Any:
     elif order == "open":
         here.notes.gate.set()
     elif order == "shut":
-        here.notes.gate.clear()
+        here.notes.shut()
     else:
         return _figures(here, watch)
     return None

@@ -20,17 +20,22 @@ from faults.g13_histories import G13
 from faults.g14_streams import G14
 from faults.g15_http_faults import G15
 from faults.g16_hostile import G16
+from faults.g17_reconnects import G17
+from faults.g18_tenants import G18
 from faults.harness import Guarantee, Outcome, Places, Run, report, temporary_places
 from faults.queue_machine import QUEUE
 from faults.turn_chaos import CHAOS
 from faults.turn_chats import CHATS
+from faults.turn_deploys import DEPLOY
 from faults.turn_faults import G2, G6, G10
 from faults.turn_hangs import HANG
 from faults.turn_order import ORDER
 from faults.turn_readers import READ
 
-_NUMBERED: Final = (G1, G2, G3, G4, G5, G6, G7, G8, G9, G10, G11, G12, G13, G14, G15, G16)
-_NAMED: Final = (QUEUE, ORDER, HANG, READ, CHATS, CHAOS)
+_NUMBERED: Final = (
+    *(G1, G2, G3, G4, G5, G6, G7, G8, G9, G10, G11, G12, G13, G14, G15, G16, G17, G18),
+)
+_NAMED: Final = (QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY)
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 
 

@@ -1,0 +1,44 @@
+"""Newer versions of lango, as far as their tables go: migrations that follow those of today."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from lango.store.revisions import OURS, Revisions
+
+_COLUMNS: Final = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, additive = {revision!r}, {before!r}, {additive}
+
+def upgrade():
+    for table in ("sessions", "messages", "turns", "turn_events", "tool_ledger", "workers"):
+        op.add_column(table, sa.Column("added_" + revision, sa.Text))
+"""
+# A build that was given up leaves an index that is not valid, and stands in the way of the next.
+_INDEX: Final = """
+from alembic import op
+
+revision, down_revision, additive = {revision!r}, {before!r}, {additive}
+
+def upgrade():
+    name = "messages_" + revision + "_ix"
+    with op.get_context().autocommit_block():
+        op.drop_index(name, "messages", if_exists=True, postgresql_concurrently=True)
+        op.create_index(name, "messages", ["created", "seq"], postgresql_concurrently=True)
+"""
+
+
+def newer(folder: Path, versions: int = 1, *, additive: bool = True) -> Revisions:
+    """The version that comes so many after this one: each adds columns, and then an index."""
+    folder.mkdir(exist_ok=True)
+    before = OURS.head
+    for number in range(2 * versions):
+        revision = f"9{number:03}"
+        text = (_COLUMNS, _INDEX)[number % 2]
+        script = text.format(revision=revision, before=before, additive=additive)
+        (folder / f"{revision}_newer.py").write_text(script)
+        before = revision
+    return Revisions(folder)

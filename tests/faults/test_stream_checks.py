@@ -1,0 +1,110 @@
+"""What the trials of streams look for is found when it is there."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faults.sse import Frame, FrameReader, Sitting, check_told
+
+TEXT = "one two"
+
+
+def told(*events: tuple[str, dict[str, Any]]) -> list[Frame]:
+    """The frames of a log."""
+    numbered = enumerate(events, 1)
+    return [Frame(n, kind, {"id": n, "type": kind} | more) for n, (kind, more) in numbered]
+
+
+def delta(text: str) -> tuple[str, dict[str, Any]]:
+    return "message.delta", {"message": "m", "text": text}
+
+
+DONE = ("message.completed", {"message": "m", "text": TEXT})
+BEGIN: tuple[str, dict[str, Any]] = ("started", {})
+RESET = ("message.reset", {"message": "m"})
+THOUGHT = ("thought.delta", {"message": "m", "text": "hm"})
+END: tuple[str, dict[str, Any]] = ("completed", {})
+LOG = told(BEGIN, THOUGHT, delta("one "), delta("two"), DONE, END)
+
+
+def wire(log: list[Frame]) -> bytes:
+    lines = [f"id: {f.id}\nevent: {f.event}\ndata: {json.dumps(f.data)}\n\n" for f in log]
+    return ":\n\n".join(lines).encode()
+
+
+def test_frames_are_read_wherever_their_bytes_are_cut() -> None:
+    sent = wire(LOG)
+    for place in range(len(sent)):
+        reader = FrameReader()
+        first = [*reader.feed(sent[:place])]
+        assert first == LOG[: len(first)]
+        assert [*first, *reader.feed(sent[place:])] == LOG
+        assert not reader.is_torn
+
+
+def test_a_frame_that_is_not_what_it_says_is_found() -> None:
+    wrong = replace(LOG[0], event="completed")
+    with pytest.raises(AssertionError):
+        list(FrameReader().feed(wire([wrong])))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        told(BEGIN, delta("one "), delta("two"), DONE, END),
+        told(BEGIN, delta("one "), RESET, BEGIN, delta("one "), delta("two"), DONE, END),
+        told(BEGIN, delta("one "), BEGIN, DONE, END),
+        told(BEGIN, BEGIN, DONE, END),
+    ],
+    ids=["at one go", "begun anew", "told whole by the next", "told by the next alone"],
+)
+def test_a_whole_log_is_right(log: list[Frame]) -> None:
+    check_told(log, TEXT)
+
+
+WRONG = {
+    "a gap": [*LOG[:2], *LOG[3:]],
+    "a repeat": [*LOG[:3], *LOG[2:]],
+    "no end": LOG[:-1],
+    "two ends": told(BEGIN, delta(TEXT), DONE, END, END),
+    "an end that is not the last": told(BEGIN, delta(TEXT), END, DONE),
+    "a piece that is missing": told(BEGIN, delta("one "), DONE, END),
+    "a piece twice": told(BEGIN, delta("one "), delta("one "), delta("two"), DONE, END),
+    "pieces of another text": told(BEGIN, delta("three"), BEGIN, DONE, END),
+    "a message that is not finished": told(BEGIN, delta("one "), END),
+    "another text": told(BEGIN, ("message.completed", {"message": "m", "text": "three"}), END),
+    "the text twice": told(BEGIN, DONE, DONE, END),
+}
+
+
+@pytest.mark.parametrize("log", WRONG.values(), ids=list(WRONG))
+def test_a_log_that_is_wrong_is_found(log: list[Frame]) -> None:
+    with pytest.raises(AssertionError):
+        check_told(log, TEXT)
+
+
+def test_a_connection_tells_what_the_log_holds() -> None:
+    Sitting(0, LOG).check(LOG)
+    Sitting(2, LOG[2:4]).check(LOG)
+    Sitting(4).check(LOG)
+    Sitting(0, [LOG[0], *LOG[2:]], thoughts=False).check(LOG)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Sitting(2, LOG[3:]),
+        Sitting(2, LOG[1:]),
+        Sitting(0, [*LOG[:3], *LOG[4:]]),
+        Sitting(0, [*LOG[:3], *LOG[2:]]),
+        Sitting(5, [replace(LOG[5], data={})]),
+        Sitting(0, LOG, thoughts=False),
+        Sitting(6, LOG[5:]),
+    ],
+    ids=["late", "early", "a gap", "a repeat", "changed", "thoughts", "behind the end"],
+)
+def test_a_connection_that_tells_another_story_is_found(wrong: Sitting) -> None:
+    with pytest.raises(AssertionError, match="behind"):
+        wrong.check(LOG)
