@@ -29,7 +29,7 @@ fmt: ## format the code and apply the safe fixes
 	.venv/bin/ruff format .
 
 .PHONY: check
-check: ## everything CI runs (PART=lint, unit, store, models, agents, turns, faults or docs for one)
+check: ## everything CI runs (PART=lint for one part)
 	@$(PY) scripts/check.py $(PART)
 
 .PHONY: spec
@@ -37,21 +37,39 @@ spec: ## run the scenario tests; the last line counts them
 	@$(PY) scripts/spec.py
 
 .PHONY: bench
-bench: ## measure (AREA=store, models or turns, QUICK=1 for a shorter run)
+bench: ## measure (AREA=store, models, turns, server or console; QUICK=1 for less)
 	@$(PY) -m bench $(AREA) $(if $(QUICK),--quick)
 
 .PHONY: faults
 faults: ## break things and check the guarantees (ONLY=G4, COUNT=n)
 	@$(PY) -m faults $(if $(ONLY),--only $(ONLY)) $(if $(COUNT),--count $(COUNT))
 
+# The tools resolve for every platform, with a hash for each file, and name no index.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --custom-compile-command 'make lock'
+
 .PHONY: lock
 lock: ## resolve the dependencies again and write their hashes
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras \
-		--upgrade --no-emit-index-url --no-annotate --custom-compile-command 'make lock' \
-		--output-file requirements/dev.txt pyproject.toml
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
-		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' \
-		--output-file requirements/model.txt requirements/model.in
+	$(COMPILE) --all-extras --upgrade --output-file requirements/dev.txt pyproject.toml
+	$(COMPILE) --extra all --constraint requirements/dev.txt \
+		--output-file requirements/runtime.txt pyproject.toml
+	$(COMPILE) --no-deps --output-file requirements/model.txt requirements/model.in
+
+.PHONY: site
+site: ## build the documentation into build/site
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+.PHONY: sbom
+sbom: ## write what is installed at run time as build/sbom.json (CycloneDX)
+	uv venv --quiet --clear build/runtime
+	uv pip sync --quiet --python build/runtime --require-hashes requirements/runtime.txt
+	uv pip install --quiet --python build/runtime --no-deps .
+	.venv/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-file build/sbom.json build/runtime
+
+.PHONY: screenshots
+screenshots: ## take the pictures of the console that the docs show
+	$(PY) -m scripts.screenshots
 
 .PHONY: clean
 clean: ## remove what tools leave behind

@@ -27,8 +27,9 @@ PARTS: dict[str, tuple[Command, ...]] = {
     "agents": ((*PYTEST, *PARALLEL, "tests/spec", "tests/runner", "tests/cli"),),
     "turns": ((*PYTEST, *PARALLEL, "tests/turns", "tests/durable"),),
     "server": ((*PYTEST, *PARALLEL, "tests/server"),),
+    "console": ((*PYTEST, *PARALLEL, "tests/console"),),
     "faults": ((*PYTEST, *PARALLEL, "tests/faults"),),
-    "docs": ((*PYTEST, "tests/docs"),),
+    "docs": ((*PYTEST, *PARALLEL, "tests/docs", "tests/examples"),),
 }
 
 

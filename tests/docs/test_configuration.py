@@ -23,6 +23,7 @@ SECTIONS = {
     "agent": SCHEMA["$defs"]["AgentSettings"],
     "tools": SCHEMA["$defs"]["ToolSettings"],
     "server": SCHEMA["$defs"]["ServerSettings"],
+    "files": SCHEMA["$defs"]["FileSettings"],
     "oidc": SCHEMA["$defs"]["OidcSettings"],
     "mcp_servers": SCHEMA["$defs"]["McpServerSettings"],
 }

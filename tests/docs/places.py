@@ -1,0 +1,43 @@
+"""Where pages are followed: an address of one's own, and the environment of a reader."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.docs.pages import ROOT
+
+ADDRESS: Final = "127.0.0.1:8000"
+"""Where pages have their server."""
+_OURS: Final = ("LANGO_", "PYTHON", "UV_", "VIRTUAL_ENV")
+
+
+def free_address() -> str:
+    """An address on loopback that nobody uses."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+def newcomer(dist: Path, address: str) -> dict[str, str]:
+    """The environment of somebody who has nothing yet.
+
+    `pip install` finds the package in `dist`, and takes the locked versions of what it needs.
+    """
+    constraint = str(ROOT / "requirements/dev.txt")
+    return _plain(address) | {"UV_FIND_LINKS": str(dist), "UV_CONSTRAINT": constraint}
+
+
+def reader(address: str) -> dict[str, str]:
+    """The environment of somebody who has installed this checkout."""
+    plain = _plain(address)
+    return plain | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{plain['PATH']}"}
+
+
+def _plain(address: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    port = address.rpartition(":")[2]
+    return kept | {"COLUMNS": "200", "NO_COLOR": "1", "LANGO_SERVER__PORT": port}

@@ -1,0 +1,94 @@
+"""A shell that follows a page: it runs the blocks, and waits for what the page says comes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from tests.docs.pages import Block, blocks
+
+PATIENCE: Final = 300.0  # seconds: what starts beside many others needs a while
+ANYTHING: Final = "…"  # what a page writes for the part of a line that differs from run to run
+FILE: Final = re.compile(r"(?:#|<!--) ([\w./-]+\.\w+)(?: -->)?\n")
+_ENDED: Final = "[the block ended with {}]"
+
+
+class Shell:
+    """One bash. Whatever it started in the background is ended with it."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self.heard = ""  # all that was printed
+        self._folder = folder
+        self._environment = dict(environment)
+        self._begin = 0  # of what came since the last command was given
+
+    async def __aenter__(self) -> Self:
+        self._bash = await asyncio.create_subprocess_exec(
+            *("bash", "--noprofile", "--norc"),
+            cwd=self._folder,
+            env=self._environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return self
+
+    async def __aexit__(self, failure: object, *_: object) -> None:
+        os.killpg(self._bash.pid, signal.SIGKILL)
+        assert self._bash.stdout
+        self.heard += (await self._bash.stdout.read()).decode(errors="replace")
+        await self._bash.wait()
+        if failure is not None:
+            print(self.heard)  # which pytest shows with what failed
+
+    async def follow(self, page: Path, replacing: Mapping[str, str] | None = None) -> None:
+        """Do what the page says: save its files, run its commands, see what it shows.
+
+        `replacing` has what is another on this machine than on the page: an address, a database.
+        """
+        for block in blocks(page):
+            text = block.text
+            for shown, here in (replacing or {}).items():
+                text = text.replace(shown, here)
+            await self._step(Block(block.language, text))
+
+    async def _step(self, block: Block) -> None:
+        name = FILE.match(block.text)
+        if name:
+            path = self._folder / name[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, "utf-8")
+        elif block.language == "bash":
+            await self.run(block.text)
+        elif block.language == "text":
+            await self.expect(block.text)
+
+    async def run(self, command: str) -> None:
+        """Run a command; what it puts into the background goes on."""
+        self._begin = len(self.heard)
+        assert self._bash.stdin
+        self._bash.stdin.write(f'{command}\necho "{_ENDED.format("$?")}"\n'.encode())
+        await self._bash.stdin.drain()
+        await self._hear(re.escape(_ENDED).replace(r"\{\}", r"\d+"))
+        assert _ENDED.format(0) in self.heard[self._begin :], self.heard
+
+    async def expect(self, text: str) -> None:
+        """Wait until these lines have come since the last command, in this order."""
+        lines = [re.escape(line).replace(ANYTHING, ".*") for line in text.strip().splitlines()]
+        await self._hear(".*".join(lines))
+
+    async def _hear(self, pattern: str) -> None:
+        assert self._bash.stdout
+        while not re.search(pattern, self.heard[self._begin :], re.DOTALL):
+            try:
+                more = await asyncio.wait_for(self._bash.stdout.read(65536), PATIENCE)
+            except TimeoutError:
+                raise AssertionError(f"{pattern!r} never came: {self.heard}") from None
+            assert more, f"the shell ended: {self.heard}"
+            self.heard += more.decode(errors="replace")

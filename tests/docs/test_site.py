@@ -1,0 +1,63 @@
+"""The documentation site builds without a warning, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT
+
+# The parts a reader looks for, in the order of the tabs.
+TABS = ["Home", "Tutorial", "How to", "Reference", "Explanation", "Decisions", "Figures"]
+LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]+src=\"?(\S+?)[\" >]|url\((\S+?)\)")
+STYLES = re.compile(r"<link[^>]+rel=\"?(?:stylesheet|preload|icon)[^>]*href=\"?(\S+?)[\" >]")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as `make site` builds it: every warning is an error, broken links among them."""
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_is_there(site: Path) -> None:
+    pages = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md")}
+    built = {path.relative_to(site).parent for path in site.rglob("index.html")}
+    names = {page.parent if page.name in {"README", "index"} else page for page in pages}
+    assert names == built
+
+
+def test_the_tabs_are_in_a_reader_s_order(site: Path) -> None:
+    html = (site / "index.html").read_text("utf-8")
+    [tabs] = re.findall(r'<nav class="md-tabs".*?</nav>', html, re.DOTALL)
+    assert re.findall(r"md-tabs__link\">\s*(.*?)\s*</a>", tabs, re.DOTALL) == TABS
+
+
+def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
+    files = [*site.rglob("*.html"), *site.rglob("*.css")]
+    found = [
+        (path.name, target)
+        for path in files
+        for match in (
+            *LOADED.finditer(path.read_text("utf-8")),
+            *STYLES.finditer(path.read_text("utf-8")),
+        )
+        if (target := next(filter(None, match.groups()))).startswith(("http:", "https:", "//"))
+    ]
+    assert found == []
+    assert len(files) > 30
