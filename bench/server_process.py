@@ -20,7 +20,7 @@ SCRIPTS: Final = Path(sys.executable).parent
 """Where the commands of this environment are."""
 _ROOT: Final = Path(__file__).parents[1]
 _LOOK_EVERY: Final = 0.1
-_TO_START: Final = 120.0
+_TO_START: Final = 300.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
