@@ -27,6 +27,8 @@ WAIT: Final = "wait"
 OPEN: Final = "open"
 RESET: Final = "reset"
 FIGURES: Final = "figures"
+ANSWERS_EVERY: Final = 0.001
+"""Seconds: a model's answers come one by one, if fast, and not all with one pass of a loop."""
 
 
 class Gate(BaseLlm):
@@ -44,7 +46,9 @@ class Gate(BaseLlm):
         said = (llm_request.contents[-1].parts or [])[0].text
         if said == WAIT:
             self._waiting += 1
+            place = self._waiting
             await self._open.wait()
+            await asyncio.sleep(place * ANSWERS_EVERY)
         elif said == OPEN:
             self._open.set()
         elif said == RESET:

@@ -18,14 +18,13 @@ from lango.adk.warm import warm_up
 from lango.errors import ConfigError
 from lango.server.backend import services_of
 from lango.server.connections import BESIDE_STREAMS, KEEP_ALIVE, Crowd, PatientProtocol
+from lango.server.turnstile import AT_ONCE, Turnstile
 from lango.turns.worker import DRAIN, TurnWorker
 
 logger = logging.getLogger(__name__)
 
 HTTP_DRAIN: Final = 10
 """Seconds that requests which are not streams have to end."""
-ACCEPTED_AT_ONCE: Final = 16
-"""Connections that come in before others have their turn: each is a millisecond of work or two."""
 _WAITING_CONNECTIONS: Final = 2_048
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -74,7 +73,7 @@ def http_server(app: ASGIApp, most: int = BESIDE_STREAMS) -> uvicorn.Server:
 
     To more than `most` connections it is busy.
     """
-    crowd = Crowd(app, most)
+    crowd = Crowd(Turnstile(app), most)
     server = _Uvicorn(
         uvicorn.Config(
             crowd,
@@ -85,7 +84,7 @@ def http_server(app: ASGIApp, most: int = BESIDE_STREAMS) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             proxy_headers=False,  # nothing here depends on where a request came from
-            backlog=ACCEPTED_AT_ONCE,
+            backlog=AT_ONCE,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=HTTP_DRAIN,
         )

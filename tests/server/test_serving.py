@@ -9,7 +9,8 @@ import pytest
 
 from lango.errors import ConfigError
 from lango.server.backend import services_of
-from lango.server.serving import ACCEPTED_AT_ONCE, Stop, http_server, listen, serve
+from lango.server.serving import Stop, http_server, listen, serve
+from lango.server.turnstile import AT_ONCE
 from tests.server.places import PATIENCE, House, live
 
 STREAM = {"Accept": "text/event-stream"}
@@ -127,7 +128,7 @@ async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
             await asyncio.sleep(0.005)
         address = listening.getsockname()
         # Nothing is accepted before the loop runs again: all of them wait in the queue.
-        crowd = [socket.create_connection(address, PATIENCE) for _ in range(4 * ACCEPTED_AT_ONCE)]
+        crowd = [socket.create_connection(address, PATIENCE) for _ in range(4 * AT_ONCE)]
         inside = [0]
         while inside[-1] < len(crowd):
             await asyncio.sleep(0)
@@ -137,4 +138,4 @@ async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
     http.should_exit = True
     await serving
     came = [now - before for before, now in pairwise(inside)]
-    assert max(came) <= ACCEPTED_AT_ONCE + 1  # newer Pythons take one more
+    assert max(came) <= AT_ONCE + 1  # newer Pythons take one more
