@@ -51,6 +51,7 @@ async def looked_at(
     context.set_default_timeout(PATIENCE * 1_000)
     page = await context.new_page()
     await page.goto(stage.address)
+    await expect(page.get_by_role("heading", name="New chat")).to_be_visible()
     yield page
     await context.close()
 
