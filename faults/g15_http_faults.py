@@ -21,7 +21,8 @@ MODELS: Final = {
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-3-pro",
 }
-IDLE: Final = 1.0
+IDLE: Final = 3.0
+"""Seconds of silence: far more than an answer takes on a machine with other work."""
 _WELL: Final = "All is well."
 _AGAIN: Final = "Still here."
 
