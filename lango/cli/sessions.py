@@ -14,7 +14,7 @@ from lango.cli.moments import Since, Until, age
 from lango.cli.opened import Opened, with_store
 from lango.cli.options import Config, Json, Schema, Tenant, Url
 from lango.cli.printable import one_line, printable
-from lango.cli.tables import Column, print_json, print_table, said_once
+from lango.cli.tables import Column, print_json, print_page
 from lango.core.times import moment
 from lango.core.turn_states import TurnState
 
@@ -28,8 +28,8 @@ _COLUMNS: Final = (
     Column("session"),
     Column("active"),
     Column("status"),
-    Column("app", is_text=True),
-    Column("user", is_text=True),
+    Column("app", is_text=True, is_shared=True),
+    Column("user", is_text=True, is_shared=True),
     Column("messages", is_number=True, is_spare=True),
     Column("tokens", is_number=True, is_spare=True),
     Column("title", is_text=True),
@@ -242,29 +242,20 @@ def _data(one: SessionSummary) -> dict[str, Any]:
 
 
 def _show_list(page: Page[SessionSummary]) -> None:
-    """The page as a table. What all its rows have in common is not said in each."""
-    one_app = said_once(one.app_name for one in page.items)
-    one_user = said_once(one.user_id for one in page.items)
     rows = [
         (
             one.public_id,
             age(moment(one.last_activity)),
             one.status or "",
-            "" if one_app else one.app_name,
-            "" if one_user else one.user_id,
+            one.app_name,
+            one.user_id,
             f"{one.message_count:,}",
             f"{one.total_tokens:,}",
             one.title,
         )
         for one in page.items
     ]
-    print_table(_COLUMNS, rows)
-    common = [f"{what} {one_line(value, 80)}" for what, value in
-              (("app", one_app), ("user", one_user)) if value]  # fmt: skip
-    if common:
-        typer.echo(f"All: {', '.join(common)}.")
-    if page.next_cursor:
-        typer.echo(f"There are more: --cursor {page.next_cursor}")
+    print_page(_COLUMNS, rows, page.next_cursor)
 
 
 def _listed(one: SessionSummary) -> str:

@@ -27,6 +27,7 @@ class Column:
     is_number: bool = False
     is_text: bool = False
     is_spare: bool = False  # left out where there is no room, the last one first
+    is_shared: bool = False  # of a page: said once beneath it where all rows have the same
 
 
 def print_table(
@@ -55,6 +56,24 @@ def print_table(
     for row in cells:
         table.add_row(*(escape(one_line(row[number], rooms[number])) for number in shown))
     console.print(table)
+
+
+def print_page(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], next_cursor: str | None
+) -> None:
+    """A page of a list: what all its rows have in common is said once, and how to go on."""
+    common = {
+        number: _said_once(row[number] for row in rows)
+        for number, column in enumerate(columns)
+        if column.is_shared
+    }
+    kept = [number for number in range(len(columns)) if not common.get(number)]
+    print_table([columns[number] for number in kept], ([row[n] for n in kept] for row in rows))
+    said = [f"{columns[n].heading} {one_line(one, 80)}" for n, one in common.items() if one]
+    if said:
+        typer.echo(f"All: {', '.join(said)}.")
+    if next_cursor:
+        typer.echo(f"There are more: --cursor {next_cursor}")
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -115,7 +134,7 @@ def money(cost: float | None) -> str:
     return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
 
 
-def said_once(values: Iterable[str]) -> str | None:
+def _said_once(values: Iterable[str]) -> str | None:
     """The value that all have; None if they differ, or there is none."""
     found = set(values)
     return found.pop() if len(found) == 1 else None

@@ -10,7 +10,7 @@ from lango.cli.completing import AnyUser, AppName
 from lango.cli.moments import Since, Until, age, span
 from lango.cli.opened import Opened, with_store, with_turns
 from lango.cli.options import Config, Json, Schema, Tenant, Url
-from lango.cli.tables import Column, print_json, print_table, said_once
+from lango.cli.tables import Column, print_json, print_page
 from lango.core.times import moment
 from lango.core.turn_states import TurnState
 
@@ -30,8 +30,8 @@ _COLUMNS: Final = (
     Column("turn"),
     Column("accepted"),
     Column("state"),
-    Column("app", is_text=True),
-    Column("user", is_text=True),
+    Column("app", is_text=True, is_shared=True),
+    Column("user", is_text=True, is_shared=True),
     Column("took", is_number=True, is_spare=True),
     Column("tokens", is_number=True, is_spare=True),
     Column("message", is_text=True),
@@ -157,26 +157,21 @@ async def _session_pk(opened: Opened, session: str, app: str | None, user: str |
 
 
 def _show_list(page: Page[ListedTurn]) -> None:
-    """The page as a table. What all its rows have in common is not said in each."""
     turns = [one.turn for one in page.items]
-    one_app = said_once(turn.session.app_name for turn in turns)
-    one_user = said_once(turn.session.user_id for turn in turns)
     rows = [
         (
             turn.id,
             age(moment(turn.created)),
             turn.state,
-            "" if one_app else turn.session.app_name,
-            "" if one_user else turn.session.user_id,
+            turn.session.app_name,
+            turn.session.user_id,
             _took(turn),
             _tokens(turn),
             str(turn.input.get("text", "(an answer to an approval)")),
         )
         for turn in turns
     ]
-    print_table(_COLUMNS, rows)
-    if page.next_cursor:
-        typer.echo(f"There are more: --cursor {page.next_cursor}")
+    print_page(_COLUMNS, rows, page.next_cursor)
 
 
 def _took(turn: Turn) -> str:

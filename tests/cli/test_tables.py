@@ -10,7 +10,7 @@ import typer
 
 from lango.cli.completing import app_names
 from lango.cli.moments import age, moment_of, span
-from lango.cli.tables import Column, money, print_table, said_once
+from lango.cli.tables import Column, money, print_page, print_table
 from tests.cli.running import run
 
 COLUMNS = (
@@ -79,7 +79,22 @@ def test_money() -> None:
     assert [money(cost) for cost in (None, 0.0, 0.01234, 1234.5)] == [
         *("", "$0.0000", "$0.0123", "$1,234.50")
     ]
-    assert (said_once("aa"), said_once("ab"), said_once("")) == ("a", None, None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("1", "shop"), ("2", "shop")], ["id", "1", "2", "All: app shop."]),
+        ([("1", "shop"), ("2", "desk")], ["id  app", "1   shop", "2   desk"]),
+        ([("1", "")], ["id", "1"]),
+    ],
+)
+def test_what_a_page_has_in_common_is_said_once(
+    rows: list[tuple[str, str]], expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_page((Column("id"), Column("app", is_text=True, is_shared=True)), rows, "more")
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == [*expected, "There are more: --cursor more"]
 
 
 def test_apps_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
