@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from bench.turn_desk import Desk, Place, desk
 from lango.adk.warm import warm_up
+from lango.turns import event_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -109,7 +110,7 @@ class StallWatch:
 
 
 def _serve(place: Place, pipe: Connection) -> None:
-    asyncio.run(_serve_until_left(place, pipe))
+    event_loop.run(_serve_until_left(place, pipe))
 
 
 async def _serve_until_left(place: Place, pipe: Connection) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 from faults.turn_agents import PATIENCE
 from faults.turn_place import Place, process
 from lango.core import failpoints
+from lango.turns import event_loop
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pytest", "faults.turn_warm"])
@@ -104,7 +105,7 @@ def work(place: Place, options: dict[str, Any], ready: Event) -> None:
     """Run turns until told to stop: the job of a process that is given no other."""
     keep_log(place)
     failpoints.armed = partial(_die_at, options.pop("die_at", None))
-    asyncio.run(_work_until_told(place, options, ready))
+    event_loop.run(_work_until_told(place, options, ready))
 
 
 def _die_at(where: str | None, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import typer
 
 from lango.cli.options import Config, Url, store_flags
 from lango.cli.worker import Apps
+from lango.turns import event_loop
 
 if TYPE_CHECKING:
     from lango.app import Application
@@ -47,7 +47,7 @@ def serve(
     application = Application(load(config, store_flags(url)))
     server = application.settings.server
     place = (host or server.host, server.port if port is None else port)
-    asyncio.run(_serve(application, apps or [], place, worker, insecure_no_auth))
+    event_loop.run(_serve(application, apps or [], place, worker, insecure_no_auth))
 
 
 def log_to_stderr() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lango.cli.options import Config, Url, store_flags
+from lango.turns import event_loop
 
 if TYPE_CHECKING:
     from lango.app import Application
@@ -35,7 +36,7 @@ def worker(
     from lango.config.load import load
 
     application = Application(load(config, store_flags(url)))
-    asyncio.run(_work(application, apps or [], concurrency))
+    event_loop.run(_work(application, apps or [], concurrency))
 
 
 async def _work(application: Application, names: list[str], concurrency: int | None) -> None:

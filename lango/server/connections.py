@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lango.errors import ServerBusyError
+from lango.errors import ConfigError, ServerBusyError
 from lango.server.hosts import PROBES
 from lango.server.problems import answer
 
-if TYPE_CHECKING:
-    from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
-else:  # which is that one, or httptools' where that is installed
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol as _Protocol
+try:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError as _missing:  # FastAPI and uvicorn come with google-adk, httptools does not
+    raise ConfigError('A server needs httptools: pip install "lango-adk[server]"') from _missing
 
 BESIDE_STREAMS: Final = 1_000
 """Connections beside those that streams may have."""
@@ -23,17 +23,22 @@ KEEP_ALIVE: Final = 75
 """Seconds that a connection is kept between requests; proxies drop theirs after 60."""
 PATIENCE: Final = 20.0
 """Seconds in which the head of a request must be there, and then each piece of its body."""
-_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+MOST_OF_HEAD: Final = 65_536
+"""Bytes of a request's head that are waited for: so much, and what came with the last of it."""
+_REFUSAL: Final = "HTTP/1.1 {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_LATE: Final = _REFUSAL.format("408 Request Timeout").encode()
+_TOO_LONG: Final = _REFUSAL.format("431 Request Header Fields Too Large").encode()
 
 
-class PatientProtocol(_Protocol):
-    """uvicorn's protocol, for which a client could take any time to send a request.
+class PatientProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, to which a client could send a head of any length, in any time.
 
-    Who opens connections and says little on them would have them all. Between requests the
-    keep-alive of uvicorn's own watches.
+    Who opens connections and says little on them would have them all, and who never ends a head
+    all memory. Between requests the keep-alive of uvicorn's own watches.
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    _head = 0  # bytes of it that have come
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to wait for a request."""
@@ -44,12 +49,21 @@ class PatientProtocol(_Protocol):
         """Wait on, if that was not all."""
         super().data_received(data)
         if self._is_in_head:
-            if self._deadline is None:
-                self._wait()
+            self._await_head(len(data))
         else:
+            self._head = 0
             self._wait_no_more()
             if self.cycle.more_body:
                 self._wait()
+
+    def _await_head(self, more: int) -> None:
+        self._head += more
+        if self.cycle and self.cycle.more_body:  # of a request that was answered without it
+            self.transport.close()
+        elif self._head > MOST_OF_HEAD:
+            self._refuse(_TOO_LONG)
+        elif self._deadline is None:
+            self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is waited for any more."""
@@ -71,9 +85,14 @@ class PatientProtocol(_Protocol):
     def _give_up(self) -> None:
         if self.flow.read_paused:  # the client is not late: it is we who do not read
             self._wait()
-        elif not self.transport.is_closing():
-            if self._is_in_head:
-                self.transport.write(_LATE)
+        elif self._is_in_head:
+            self._refuse(_LATE)
+        else:
+            self.transport.close()
+
+    def _refuse(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
             self.transport.close()
 
 

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango import errors
@@ -182,6 +183,8 @@ class Unexpected:
 
         try:
             await self.app(scope, receive, watch)
+        except ClientDisconnect:
+            logger.info("A client went away before it had said what it wants.")
         except Exception as error:
             if has_begun:
                 raise

@@ -1,6 +1,9 @@
 """Connections: whoever is slow to say what it wants, or is one too many, is told so."""
 
 import asyncio
+import importlib
+import logging
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -9,12 +12,22 @@ import pytest
 import pytest_asyncio
 
 from faults.turn_place import Place
+from lango.errors import ConfigError
 from lango.server.problems import MEDIA_TYPE
 from tests.server.places import PATIENCE, House, Live, client_of, house, live
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 LATE = b"HTTP/1.1 408 "
+
+
+def test_an_installation_without_a_server_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "lango.server.connections")
+    monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
+    with pytest.raises(ConfigError, match=r'pip install "lango-adk\[server\]"'):
+        importlib.import_module("lango.server.connections")
 
 
 @pytest_asyncio.fixture
@@ -51,6 +64,26 @@ async def test_who_does_not_say_what_it_wants_is_sent_away(sent: bytes, hasty: L
         assert (await client.get("/healthz")).status_code == 200
 
 
+async def test_a_head_without_end_is_not_read(small: House) -> None:
+    async with live(small) as server:
+        heard = await said_to(server, HEALTH[:-2] + b"X-More: 0\r\n" * 6_000)
+    assert heard.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_what_is_sent_behind_an_answer_is_not_read(small: House) -> None:
+    piece, pieces = bytes(65_536), 10_000
+
+    async def send(writer: asyncio.StreamWriter) -> None:
+        for _ in range(pieces):
+            writer.write(piece)
+            await writer.drain()
+
+    async with live(small) as server, connected(server) as (_, writer):
+        writer.write(POST + f"Content-Length: {len(piece) * pieces}\r\n\r\n".encode())
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(send(writer), PATIENCE)
+
+
 async def test_a_second_request_has_to_come_as_well(hasty: Live) -> None:
     async with connected(hasty) as (reader, writer), asyncio.timeout(PATIENCE):
         writer.write(HEALTH)
@@ -60,9 +93,12 @@ async def test_a_second_request_has_to_come_as_well(hasty: Live) -> None:
     assert heard.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_body_that_stops_is_not_waited_for(hasty: Live) -> None:
+async def test_a_body_that_stops_is_not_waited_for(
+    hasty: Live, caplog: pytest.LogCaptureFixture
+) -> None:
     heard = await said_to(hasty, POST + b'Content-Length: 100\r\n\r\n{"app": ')
-    assert LATE not in heard  # the request was there, and what is not answered is cut off
+    assert heard == b""  # the request was there, and what is not answered is cut off
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def test_an_answer_may_take_its_time(hasty: Live) -> None:
