@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -54,7 +54,7 @@ with w as (
   from t join unnest($5::text[], $6::bigint[], $7::text[], $8::json[])
     as e(claim_id, place, type, data) on e.claim_id = t.claim_id
 )
-select claim_id, last_event from t"""
+select claim_id, last_event, epoch, now() as created from t"""
 
 
 _THIS_LOG: Final = turn_rows.is_log_of(sa.bindparam("of_session"), sa.bindparam("of_turn"))
@@ -65,7 +65,7 @@ _BEHIND: Final = Prepared(
     .limit(sa.bindparam("at_most"))
 )
 _OF_BATCH: Final = Prepared(
-    sa.select(turn_events.c.number).where(
+    sa.select(turn_events.c.number, turn_events.c.created).where(
         _THIS_LOG, turn_events.c.batch == sa.bindparam("of_batch")
     )
 )
@@ -117,13 +117,13 @@ class TurnLog:
 
     async def append(self, claim: Claim, events: Sequence[Event]) -> int:
         """Write to one turn's log; the number of the last event. Fenced if the turn is lost."""
-        (number,) = await self.append_many([Write(claim, events)])
-        if number is None:
+        (written,) = await self.append_many([Write(claim, events)])
+        if written is None:
             raise Fenced
-        return number
+        return written[-1].number
 
-    async def append_many(self, writes: Sequence[Write]) -> list[int | None]:
-        """Write to many logs at once; for each the number of its last event, None if it is lost.
+    async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
+        """Write to many logs at once; what then stands in each, None for one that is lost.
 
         No end is written here: a turn is ended by closing it.
         """
@@ -132,7 +132,7 @@ class TurnLog:
         batch = new_id("bat")  # what is there already after a fault is known by it
         merged = _merged(writes)
 
-        async def once() -> dict[str, int | None]:
+        async def once() -> dict[str, list[LoggedEvent] | None]:
             if not self.database.is_sqlite:
                 try:
                     return await self._append_at_once(merged, batch)
@@ -149,16 +149,22 @@ class TurnLog:
         failpoint("log.after")
         return [written.get(write.claim.id) for write in writes]
 
-    async def _append_at_once(self, writes: Sequence[Write], batch: str) -> dict[str, int | None]:
+    async def _append_at_once(
+        self, writes: Sequence[Write], batch: str
+    ) -> dict[str, list[LoggedEvent] | None]:
         turns_of = [(w.claim.turn.session_pk, w.claim.turn.number, w.claim.id) for w in writes]
-        told = [
-            (write.claim.id, place, event.type, json_text(event.data()))
-            for write in writes
-            for place, event in enumerate(write.events, 1)
+        told = {write.claim.id: _told(write.events) for write in writes}
+        lines = [
+            (claim_id, place, kind, json_text(data))
+            for claim_id, events in told.items()
+            for place, (kind, data) in enumerate(events, 1)
         ]
         columns = *_columns(turns_of, 3), [len(write.events) for write in writes]
-        rows = await self.database.fetch(_APPEND, *columns, *_columns(told, 4), batch)
-        return {row["claim_id"]: row["last_event"] for row in rows}
+        rows = await self.database.fetch(_APPEND, *columns, *_columns(lines, 4), batch)
+        return {
+            claim_id: _numbered(told[claim_id], last, epoch, created)
+            for claim_id, last, epoch, created in rows
+        }
 
     async def read(
         self, tenant: str, turn_id: str, *, after: int = 0, limit: int = PAGE
@@ -212,6 +218,22 @@ def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
     return [[row[place] for row in rows] for place in range(width)]
 
 
+def _told(events: Sequence[Event]) -> list[tuple[str, JsonObject]]:
+    """Events as a log holds them."""
+    return [(event.type, event.data()) for event in events]
+
+
+def _numbered(
+    told: Sequence[tuple[str, JsonObject]], last: int, epoch: int, created: datetime
+) -> list[LoggedEvent]:
+    """Events as they stand in a log in which the last of them has this number."""
+    first, at = last - len(told) + 1, seconds(created)
+    return [
+        LoggedEvent(number, kind, data, epoch, at)
+        for number, (kind, data) in enumerate(told, first)
+    ]
+
+
 def _logged(row: Row) -> LoggedEvent:
     return LoggedEvent(row.number, row.type, row.data, row.epoch, seconds(row.created))
 
@@ -227,7 +249,7 @@ def _merged(writes: Sequence[Write]) -> list[Write]:
     return [Write(claims[place[2]], merged[place]) for place in sorted(merged)]
 
 
-async def _append(transaction: Transaction, write: Write, batch: str) -> int | None:
+async def _append(transaction: Transaction, write: Write, batch: str) -> list[LoggedEvent] | None:
     """Write one batch in a transaction, unless it is there; None if the turn is lost."""
     claim, events = write
     row = await turn_rows.lock_claimed(transaction, claim)
@@ -236,9 +258,11 @@ async def _append(transaction: Transaction, write: Write, batch: str) -> int | N
     of = {"of_session": row.session_pk, "of_turn": row.number}
     there = await transaction.one(_OF_BATCH, **of, of_batch=batch)
     if there is not None:
-        return there.number + len(events) - 1
-    moved = await turn_rows.change_turn(transaction, row, new_events=len(events))
-    await turn_rows.add_events(
-        transaction, moved, events, epoch=moved.epoch, at=row.clock, batch=batch
-    )
-    return moved.last_event
+        last, created = there.number + len(events) - 1, there.created
+    else:
+        moved = await turn_rows.change_turn(transaction, row, new_events=len(events))
+        last, created = moved.last_event, row.clock
+        await turn_rows.add_events(
+            transaction, moved, events, epoch=row.epoch, at=created, batch=batch
+        )
+    return _numbered(_told(events), last, row.epoch, created)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,14 +16,14 @@ from lango.core.turns import (
     ThoughtDelta,
 )
 from lango.errors import TurnNotFoundError
-from lango.store.turn_log import TurnLog, Write
+from lango.store.turn_log import LoggedEvent, TurnLog, Write
 from lango.store.turn_rows import Claim
 from lango.turns.wake import Wakes
 
 logger = logging.getLogger(__name__)
 
 GATHER: Final = 0.05
-"""Seconds that deltas are gathered for."""
+"""Seconds between two writes, in which deltas are gathered."""
 AGAIN_AFTER: Final = 0.5
 _AT_ONCE: Final = (ApprovalRequired,)
 """What somebody waits to act on. The last message needs no place here: the close takes it along."""
@@ -51,6 +52,7 @@ class LogWriter:
         self._some = asyncio.Event()
         self._at_once = asyncio.Event()
         self._writing = asyncio.Lock()
+        self._written = float("-inf")  # when that was last
 
     def begin(self, claim: Claim, lost: Callable[[], None]) -> None:
         """Open the log of a turn; `lost` is called if another worker has taken the turn over."""
@@ -84,16 +86,21 @@ class LogWriter:
         """Write until cancelled."""
         while True:
             await self._some.wait()
-            try:
-                async with asyncio.timeout(GATHER):
-                    await self._at_once.wait()
-            except TimeoutError:
-                pass
+            await self._gather()
             try:
                 await self.flush()
             except Exception as error:  # noqa: BLE001 - the events are kept, and tried again
                 logger.warning("The logs could not be written, trying again: %s", error)
                 await asyncio.sleep(AGAIN_AFTER)
+
+    async def _gather(self) -> None:
+        """Let some time pass since the last write; the first word after a while does not wait."""
+        left = self._written + GATHER - time.monotonic()
+        try:
+            async with asyncio.timeout(left):
+                await self._at_once.wait()
+        except TimeoutError:
+            pass
 
     async def flush(self) -> None:
         """Write what has gathered, for all turns at once."""
@@ -107,20 +114,23 @@ class LogWriter:
                 page.in_doubt, page.waiting = page.waiting, []
             if pages:
                 await self._write(pages)
+                self._written = time.monotonic()
 
     async def _write(self, pages: Sequence[_Page]) -> None:
         try:
-            numbers = await self._log.append_many([Write(p.claim, p.in_doubt) for p in pages])
+            written = await self._log.append_many([Write(p.claim, p.in_doubt) for p in pages])
         except BaseException:
             self._some.set()
             raise
-        for page, number in zip(pages, numbers, strict=True):
+        news: dict[str, Sequence[LoggedEvent]] = {}
+        for page, events in zip(pages, written, strict=True):
             page.in_doubt = []
-            if number is None:
+            if events is None:
                 page.lost()
             else:
-                page.last_number = number
-        self._wakes.tell(*(page.claim.turn.id for page in pages))
+                page.last_number = events[-1].number
+                news[page.claim.turn.id] = events
+        self._wakes.hand(news)
 
     async def _settle(self, page: _Page) -> None:
         """Find out what became of events whose write failed: the log's counter knows."""

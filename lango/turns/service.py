@@ -180,7 +180,7 @@ class Turns:
         Whoever remembers the number of the last event it saw can go on from there, in any process.
         """
         look_again = _FIRST_LOOK
-        with self._wakes.hear(turn_id) as ear:
+        with self._wakes.read(turn_id) as ear:
             page = await self._page(turn_id, after)
             while True:
                 for event in page.events:
@@ -188,11 +188,13 @@ class Turns:
                     after = event.number
                 if page.is_end:
                     return
-                if page.is_full or await ear.wait(look_again):
-                    page = await self.log.read_on(page.turn, after)
-                else:
+                if not page.is_full and not await ear.wait(look_again):
                     look_again = min(2 * look_again, self._look_again)
                     page = await self._page(turn_id, after)
+                elif handed := ear.take(after):
+                    page = LogPage(page.turn, handed)
+                else:
+                    page = await self.log.read_on(page.turn, after)
 
     async def _page(self, turn_id: str, after: int) -> LogPage:
         page = await self.log.read(self.tenant, turn_id, after=after)

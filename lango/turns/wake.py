@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from lango.core.ids import new_id
 from lango.store.database import Database
 from lango.store.notices import MAX_BYTES, Notices
+from lango.store.turn_log import LoggedEvent
 
 logger = logging.getLogger(__name__)
+
+E = TypeVar("E", bound="Ear")
 
 WORK: Final = "work"
 """The topic for: some session has a turn that could run."""
@@ -29,6 +32,8 @@ _READING_AGAIN: Final = 10.0
 _READING_HOLDS: Final = 25.0
 _NEWS: Final = frozenset({WORK, STOP, _HELLO, _READING})
 """What is sent whether or not anybody reads logs."""
+_HANDED_AT_MOST: Final = 200
+"""Events kept for one reader; who has not taken them finds them in the log."""
 
 
 class Ear:
@@ -53,6 +58,35 @@ class Ear:
         return True
 
 
+class LogEar(Ear):
+    """Waits for news of one turn's log, and is handed what this very process has written there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handed: list[LoggedEvent] = []
+        self._must_look = False
+
+    def wake(self) -> None:
+        """Let the one who reads look at the log."""
+        self._must_look = True
+        super().wake()
+
+    def hand(self, events: Sequence[LoggedEvent]) -> None:
+        """Hand over events that have been written; not too many to somebody who is slow."""
+        if len(self._handed) + len(events) > _HANDED_AT_MOST:
+            self._handed.clear()
+        self._handed += events
+        super().wake()
+
+    def take(self, after: int) -> Sequence[LoggedEvent]:
+        """What was handed over behind a number; nothing if the log may have more than that."""
+        behind = [event for event in self._handed if event.number > after]
+        has_gap = not behind or behind[-1].number != after + len(behind)
+        must_look, self._must_look = self._must_look or has_gap, False
+        self._handed.clear()
+        return () if must_look else behind
+
+
 class Wakes:
     """The wake-ups of one process on one database."""
 
@@ -61,6 +95,7 @@ class Wakes:
         self._notices = Notices(database)
         self._id = new_id("prc")
         self._ears: dict[str, set[Ear]] = {}
+        self._readers: dict[str, set[LogEar]] = {}
         self._outgoing: dict[str, None] = {}  # a set that keeps its order
         self._to_send = asyncio.Event()
         self._others_read_until = 0.0
@@ -92,32 +127,38 @@ class Wakes:
 
     @contextmanager
     def hear(self, topic: str) -> Generator[Ear]:
-        """An ear for one topic: WORK, STOP, or the id of a turn whose log is read."""
-        ear = Ear()
-        announce = topic not in _NEWS and not self._has_readers
-        self._ears.setdefault(topic, set()).add(ear)
-        if announce:
-            self._queue(_READING)
-        try:
+        """An ear for one topic: WORK or STOP."""
+        with _kept(self._ears, topic, Ear()) as ear:
             yield ear
-        finally:
-            self._ears[topic].discard(ear)
-            if not self._ears[topic]:
-                del self._ears[topic]
+
+    @contextmanager
+    def read(self, turn_id: str) -> Generator[LogEar]:
+        """An ear for the log of a turn."""
+        is_first = not self._readers
+        with _kept(self._readers, turn_id, LogEar()) as ear:
+            if is_first:
+                self._queue(_READING)
+            yield ear
 
     def tell(self, *topics: str) -> None:
-        """Wake everybody who waits for one of these: here at once, elsewhere in a moment."""
+        """Wake who waits for one of these, or reads such a log: here at once, elsewhere soon."""
         for topic in topics:
             self._wake(topic)
+        self._tell_others(*topics)
+
+    def hand(self, logs: Mapping[str, Sequence[LoggedEvent]]) -> None:
+        """Hand what was just written to logs to those who read them here, and wake the others."""
+        for turn_id, events in logs.items():
+            for ear in self._readers.get(turn_id, ()):
+                ear.hand(events)
+        self._tell_others(*logs)
+
+    def _tell_others(self, *topics: str) -> None:
         others_read = time.monotonic() < self._others_read_until
         self._queue(*(topic for topic in topics if others_read or topic in _NEWS))
 
-    @property
-    def _has_readers(self) -> bool:
-        return any(topic not in _NEWS for topic in self._ears)
-
     def _wake(self, topic: str) -> None:
-        for ear in self._ears.get(topic, ()):
+        for ear in (*self._ears.get(topic, ()), *self._readers.get(topic, ())):
             ear.wake()
 
     def _queue(self, *topics: str) -> None:
@@ -132,20 +173,20 @@ class Wakes:
         for topic in topics:
             if topic == _READING:
                 self._others_read_until = time.monotonic() + _READING_HOLDS
-            elif topic == _HELLO and self._has_readers:
+            elif topic == _HELLO and self._readers:
                 self._queue(_READING)
             self._wake(topic)
 
     def _joined(self) -> None:
         """Connected, perhaps again: what was said meanwhile was missed, so everybody looks."""
-        for topic in list(self._ears):
+        for topic in (*self._ears, *self._readers):
             self._wake(topic)
-        self._queue(_HELLO, *([_READING] if self._has_readers else []))
+        self._queue(_HELLO, *([_READING] if self._readers else []))
 
     async def _say_who_reads(self) -> None:
         while True:
             await asyncio.sleep(_READING_AGAIN)
-            if self._has_readers:
+            if self._readers:
                 self._queue(_READING)
 
     async def _send_for_ever(self) -> None:
@@ -168,3 +209,15 @@ class Wakes:
             text += f" {topic}"
         if topics:
             await self._notices.send(text)
+
+
+@contextmanager
+def _kept(ears: dict[str, set[E]], topic: str, ear: E) -> Generator[E]:
+    """An ear among those for its topic, as long as somebody listens."""
+    ears.setdefault(topic, set()).add(ear)
+    try:
+        yield ear
+    finally:
+        ears[topic].discard(ear)
+        if not ears[topic]:
+            del ears[topic]

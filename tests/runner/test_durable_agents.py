@@ -275,10 +275,11 @@ async def test_a_tool_that_runs_when_its_turn_is_lost_is_ended(
     made: Made, store_url: str, tenant: str
 ) -> None:
     """The session is deleted under it: the caller is told, and nothing hangs."""
-    ended = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     async def dig() -> None:
         """Dig for ever."""
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -289,6 +290,7 @@ async def test_a_tool_that_runs_when_its_turn_is_lost_is_ended(
         async for event in durable.stream("hi"):
             events.append(event)
             if isinstance(event, ToolStarted):
+                await begun.wait()
                 async with SessionServiceAdapter(store_url, tenant=tenant) as sessions:
                     await sessions.delete_session(
                         app_name=APP, user_id="user", session_id="default"

@@ -67,11 +67,15 @@ async def test_many_logs_are_written_at_once(store_url: str, tenant: str) -> Non
         lost = await _claimed(desk, tenant, "lost")
         await desk.finish(lost)
         writes = [Write(claim, [delta("x"), delta("y")]) for claim in (good[0], lost, good[1])]
-        assert await desk.log.append_many(writes) == [4, None, 4]
+        one, none, two = await desk.log.append_many(writes)
+        assert none is None
+        for claim, written in zip(good, (one, two), strict=True):
+            assert written == (await desk.log.read(tenant, claim.turn.id, after=2)).events
         # Two for one turn are one after the other.
         twice = [Write(good[0], [delta("first")]), Write(good[0], [delta("second")])]
-        assert await desk.log.append_many(twice) == [6, 6]
+        both = await desk.log.append_many(twice)
         page = await desk.log.read(tenant, good[0].turn.id, after=4)
+        assert both == [page.events, page.events]
         assert [event.data["text"] for event in page.events] == ["first", "second"]
         assert await desk.log.append_many([]) == []
         with pytest.raises(Fenced):

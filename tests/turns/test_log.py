@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 
 import pytest
 
@@ -20,8 +21,8 @@ from lango.core.turns import (
 )
 from lango.errors import StoreUnavailableError
 from lango.store.entries import SessionKey
-from lango.store.turn_log import LoggedEvent, TurnLog, Write
-from lango.store.turn_rows import Claim
+from lango.store.turn_log import PAGE, LoggedEvent, LogPage, TurnLog, Write
+from lango.store.turn_rows import Claim, Turn
 from lango.store.turns import SqlTurnStore
 from lango.store.workers import Worker, Workers
 from lango.turns.log import LogWriter
@@ -33,14 +34,24 @@ class FailingLog(TurnLog):
 
     fails: str = ""
 
-    async def append_many(self, writes: Sequence[Write]) -> list[int | None]:
+    async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
         fails, self.fails = self.fails, ""
         if fails == "before":
             raise StoreUnavailableError
-        numbers = await super().append_many(writes)
+        written = await super().append_many(writes)
         if fails == "after":
             raise StoreUnavailableError
-        return numbers
+        return written
+
+
+class Unread(TurnLog):
+    """Counts how often it is read on."""
+
+    reads = 0
+
+    async def read_on(self, turn: Turn, after: int, *, limit: int = PAGE) -> LogPage:
+        self.reads += 1
+        return await super().read_on(turn, after, limit=limit)
 
 
 async def _claimed(here: Process, session: str = "s") -> Claim:
@@ -89,7 +100,7 @@ async def test_deltas_of_one_message_are_written_as_one(here: Process) -> None:
     ]
 
 
-async def test_an_approval_does_not_wait_for_the_batch(
+async def test_only_words_that_follow_others_wait(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.log.GATHER", 3600.0)
@@ -97,12 +108,36 @@ async def test_an_approval_does_not_wait_for_the_batch(
     writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
     writer.begin(claim, lambda: None)
     running = asyncio.create_task(writer.run())
-    writer.add(claim, ApprovalRequired(Approval("a", "c", "pay", {})))
-    async with asyncio.timeout(20):
-        async for event in here.turns.events(claim.turn.id):
-            if event.type == "approval.required":
-                break
+    async with asyncio.timeout(20), aclosing(here.turns.events(claim.turn.id)) as events:
+        writer.add(claim, MessageDelta("m", "first"))
+        heard = [(await anext(events)).type for _ in range(3)]
+        assert heard == ["accepted", "started", "message.delta"]
+        writer.add(claim, MessageDelta("m", "second"))
+        next_event = asyncio.create_task(anext(events))
+        await asyncio.wait([next_event], timeout=0.2)
+        assert not next_event.done()
+        writer.add(claim, ApprovalRequired(Approval("a", "c", "pay", {})))  # is waited for
+        assert (await next_event).data["text"] == "second"
+        assert (await anext(events)).type == "approval.required"
     running.cancel()
+
+
+async def test_who_reads_in_the_process_that_writes_is_handed_the_words(here: Process) -> None:
+    claim, there = await _claimed(here), Unread(here.store.database)
+    writer = LogWriter(there, here.engine.wakes)
+    writer.begin(claim, lambda: None)
+    here.turns.log = there
+    async with aclosing(here.turns.events(claim.turn.id)) as events:
+        heard = [await anext(events), await anext(events)]  # accepted and started
+        reads = there.reads
+        for text in "abc":
+            next_event = asyncio.create_task(anext(events))
+            await asyncio.sleep(0)
+            writer.add(claim, MessageDelta("m", text))
+            await writer.flush()
+            heard.append(await next_event)
+    assert there.reads == reads
+    assert heard == await there.read_all(await here.turns.get(claim.turn.id))
 
 
 async def test_a_log_that_another_worker_writes_is_given_up(here: Process) -> None:

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from faults.turn_place import Place, process
 from lango.store.database import Database
 from lango.store.sessions import SqlSessionStore
-from lango.turns.wake import STOP, WORK, Wakes
+from lango.store.turn_log import LoggedEvent
+from lango.turns.wake import STOP, WORK, LogEar, Wakes
 from tests.store.rows import beside
 
 FOREVER = 30.0
@@ -24,11 +25,42 @@ async def _joined(wakes: Wakes) -> None:
 
 async def test_a_wake_up_in_the_process_needs_no_database(sqlite_url: str) -> None:
     async with Wakes(Database(sqlite_url)) as wakes:
-        with wakes.hear("turn_a") as ear, wakes.hear("turn_b") as other:
+        with wakes.read("turn_a") as ear, wakes.read("turn_b") as other:
             wakes.tell("turn_a")
             assert await ear.wait(FOREVER)
             assert not await ear.wait(0.01)
             assert not await other.wait(0.01)
+
+
+def _events(*numbers: int) -> list[LoggedEvent]:
+    return [LoggedEvent(number, "message.delta", {}, 1, 0.0) for number in numbers]
+
+
+def test_a_reader_takes_what_it_is_handed() -> None:
+    ear = LogEar()
+    ear.hand(_events(3))
+    ear.hand(_events(4, 5))
+    assert ear.take(3) == _events(4, 5)
+    assert ear.take(5) == ()  # once
+
+
+def test_a_reader_that_may_have_missed_something_looks_at_the_log() -> None:
+    ear = LogEar()
+    ear.hand(_events(4))
+    assert ear.take(2) == ()
+    ear.hand(_events(3))  # and another process has written 4
+    ear.hand(_events(5))
+    assert ear.take(2) == ()
+    ear.hand(_events(3))
+    ear.wake()  # somebody else has news of it
+    assert ear.take(2) == ()
+
+
+def test_what_a_slow_reader_does_not_take_is_not_kept() -> None:
+    ear = LogEar()
+    for number in range(3, 1_003):
+        ear.hand(_events(number))
+    assert ear.take(2) == ()
 
 
 @asynccontextmanager
@@ -53,7 +85,7 @@ async def test_wake_ups_reach_other_processes(postgres_url: str) -> None:
 
 async def test_logs_are_told_elsewhere_while_somebody_reads(postgres_url: str) -> None:
     async with two_processes(postgres_url) as (here, there):
-        with here.hear("turn_a") as ear:
+        with here.read("turn_a") as ear:
             async with asyncio.timeout(FOREVER):
                 while not await ear.wait(0.05):  # the news that somebody reads is on its way
                     there.tell("turn_a")
