@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, cast
-
-import jsonschema
-import jsonschema.exceptions
-from referencing import Registry
 
 from lango.core.values import JsonObject
 from lango.errors import InvalidToolError, ToolArgumentsError
 
 MAX_REASON: Final = 200
 
-# Its types are half known.
-_exceptions = cast(Any, jsonschema.exceptions)
-_Validator = cast(Any, jsonschema.Draft202012Validator)
-
-# A registry of our own: the default one would fetch a $ref from wherever it points.
-_NO_REMOTE: Final[Registry[Any]] = Registry()
-
 
 def check_parameters(name: str, parameters: JsonObject) -> None:
     """Refuse what is no JSON Schema of an object."""
+    jsonschema = _jsonschema()
     try:
-        _Validator.check_schema(parameters)
+        jsonschema.Draft202012Validator.check_schema(parameters)
     except jsonschema.SchemaError as error:
         raise InvalidToolError(
             f"The parameters of {name} are no JSON Schema: {error.message[:MAX_REASON]}"
@@ -40,13 +31,30 @@ def check_parameters(name: str, parameters: JsonObject) -> None:
 def check_arguments(parameters: JsonObject, arguments: Mapping[str, Any]) -> JsonObject:
     """The arguments, if the schema allows them."""
     given = dict(arguments)
-    validator = _Validator(parameters, registry=_NO_REMOTE)
-    error = _exceptions.best_match(validator.iter_errors(given))
+    jsonschema = _jsonschema()
+    validator = jsonschema.Draft202012Validator(parameters, registry=_no_remote())
+    error = jsonschema.exceptions.best_match(validator.iter_errors(given))
     if error is not None:
         place = place_of(list(error.absolute_path))
         # Not chained: the vendor's error carries the whole input into the log.
         raise ToolArgumentsError(wrong_argument(place, _reason(error))) from None
     return given
+
+
+def _jsonschema() -> Any:
+    """Its types are half known. It is large, and a process without such tools does without it."""
+    import jsonschema
+
+    return cast(Any, jsonschema)
+
+
+@cache
+def _no_remote() -> Any:
+    """A registry of our own: the default one would fetch a $ref from wherever it points."""
+    from referencing import Registry
+
+    registry: Registry[Any] = Registry()
+    return registry
 
 
 def place_of(path: list[str | int]) -> str:
