@@ -176,20 +176,27 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One trial: what was there at the kill, and what became of it."""
+class Recovery:
+    """A process that goes on where another was cut off: what it found, and what it did."""
 
-    at_kill: Snapshot
-    after: Snapshot
+    found: Snapshot
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial: what was done until the kill, what by those who went on, and what is left."""
+
     before_kill: Trace
-    recovery: Trace
-    kills: int = 1
+    recoveries: Sequence[Recovery]
+    after: Snapshot
 
 
 def wrongs(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]:
     """Everything in which a trial differs from the unhurt run, and must not."""
     after = trial.after
-    yield from (f"recovery ended by {error}" for error in trial.recovery.errors)
+    for recovery in trial.recoveries:
+        yield from (f"recovery ended by {error}" for error in recovery.trace.errors)
     if after.turns != clean.turns and not (after.has_unknown and set(after.turns) <= _WELL):
         yield f"turns ended {after.turns}, not {clean.turns}"
     if after.gaps:
@@ -238,13 +245,17 @@ def _by_branch(history: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def _repeats(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]:
-    effects = Counter((*trial.before_kill.effects, *trial.recovery.effects))
+    recoveries = trial.recoveries
+    traces = [trial.before_kill, *(recovery.trace for recovery in recoveries)]
+    effects = Counter(effect for trace in traces for effect in trace.effects)
     for (kind, _, name), times in effects.items():
         if kind == "once" and times > 1:
             yield f"{name} ran {times} times and may run once"
-    for _, call, name in trial.recovery.effects:
-        if call in trial.at_kill.finished:
-            yield f"{name} had finished and ran again"
-    wanted = clean_trace.answers - trial.at_kill.model_messages + trial.kills - 1
-    if clean.model_messages == clean_trace.answers and trial.recovery.answers > wanted:
-        yield f"{trial.recovery.answers} model calls in recovery, {wanted} were missing"
+    for recovery in recoveries:
+        for _, call, name in recovery.trace.effects:
+            if call in recovery.found.finished:
+                yield f"{name} had finished and ran again"
+        missing = clean_trace.answers - recovery.found.model_messages
+        answers = recovery.trace.answers
+        if clean.model_messages == clean_trace.answers and answers > missing:
+            yield f"{answers} model calls in a recovery, {missing} were missing"

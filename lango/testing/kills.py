@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from lango.adk.loading import Root
 from lango.store.entries import SessionKey
-from lango.testing.kill_checks import Snapshot, Trace, Trial, snapshot, wrongs
+from lango.testing.kill_checks import Recovery, Snapshot, Trace, Trial, snapshot, wrongs
 from lango.testing.kill_trials import (
     APP,
     USER,
@@ -151,28 +151,32 @@ class _Sweeper:
         first = self._process(key, path, number, (), mode)
         if not first.is_cut:
             return self._note(report, "?", number, f"was not killed: {Trace.read(path).errors}")
-        before, at_kill = Trace.read(path), asyncio.run(snapshot(self.sweep.url, key))
-        workers, kills = [first.worker], 1
-        for _ in range(self.drawn.randint(0, self.more_kills)):
-            again = self._process(key, path, self.drawn.randint(1, 14), workers)
-            workers.append(again.worker)
-            kills += again.is_cut
-        lines = len(path.read_text().splitlines()) if path.exists() else 0
-        last = self._process(key, path, None, workers)
+        before, workers = Trace.read(path), [first.worker]
+        again = [self.drawn.randint(1, 14) for _ in range(self.drawn.randint(0, self.more_kills))]
+        went_on = [self._go_on(key, path, at, workers) for at in (*again, None)]
+        recoveries = [recovery for _, recovery in went_on]
+        last = went_on[-1][0]
         after = asyncio.run(snapshot(self.sweep.url, key))
-        recovery = Trace.read(path, lines if kills == 1 else _lines(before))
-        found = Trial(at_kill, after, before, recovery, kills)
         report.trials += 1
-        report.kills += kills
+        report.kills += 1 + sum(process.is_cut for process, _ in went_on)
         report.unknown += after.has_unknown
         report.killed_at[before.points[-1]] += 1
-        for what in wrongs(clean, trace, found):
+        for what in wrongs(clean, trace, Trial(before, recoveries, after)):
             self._note(report, before.points[-1], number, what)
         if last.is_cut or last.code:
             self._note(report, before.points[-1], number, f"recovery ended with {last.code}")
         if mode == "freeze":
             self._wake(first, key, path, after, report, number)
         return None
+
+    def _go_on(
+        self, key: SessionKey, path: Path, at: int | None, workers: list[str]
+    ) -> tuple[_Process, Recovery]:
+        """Another process, after those of `workers`: to a failpoint, or to the end."""
+        found, lines = asyncio.run(snapshot(self.sweep.url, key)), _lines(path)
+        process = self._process(key, path, at, workers)
+        workers.append(process.worker)
+        return process, Recovery(found, Trace.read(path, lines))
 
     def _wake(
         self,
@@ -247,5 +251,6 @@ def _child(
     return 0
 
 
-def _lines(trace: Trace) -> int:
-    return len(trace.points) + len(trace.effects) + len(trace.errors)
+def _lines(path: Path) -> int:
+    """How many lines a trace has so far."""
+    return len(path.read_text().splitlines()) if path.exists() else 0
