@@ -54,9 +54,19 @@ class Held:
     """By session, those with an open call of a tool that the next version lacks."""
 
 
+def _package(place: Place, version: int) -> Path:
+    return place.folder / f"version-{version}"
+
+
+def release(place: Place, version: int) -> None:
+    """Write a version's migrations: once, before any process of that version reads them."""
+    if version:
+        newer(_package(place, version), version)
+
+
 def carried_by(place: Place, version: int) -> Revisions:
     """The migrations that a version has; the first one has those of today."""
-    return newer(place.folder / f"version-{version}", version) if version else OURS
+    return Revisions(_package(place, version)) if version else OURS
 
 
 def _run_version(place: Place, options: dict[str, Any], ready: Event) -> None:
@@ -87,7 +97,7 @@ class Deploys:
         place = self._here.place
         async with AsyncExitStack() as ending:
             for version in range(versions):
-                await asyncio.to_thread(carried_by, place, version)
+                await asyncio.to_thread(release, place, version)
                 options = {"version": str(version), "delay": DELAY, "drain": DRAIN}
                 crew = Crew(place, 0, job=_run_version, dead_after=DEAD_AFTER, **options)
                 self._crews.append(await ending.enter_async_context(crew))
