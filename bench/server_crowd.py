@@ -5,30 +5,39 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.pg import own_database
 from bench.report import Table
-from bench.rounds import Interval
 from bench.server_contenders import ours
-from bench.server_gate import FIGURES, OPEN, RESET, WAIT
+from bench.server_gate import FIGURES, OPEN, OPEN_ONE_BY_ONE, RESET, WAIT
 from bench.server_http import PATIENCE, Reply, ask
 from bench.server_load import new_sessions
 from bench.server_process import memory, peak_memory
-from bench.targets import Finding, Result, Target
-from bench.turn_crowd import STALL
+from bench.targets import Result
+from bench.turn_crowd import ANSWERS, stalled
 
 if TYPE_CHECKING:
     from bench.server_contenders import Contender
+    from bench.targets import Finding
 
 WAITING: Final = 1_000
 QUICK_WAITING: Final = 200
 _BESIDE: Final = 10  # turns and streams beside those that wait: whoever asks how it stands
 _LOOK_EVERY: Final = 0.5
+_ANSWERS: Final = dict(zip((OPEN_ONE_BY_ONE, OPEN), ANSWERS.values(), strict=True))
 _COLUMNS: Final = (
-    *("MB before", "MB while they wait", "KB a turn", "peak MB", "connections"),
+    *(
+        "the model answers",
+        "MB before",
+        "MB while they wait",
+        "KB a turn",
+        "peak MB",
+        "connections",
+    ),
     *("worst stall until all wait, ms CPU", "until all are over"),
 )
 
@@ -56,8 +65,19 @@ async def _all_wait(server: Contender, turns: int) -> dict[str, Any]:
         await asyncio.sleep(_LOOK_EVERY)
 
 
-async def waiting(turns: int) -> Result:
-    """A server in which so many turns wait for their model, until all are answered at once."""
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """What turns that wait hold, MB, and how the server stood when all did and were over."""
+
+    before: float
+    held: float
+    peak: float
+    connections: int
+    full: dict[str, Any]
+    after: dict[str, Any]
+
+
+async def _crowd(turns: int, opened: str) -> _Crowd:
     settings = (
         f"worker: {{concurrency: {turns + _BESIDE}}}\nserver: {{max_streams: {turns + _BESIDE}}}\n"
     )
@@ -74,17 +94,25 @@ async def waiting(turns: int) -> Result:
         async with asyncio.timeout(PATIENCE):
             full = await _all_wait(server, turns)
             held, connections = memory(pid), len(await server.database_cpu())
-            await _told(server, OPEN)
+            await _told(server, opened)
             await asyncio.gather(*clients)
         after = await _told(server, FIGURES)
-        peak = peak_memory(pid)
+        return _Crowd(before, held, peak_memory(pid), connections, full, after)
+
+
+async def waiting(turns: int) -> Result:
+    """A server in which so many turns wait for their model, until all are answered."""
     table = Table(
         f"{turns:,} turns that wait for their model in one `lango serve`, all read", _COLUMNS
     )
-    table.add(
-        *(f"{before:.0f}", f"{held:.0f}", f"{(held - before) / turns * 1e3:.0f}", f"{peak:.0f}"),
-        connections,
-        *(f"{each['worst_stall'] * 1e3:.0f}" for each in (full, after)),
-    )
-    stall = Target(f"{turns:,} turns wait: {STALL.what}", STALL.limit, unit=STALL.unit)
-    return Result([table], [Finding(stall, Interval.exact(after["worst_stall"] * 1e3))])
+    findings: list[Finding] = []
+    for opened, how in _ANSWERS.items():
+        crowd = await _crowd(turns, opened)
+        held = (crowd.held - crowd.before) / turns * 1e3
+        table.add(
+            *(how, f"{crowd.before:.0f}", f"{crowd.held:.0f}", f"{held:.0f}", f"{crowd.peak:.0f}"),
+            crowd.connections,
+            *(f"{each['worst_stall'] * 1e3:.0f}" for each in (crowd.full, crowd.after)),
+        )
+        findings.append(stalled(turns, how, crowd.after["worst_stall"]))
+    return Result([table], findings)

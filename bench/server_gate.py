@@ -24,19 +24,21 @@ if TYPE_CHECKING:
     from google.adk.models.llm_request import LlmRequest
 
 WAIT: Final = "wait"
-OPEN: Final = "open"
+OPEN: Final = "open"  # to all in one moment
+OPEN_ONE_BY_ONE: Final = "open one by one"
 RESET: Final = "reset"
 FIGURES: Final = "figures"
 ANSWERS_EVERY: Final = 0.001
-"""Seconds: a model's answers come one by one, if fast, and not all with one pass of a loop."""
+"""Seconds between answers that come one by one."""
 
 
 class Gate(BaseLlm):
-    """Answers "wait" once somebody has said "open"; "figures" with how it stands."""
+    """Answers who waits once somebody has said that it opens; anybody else with how it stands."""
 
     _open: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
     _watch: StallWatch = PrivateAttr(default_factory=StallWatch)
     _waiting: int = PrivateAttr(default=0)
+    _every: float = PrivateAttr(default=0.0)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -48,8 +50,9 @@ class Gate(BaseLlm):
             self._waiting += 1
             place = self._waiting
             await self._open.wait()
-            await asyncio.sleep(place * ANSWERS_EVERY)
-        elif said == OPEN:
+            await asyncio.sleep(place * self._every)
+        elif said in (OPEN, OPEN_ONE_BY_ONE):
+            self._every = ANSWERS_EVERY if said == OPEN_ONE_BY_ONE else 0.0
             self._open.set()
         elif said == RESET:
             self._watch.worst = 0.0

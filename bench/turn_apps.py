@@ -113,21 +113,22 @@ class Streaming:
 
 
 class _Gated(ScriptedProvider):
-    """A model that answers once the gate is open, in the order of its calls and at half their pace.
+    """A model that answers once the gate is open.
 
-    As models do that all take equally long. If all answered at one moment, their number alone
-    would say how long the loop stands still.
+    In the order of its calls and `slower` times as far apart, as models do that all take equally
+    long; or, at 0, to all of them at one moment.
     """
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: Notes, slower: int) -> None:
         super().__init__(rule=lambda _: "done")
         self._notes = notes
+        self._slower = slower
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         self._notes.called(request)
         later = self._notes.last_call - (self._notes.first_call or 0.0)
         await self._notes.gate.wait()
-        await asyncio.sleep(_ANSWERS_SLOWER * later)
+        await asyncio.sleep(self._slower * later)
         async for event in super().stream(request):
             yield event
 
@@ -151,8 +152,13 @@ def usual(store: SqlSessionStore, notes: Notes) -> DurableAgent:
 
 
 def waiting(store: SqlSessionStore, notes: Notes) -> DurableAgent:
-    """A real agent whose model answers when the gate is opened."""
-    return DurableAgent(runner(store, _Gated(notes)), store)
+    """A real agent whose model answers one call after the other when the gate is opened."""
+    return DurableAgent(runner(store, _Gated(notes, _ANSWERS_SLOWER)), store)
+
+
+def waiting_together(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """A real agent whose model answers all calls at the moment when the gate is opened."""
+    return DurableAgent(runner(store, _Gated(notes, 0)), store)
 
 
 def busy(store: SqlSessionStore, notes: Notes) -> DurableAgent:
@@ -183,5 +189,6 @@ APPS: Final[dict[str, Maker]] = {
     "instant": instant,
     "usual": usual,
     "waiting": waiting,
+    "waiting together": waiting_together,
     "busy": busy,
 }

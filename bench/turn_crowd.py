@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Final
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 WAITING: Final = 2_000
 QUICK_WAITING: Final = 200
 STREAMING: Final = 500
-STALL: Final = Target("worst stall of the loop", 100, unit="ms of its CPU")
+ANSWERS: Final = {"waiting": "one by one", "waiting together": "at one moment"}
+"""The apps whose models let turns wait, and how they answer them."""
 APPENDS: Final = Target(
     f"append throughput beside {STREAMING} turns that stream", 0.8, at_least=True
 )
@@ -61,10 +63,19 @@ async def _warmed_up(made: Queue, worker: WorkerProcess, session: str) -> Figure
     return await worker.figures()
 
 
-async def waiting(turns: int) -> Result:
-    """A process in which so many turns wait for their models, until these answer in turn."""
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """What turns that wait hold, and how long the loop stood still until all did, and were over."""
+
+    before: Figures
+    full: Figures
+    after: Figures
+    connections: int
+
+
+async def _crowd(app: str, turns: int) -> _Crowd:
     async with own_database("_c") as url:
-        place = Place(url, "waiting", concurrency=turns)
+        place = Place(url, app, concurrency=turns)
         async with queue(place) as made:
             first, *sessions = await made.sessions(1 + turns)
             (others,) = await made.row(_CONNECTIONS)
@@ -77,21 +88,36 @@ async def waiting(turns: int) -> Result:
                 (connections,) = await made.row(_CONNECTIONS)
                 await worker.tell("open")
                 await until(made, "completed", 1 + turns)
-                after = await worker.figures()
+                return _Crowd(before, full, await worker.figures(), connections - others)
+
+
+async def waiting(turns: int) -> Result:
+    """A process in which so many turns wait for their models, until these answer."""
     table = Table(
         f"{turns:,} turns that wait for their models, in one process",
         (
-            *("MB before", "MB while they wait", "KB a turn", "connections"),
+            *("models answer", "MB before", "MB while they wait", "KB a turn", "connections"),
             *("worst stall until all wait, ms CPU", "until all are over"),
         ),
     )
-    held = full.memory - before.memory
-    table.add(
-        *(f"{before.memory:.0f}", f"{full.memory:.0f}", f"{held / turns * 1e3:.0f}"),
-        connections - others,
-        *(f"{figures.worst_stall * 1e3:.0f}" for figures in (full, after)),
-    )
-    return Result([table], [Finding(STALL, Interval.exact(after.worst_stall * 1e3))])
+    findings: list[Finding] = []
+    for app, how in ANSWERS.items():
+        crowd = await _crowd(app, turns)
+        held = crowd.full.memory - crowd.before.memory
+        table.add(
+            how,
+            *(f"{crowd.before.memory:.0f}", f"{crowd.full.memory:.0f}"),
+            *(f"{held / turns * 1e3:.0f}", crowd.connections),
+            *(f"{figures.worst_stall * 1e3:.0f}" for figures in (crowd.full, crowd.after)),
+        )
+        findings.append(stalled(turns, how, crowd.after.worst_stall))
+    return Result([table], findings)
+
+
+def stalled(turns: int, how: str, seconds: float) -> Finding:
+    """How long a loop stood still at most, held to the target."""
+    what = f"worst stall of the loop, {turns:,} turns wait, answers {how}"
+    return Finding(Target(what, 100, unit="ms of its CPU"), Interval.exact(seconds * 1e3))
 
 
 def _beside(
