@@ -10,18 +10,17 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from google.adk.agents.llm_agent import LlmAgent
-from google.adk.models.base_llm import BaseLlm
-from google.adk.models.llm_response import LlmResponse
-from google.genai import types
-from pydantic import PrivateAttr
 
-from bench.events import usage
+from bench.turn_apps import NO_LIMITS
 from bench.turn_process import StallWatch
+from lango.adk.model import ModelAdapter
+from lango.core.streams import Done, TextDelta, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncIterator
 
-    from google.adk.models.llm_request import LlmRequest
+    from lango.core.streams import StreamEvent
+    from lango.providers.base import ModelRequest
 
 WAIT: Final = "wait"
 OPEN: Final = "open"  # to all in one moment
@@ -32,20 +31,20 @@ ANSWERS_EVERY: Final = 0.001
 """Seconds between answers that come one by one."""
 
 
-class Gate(BaseLlm):
+class Gate:
     """Answers who waits once somebody has said that it opens; anybody else with how it stands."""
 
-    _open: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
-    _watch: StallWatch = PrivateAttr(default_factory=StallWatch)
-    _waiting: int = PrivateAttr(default=0)
-    _every: float = PrivateAttr(default=0.0)
+    name = "gate"
 
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._watch = StallWatch()
+        self._waiting = 0
+        self._every = 0.0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """One answer."""
-        del stream
-        said = (llm_request.contents[-1].parts or [])[0].text
+        said = request.messages[-1].content
         if said == WAIT:
             self._waiting += 1
             place = self._waiting
@@ -57,13 +56,10 @@ class Gate(BaseLlm):
         elif said == RESET:
             self._watch.worst = 0.0
         figures = {"waiting": self._waiting, "worst_stall": self._watch.worst}
-        part = types.Part(text=json.dumps(figures))
-        yield LlmResponse(
-            content=types.Content(role="model", parts=[part]),
-            usage_metadata=usage(),  # without it, ADK warns in every turn
-        )
+        yield TextDelta(json.dumps(figures))
+        yield Done("stop", Usage(1, 1))
 
 
 def make() -> LlmAgent:
     """The agent, made where the loop runs that it watches."""
-    return LlmAgent(name="gate", model=Gate(model="gate"))
+    return LlmAgent(name="gate", model=ModelAdapter(Gate(), "gate", policy=NO_LIMITS))

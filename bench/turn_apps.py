@@ -39,7 +39,7 @@ ANSWER_TAKES: Final = 0.5
 _DELTA_EVERY: Final = 0.1  # seconds: as often as a model's words, gathered for a reader, come
 _EFFECT_EVERY: Final = 0.001
 _ANSWERS_SLOWER: Final = 2
-_NO_LIMITS: Final = Policy(tries=1, at_once=10_000, timeouts=Timeouts(300.0, 300.0, 300.0))
+NO_LIMITS: Final = Policy(tries=1, at_once=10_000, timeouts=Timeouts(300.0, 300.0, 300.0))
 """For models that keep thousands waiting, which a real one's policy would end."""
 
 
@@ -135,7 +135,7 @@ class _Gated(ScriptedProvider):
 
 def runner(store: SqlSessionStore, provider: ScriptedProvider, *tools: Any) -> AgentRunner:
     """A real agent on this model."""
-    model = ModelAdapter(provider, "bench", policy=_NO_LIMITS)
+    model = ModelAdapter(provider, "bench", policy=NO_LIMITS)
     agent = LlmAgent(name=AGENT, model=model, tools=as_adk_tools(tools))
     return AgentRunner(agent, SessionServiceAdapter(store), name=APP)
 

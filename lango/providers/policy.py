@@ -29,6 +29,7 @@ from lango.errors import (
 from lango.providers.base import Closing, ModelRequest, Provider, Warming
 from lango.providers.loops import PerLoop
 from lango.providers.timeouts import Timeouts, Watch
+from lango.providers.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ _OURS: Final = (BadRequestError, MissingExtraError)
 
 Slots = dict[tuple[str, str, int], asyncio.Semaphore]
 _SLOTS: Final[PerLoop[Slots]] = PerLoop(dict)
+_ARRIVALS: Final[PerLoop[Turnstile]] = PerLoop(Turnstile)
+"""Where answers of all models come in: many that come together would stop the event loop."""
 
 OnAttempt = Callable[[Attempt], None]
 
@@ -252,7 +255,7 @@ class PolicyProvider:
         """
         course = _Course(self._provider, self._fallbacks, draft, self._policy)
         deadline = asyncio.get_running_loop().time() + self._policy.timeouts.total
-        watch = Watch(deadline=deadline)
+        watch, arrivals = Watch(deadline=deadline), _ARRIVALS.get()
         try:
             while True:
                 attempt = course.attempt()
@@ -263,6 +266,7 @@ class PolicyProvider:
                         while attempt.outcome != "completed":
                             with watch:
                                 event = await anext(events)
+                            await arrivals.enter()
                             attempt.see(event)
                             if attempt.error is not None:
                                 break

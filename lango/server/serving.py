@@ -16,9 +16,10 @@ from starlette.types import ASGIApp
 
 from lango.adk.warm import warm_up
 from lango.errors import ConfigError
+from lango.providers.turnstile import AT_ONCE
 from lango.server.backend import services_of
 from lango.server.connections import BESIDE_STREAMS, KEEP_ALIVE, Crowd, PatientProtocol
-from lango.server.turnstile import AT_ONCE, Turnstile
+from lango.server.entrance import Entrance
 from lango.turns.worker import DRAIN, TurnWorker
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def http_server(app: ASGIApp, most: int = BESIDE_STREAMS) -> uvicorn.Server:
 
     To more than `most` connections it is busy.
     """
-    crowd = Crowd(Turnstile(app), most)
+    crowd = Crowd(Entrance(app), most)
     server = _Uvicorn(
         uvicorn.Config(
             crowd,

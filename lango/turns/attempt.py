@@ -24,6 +24,7 @@ from lango.core.turns import (
     TurnEvent,
 )
 from lango.errors import Fenced, StoreUnavailableError, TurnError, TurnTimeoutError
+from lango.providers.turnstile import Turnstile
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_queue import Closed, TurnQueue
@@ -64,7 +65,7 @@ class Desk:
     log: TurnLog
     writer: LogWriter
     feeds: Feeds = field(default_factory=Feeds)
-    beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    beginning: Turnstile = field(default_factory=lambda: Turnstile(at_once=1))
 
 
 class Attempt:
@@ -161,9 +162,7 @@ class Attempt:
                 return end if type(end) is type(verdict) else verdict
 
     async def _drive(self) -> End:
-        # One by one, each in a pass of the event loop: it would stand still for many together.
-        async with self._desk.beginning:
-            await asyncio.sleep(0)
+        await self._desk.beginning.enter()  # the event loop would stand still for many together
         end: End | None = None
         async with aclosing(self._app.run(self.claim, abort=self._abort)) as events:
             async for event in events:

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 GATHER: Final = 0.05
 """Seconds between two writes, in which deltas are gathered."""
 AGAIN_AFTER: Final = 0.5
+TOGETHER: Final = 250
+"""Turns whose events are written by one statement: making it keeps the event loop from others."""
 _AT_ONCE: Final = (ApprovalRequired,)
 """What somebody waits to act on. The last message needs no place here: the close takes it along."""
 
@@ -110,13 +112,13 @@ class LogWriter:
             self._some.clear()
             self._at_once.clear()
             pages = [p for p in self._pages.values() if p.waiting and not p.is_closing]
-            for page in pages:
-                page.in_doubt, page.waiting = page.waiting, []
-            if pages:
-                await self._write(pages)
+            for first in range(0, len(pages), TOGETHER):
+                await self._write(pages[first : first + TOGETHER])
                 self._written = time.monotonic()
 
     async def _write(self, pages: Sequence[_Page]) -> None:
+        for page in pages:
+            page.in_doubt, page.waiting = page.waiting, []
         try:
             written = await self._log.append_many([Write(p.claim, p.in_doubt) for p in pages])
         except BaseException:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -23,6 +24,7 @@ from lango.errors import (
 from lango.providers.base import ModelRequest
 from lango.providers.policy import Fallback, Policy, PolicyProvider
 from lango.providers.timeouts import Timeouts
+from lango.providers.turnstile import AT_ONCE
 from tests.providers.conversation import ask, done_of, error_of, events_of, say, text_of
 
 FAST = Policy(tries=3, first_wait=0.001, longest_wait=0.5)
@@ -265,6 +267,24 @@ async def test_so_many_requests_of_a_model_at_once_and_no_more() -> None:
     for events in await asyncio.gather(*asked):
         done_of(events)
     assert most == 2
+
+
+async def test_answers_that_come_together_come_in_a_few_at_a_time() -> None:
+    crowd, heard = 5 * AT_ONCE, 0
+    provider = PolicyProvider(Model("Hello."), replace(FAST, at_once=crowd))
+
+    async def hear() -> None:
+        nonlocal heard
+        async for _ in provider.stream(ask()):
+            heard += 1
+
+    hearing = [asyncio.create_task(hear()) for _ in range(crowd)]
+    counts = [0]
+    while not all(task.done() for task in hearing):
+        await asyncio.sleep(0)
+        counts.append(heard)
+    assert max(now - before for before, now in pairwise(counts)) == AT_ONCE
+    assert heard == 2 * crowd  # the text and the end of each
 
 
 async def test_a_consumer_that_leaves_frees_its_place() -> None:

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from lango.errors import ConfigError
+from lango.providers.turnstile import AT_ONCE
 from lango.server.backend import services_of
 from lango.server.serving import Stop, http_server, listen, serve
-from lango.server.turnstile import AT_ONCE
 from tests.server.places import PATIENCE, House, live
 
 STREAM = {"Accept": "text/event-stream"}

@@ -20,6 +20,7 @@ from lango.core.turns import (
     ToolStarted,
 )
 from lango.errors import StoreUnavailableError
+from lango.store.database import Database
 from lango.store.entries import SessionKey
 from lango.store.turn_log import PAGE, LoggedEvent, LogPage, TurnLog, Write
 from lango.store.turn_rows import Claim, Turn
@@ -30,9 +31,13 @@ from lango.turns.retelling import resets, untold
 
 
 class FailingLog(TurnLog):
-    """Fails once, before or after the write has been made."""
+    """Fails once, before or after the write has been made, and counts the logs of the others."""
 
     fails: str = ""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.sizes: list[int] = []
 
     async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
         fails, self.fails = self.fails, ""
@@ -41,6 +46,7 @@ class FailingLog(TurnLog):
         written = await super().append_many(writes)
         if fails == "after":
             raise StoreUnavailableError
+        self.sizes.append(len(writes))
         return written
 
 
@@ -82,6 +88,26 @@ async def test_a_batch_in_doubt_is_written_once(here: Process, fails: str) -> No
     await writer.flush()
     await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
     assert _told(await here.read(claim.turn.id)) == [("message.delta", "a"), ("thought.delta", "b")]
+
+
+async def test_many_logs_are_written_some_at_a_time(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.turns.log.TOGETHER", 2)
+    claims = [await _claimed(here, f"s{number}") for number in range(5)]
+    log = FailingLog(here.store.database)
+    writer = LogWriter(log, here.engine.wakes)
+    for claim in claims:
+        writer.begin(claim, lambda: None)
+        writer.add(claim, MessageDelta("m", claim.id))
+    log.fails = "after"
+    with pytest.raises(StoreUnavailableError):
+        await writer.flush()
+    await writer.flush()  # the two in doubt are there
+    assert log.sizes == [2, 1]
+    for claim in claims:
+        await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
+        assert _told(await here.read(claim.turn.id)) == [("message.delta", claim.id)]
 
 
 async def test_deltas_of_one_message_are_written_as_one(here: Process) -> None:

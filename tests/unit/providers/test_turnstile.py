@@ -1,32 +1,26 @@
-"""Requests that come at once begin a few at a time."""
+"""Who comes in a crowd goes through a few at a time."""
 
 import asyncio
-from typing import Any
 
-from starlette.types import Receive, Scope, Send
-
-from lango.server.turnstile import Turnstile
+from lango.providers.turnstile import Turnstile
 
 AT_ONCE = 3
 
 
-async def nothing(*_: Any) -> Any:
-    """Neither receives nor sends."""
-
-
 class House:
-    """An app that notes who came in, and lets them stay."""
+    """Notes who came in, and lets them stay."""
 
     def __init__(self) -> None:
         self.inside: list[int] = []
-        self.door = Turnstile(self.stay, AT_ONCE)
+        self.door = Turnstile(AT_ONCE)
 
-    async def stay(self, scope: Scope, _receive: Receive, _send: Send) -> None:
-        self.inside.append(scope["number"])
+    async def _stay(self, number: int) -> None:
+        await self.door.enter()
+        self.inside.append(number)
         await asyncio.Event().wait()
 
     def come(self, number: int) -> asyncio.Task[None]:
-        return asyncio.ensure_future(self.door({"number": number}, nothing, nothing))
+        return asyncio.create_task(self._stay(number))
 
 
 async def entered(house: House, guests: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Requests begin a few at a time, however many come at once: others have their turn between."""
+"""A few at a time, however many are ready at once: others have their turn between."""
 
 from __future__ import annotations
 
@@ -6,27 +6,20 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 AT_ONCE: Final = 16
-"""What comes in by one pass of the event loop: each is a millisecond of work, until it waits."""
+"""What one pass of the event loop lets through: each is a millisecond of work, until it waits."""
 
 
 class Turnstile:
-    """Lets so many requests begin in one pass of the loop; the others wait in order."""
+    """Lets so many tasks through in one pass of the loop; the others wait, in order."""
 
-    def __init__(self, app: ASGIApp, at_once: int = AT_ONCE) -> None:
-        self._app = app
+    def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
         self._left = at_once  # of this pass
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on when it is its turn."""
-        await self._enter()
-        await self._app(scope, receive, send)
-
-    async def _enter(self) -> None:
+    async def enter(self) -> None:
+        """Go through when it is one's turn: at once, unless there is a crowd."""
         loop = asyncio.get_running_loop()
         if self._left == self._at_once:
             loop.call_soon(self._next_pass)
