@@ -162,6 +162,7 @@ def _sqlite_engine(url: sa.URL, schema: str | None, busy_timeout: float) -> Asyn
     )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    event.listen(engine.sync_engine, "invalidate", _let_go)
     return engine
 
 
@@ -188,6 +189,18 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     """Take the write lock at once: one taken later fails with "database is locked" under load."""
     read_only = connection.get_execution_options().get("lango_read_only", False)
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _let_go(connection: Any, _record: object, _error: object) -> None:
+    """End the transaction of a connection that is about to be closed, as one that is cancelled is.
+
+    SQLite keeps a closed connection, and its locks, until the last statement of it is forgotten:
+    by a traceback, say, that waits for the garbage collector. The connection's own thread does
+    this, behind what it may still be doing: whoever waited for that is gone.
+    """
+    driver = connection.driver_connection
+    if driver._connection is not None:  # private, as is what SQLAlchemy's own dialect calls here
+        driver._tx.put_nowait((None, driver._connection.rollback))
 
 
 def refuse_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:

@@ -1,5 +1,6 @@
 """From one URL to an engine."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,31 @@ async def test_a_sqlite_writer_takes_the_lock_at_once_and_a_reader_takes_none(
             async with engine.connect() as connection:
                 with pytest.raises(OperationalError, match="database is locked"):
                     await connection.scalar(count)
+    finally:
+        await engine.dispose()
+
+
+async def test_a_cancelled_sqlite_writer_gives_the_lock_back(sqlite_url: str) -> None:
+    engine = create_engine(store_url(sqlite_url), statement_timeout=0.5)
+    busy = sa.text(
+        "with recursive n (i) as (select 1 union all select i + 1 from n where i < 20000) "
+        "select count(*) from n"
+    )
+
+    async def write() -> None:
+        async with engine.begin() as connection:
+            while True:
+                await connection.scalar(busy)
+
+    try:
+        writing = asyncio.create_task(write())
+        await asyncio.sleep(0.1)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError) as kept:  # with what its traceback refers to
+            await writing
+        async with engine.begin() as connection:
+            assert await connection.scalar(sa.text("select 1")) == 1
+        assert kept.value
     finally:
         await engine.dispose()
 
