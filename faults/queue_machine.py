@@ -109,7 +109,8 @@ class Turns(HandingIn):
     def replace(self, dice: Random) -> None:
         """Stop a worker in order, and start another."""
         worker = dice.choice(self.workers)
-        self.run(self.desk(dice).workers.remove(worker.id))
+        claims = [claim for each in self.model.there() for claim in each.hand_over(worker.id)]
+        self.run(self.desk(dice).workers.remove(worker.id, claims))
         self.model.living.discard(worker.id)
         self.workers.remove(worker)
         self.enter(both=dice.choice([True, False]))

@@ -25,8 +25,10 @@ class ModelTurn:
     overdue: bool = False  # of a running one
     cancel: bool = False
     attempts: int = 0
+    handed_over: int = 0
     epoch: int = 0
     claim: str | None = None
+    closing: bool = False  # its claim came with a verdict
     waits_for: tuple[str, ...] = ()
     log: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])  # type and epoch
 
@@ -127,7 +129,7 @@ class ModelSession:
         if turn is None:
             return None, None
         verdict = None if self.running is None else _hopeless(turn)
-        self.epoch, self.owner = self.epoch + 1, worker
+        self.epoch, self.owner, turn.closing = self.epoch + 1, worker, verdict is not None
         turn.epoch, self.running = self.epoch, turn
         if turn.state == "queued":
             turn.become("running")
@@ -135,6 +137,14 @@ class ModelSession:
             turn.attempts += 1
             turn.log.append(("started", self.epoch))
         return turn, verdict
+
+    def hand_over(self, worker: str) -> list[str]:
+        """The worker ends in order; the claims it hands over."""
+        turn = self.running
+        if turn is None or self.owner != worker or turn.closing:
+            return []
+        turn.handed_over += 1
+        return [turn.claim or ""]
 
     def holds(self, turn: ModelTurn, claim: str) -> bool:
         """Whether a claim is good for writing."""
@@ -149,7 +159,8 @@ class ModelSession:
 def _hopeless(turn: ModelTurn) -> TurnState | None:
     if turn.cancel:
         return "cancelled"
-    return "failed" if turn.attempts >= MAX_ATTEMPTS or turn.overdue else None
+    losses = turn.attempts - turn.handed_over
+    return "failed" if losses >= MAX_ATTEMPTS or turn.overdue else None
 
 
 @dataclass

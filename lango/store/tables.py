@@ -261,6 +261,7 @@ turns: Final = sa.Table(
     sa.Column("ready", Time),
     sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("handed_over", sa.Integer, nullable=False, server_default="0"),  # by workers in order
     sa.Column("epoch", Key, nullable=False, server_default="0"),
     sa.Column("worker", sa.Text),
     sa.Column("claim_id", sa.Text),

@@ -256,8 +256,9 @@ def _hopeless(row: Row, clock: float) -> GivenUp | None:
     """How a dead worker's turn is to end without another attempt, if it is."""
     if row.cancel_requested:
         return Cancelled()
-    if row.attempts >= MAX_ATTEMPTS:
-        return Failed(WorkerLostError(f"The turn lost its worker {row.attempts} times."))
+    losses = row.attempts - row.handed_over
+    if losses >= MAX_ATTEMPTS:
+        return Failed(WorkerLostError(f"The turn lost its worker {losses} times."))
     if row.deadline is not None and seconds(row.deadline) <= clock:
         return Failed(TurnTimeoutError(f"The turn may run for {row.time_limit:g} seconds."))
     return None

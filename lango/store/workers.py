@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.store.clock import NOW, now, seconds
 from lango.store.database import Database
 from lango.store.prepared import Prepared, Transaction
-from lango.store.tables import workers
+from lango.store.tables import IS_RUNNING, turns, workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,18 @@ class Workers:
 
         return await self.database.change(once)
 
-    async def remove(self, worker_id: str) -> None:
-        """Strike out a worker that ends; what it still runs can be taken over at once."""
+    async def remove(self, worker_id: str, handing_over: Sequence[str] = ()) -> None:
+        """Strike out a worker that ends; what it still runs can be taken over at once.
+
+        For the attempts it hands over, by their claims, that is not counted as a worker lost.
+        """
+        left = IS_RUNNING, turns.c.worker == worker_id, turns.c.claim_id.in_(handing_over)
 
         async def once(connection: AsyncConnection) -> None:
-            await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
+            gone = await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
+            if handing_over and gone.rowcount:  # else a try before has done it
+                counted = sa.update(turns).where(*left)
+                await connection.execute(counted.values(handed_over=turns.c.handed_over + 1))
 
         await self.database.change(once)
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -58,15 +59,15 @@ class Heartbeat:
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
-    async def stop(self) -> None:
-        """Stop beating and strike the worker out: what it still runs goes to others at once."""
+    async def stop(self, handing_over: Sequence[str] = ()) -> None:
+        """Stop beating and strike the worker out: what it hands over goes to others at once."""
         self._stopping.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, self._dead_after)
-        await Workers(self._database).remove(self._worker.id)
+        await Workers(self._database).remove(self._worker.id, handing_over)
 
     async def _tick(self) -> None:
         while True:

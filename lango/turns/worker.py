@@ -119,14 +119,15 @@ class TurnWorker:
         await self._end()
 
     async def _end(self) -> None:
-        left = [each.task for each in self._attempts.values()]
-        for attempt in list(self._attempts.values()):
+        left = list(self._attempts.values())
+        for attempt in left:
             attempt.abandon()
         loops = [*self._loops, self._looking] if self._looking else self._loops
         for loop in loops:
             loop.cancel()
-        await asyncio.gather(*left, *loops, return_exceptions=True)
-        await self._heartbeat.stop()
+        await asyncio.gather(*(each.task for each in left), *loops, return_exceptions=True)
+        # Whoever only closed a turn made no attempt at it.
+        await self._heartbeat.stop([each.claim.id for each in left if each.claim.verdict is None])
         if left:
             self._engine.wakes.tell(WORK)
 

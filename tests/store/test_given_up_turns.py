@@ -51,6 +51,21 @@ async def test_a_turn_that_lost_too_many_workers_fails(store_url: str, tenant: s
         assert (await _lose(desk, ref.pk)).turn.id == after.id
 
 
+async def test_workers_that_end_in_order_are_not_counted(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        await desk.submit(key(tenant))
+        for attempt in range(1, 2 * MAX_ATTEMPTS):
+            worker = await desk.worker()
+            claim = await desk.claim(ref.pk, worker)
+            assert (claim.turn.attempts, claim.verdict) == (attempt, None)
+            for _ in range(2):  # repeated, it counts once
+                await desk.workers.remove(worker.id, [claim.id])
+        for _ in range(MAX_ATTEMPTS):
+            assert (await _lose(desk, ref.pk)).verdict is None
+        assert (await _verdict(desk, ref.pk))[1] == "WorkerLostError"
+
+
 async def test_a_cancelled_turn_of_a_dead_worker_is_closed(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
