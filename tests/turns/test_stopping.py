@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from faults.turn_place import Process
+from lango.core.turn_states import MAX_ATTEMPTS
 from lango.turns.engine import LocalEngine
 from lango.turns.worker import TurnWorker
 
@@ -44,3 +45,15 @@ async def test_a_look_for_work_that_broke_does_not_keep_the_rest_running(here: P
     await worker.start()
     await asyncio.sleep(0)
     await _stops(worker, running)
+
+
+async def test_a_turn_survives_any_number_of_stops(here: Process) -> None:
+    turn = await here.say('call hold {"name": "never"}')
+    for attempt in range(1, MAX_ATTEMPTS + 2):
+        worker = here.worker()
+        await worker.start()
+        async with asyncio.timeout(20):
+            while (found := await here.turns.get(turn)).attempts < attempt:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await worker.stop(0)
+        assert (found.attempts, found.ended) == (attempt, None)
