@@ -5,21 +5,26 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from importlib import import_module
+from typing import Final
+
+_AREAS: Final = {
+    "store": "the session store beside bare asyncpg and ADK's own",
+    "models": "streaming, beside the vendors' own SDKs",
+    "turns": "durable turns beside the runner alone",
+    "server": "HTTP, beside ADK's own server and a bare one",
+    "console": "the pages, on a database that is full",
+    "loops": "the server on uvloop beside asyncio's own loop",
+}
+"""Each is a module of its name."""
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench")
     areas = parser.add_subparsers(dest="area", required=True)
-    store = areas.add_parser("store", help="the session store beside bare asyncpg and ADK's own")
-    store.add_argument("--quick", action="store_true", help="only what noise does not move")
-    models = areas.add_parser("models", help="streaming, beside the vendors' own SDKs")
-    models.add_argument("--quick", action="store_true", help="accepted, and changes nothing")
-    turns = areas.add_parser("turns", help="durable turns beside the runner alone")
-    turns.add_argument("--quick", action="store_true", help="smaller queues, fewer rounds")
-    server = areas.add_parser("server", help="HTTP, beside ADK's own server and a bare one")
-    server.add_argument("--quick", action="store_true", help="fewer rounds, fewer turns")
-    console = areas.add_parser("console", help="the pages, on a database that is full")
-    console.add_argument("--quick", action="store_true", help="fewer rounds")
+    for name, what in _AREAS.items():
+        area = areas.add_parser(name, help=what)
+        area.add_argument("--quick", action="store_true", help="smaller, where that says enough")
     scale = areas.add_parser("scale", help="10 million messages in 100,000 sessions")
     scale.add_argument("--percent", type=float, default=100.0, help="of that size")
     return parser.parse_args()
@@ -27,30 +32,9 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Run one area; the exit code is its verdict."""
-    arguments = _arguments()
-    if arguments.area == "scale":
-        from bench import scale
-
-        return asyncio.run(scale.main(percent=arguments.percent))
-    if arguments.area == "models":
-        from bench import models
-
-        return asyncio.run(models.main(quick=arguments.quick))
-    if arguments.area == "turns":
-        from bench import turns
-
-        return asyncio.run(turns.main(quick=arguments.quick))
-    if arguments.area == "server":
-        from bench import server
-
-        return asyncio.run(server.main(quick=arguments.quick))
-    if arguments.area == "console":
-        from bench import console
-
-        return asyncio.run(console.main(quick=arguments.quick))
-    from bench import store
-
-    return asyncio.run(store.main(quick=arguments.quick))
+    options = vars(_arguments())
+    area = import_module(f"bench.{options.pop('area')}")  # only what it needs is imported
+    return asyncio.run(area.main(**options))
 
 
 if __name__ == "__main__":

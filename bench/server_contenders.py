@@ -5,6 +5,7 @@ All serve the same agent. ADK's and ours keep sessions in PostgreSQL, each in a 
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from bench.events import APP, USER
 from bench.ours import Lango
 from bench.pg import connect, own_database
 from bench.server_http import Request, ask
-from bench.server_process import SCRIPTS, Server, cpu_of, free_port, server_process
+from bench.server_process import ROOT, SCRIPTS, Server, cpu_of, free_port, server_process
 from lango.store.keys import KeyStore
 from lango.store.sessions import SqlSessionStore
 
@@ -109,9 +110,17 @@ def _adk_turn(session: str, said: str) -> Request:
 
 @asynccontextmanager
 async def ours(
-    folder: Path, url: str, *, agent: str = f"bench.{AGENT}.agent:root_agent", more: str = ""
+    folder: Path,
+    url: str,
+    *,
+    agent: str = f"bench.{AGENT}.agent:root_agent",
+    more: str = "",
+    first: Path | None = None,
 ) -> AsyncGenerator[Contender]:
-    """`lango serve` with its worker and a key; `more` is added to its settings."""
+    """`lango serve` with its worker and a key.
+
+    `more` is added to its settings; modules in the folder `first` go before those of their name.
+    """
     key = await _key(url)
     settings = f"apps: {{{APP}: '{agent}'}}\n{more}"
     (folder / "lango.yaml").write_text(settings, encoding="utf-8")
@@ -119,6 +128,8 @@ async def ours(
     command = [str(SCRIPTS / "lango"), "serve", "--port", str(port)]
     connection = await connect(url)
     environment = {"LANGO_STORE__URL": url}
+    if first is not None:
+        environment["PYTHONPATH"] = f"{first}{os.pathsep}{ROOT}"
     try:
         async with server_process(command, folder, port, "/readyz", environment) as server:
             yield Contender(OURS, _our_api(key), server, connection)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SCRIPTS: Final = Path(sys.executable).parent
 """Where the commands of this environment are."""
-_ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[1]
 _LOOK_EVERY: Final = 0.1
 _TO_START: Final = 300.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -80,7 +80,7 @@ async def server_process(
     """A server that answers at the path `ready`; killed at the end."""
     output = folder / f"{Path(command[0]).name}-{port}.out"
     # Compiled modules are kept, as anywhere: ADK imports some of them again in every turn.
-    ours = {"PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
+    ours = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
     with output.open("wb") as told:
         process = await asyncio.create_subprocess_exec(
             *command, cwd=folder, env={**os.environ, **ours}, stdout=told, stderr=told

@@ -12,7 +12,7 @@ BIN = Path(sys.executable).parent
 Command = tuple[str, ...]
 
 PYTEST = ("pytest", "-q")
-PARALLEL = ("-n", "2")
+PARALLEL = ("-n", "2", "--dist", "worksteal")
 
 PARTS: dict[str, tuple[Command, ...]] = {
     "lint": (
