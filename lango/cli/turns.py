@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,7 +16,7 @@ from lango.core.times import moment
 from lango.core.turn_states import TurnState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from lango.cli.options import Place
     from lango.core.timeline import Timeline
@@ -96,7 +97,8 @@ def show(
         from lango.store.turns import SqlTurnStore
 
         database = opened.store.database
-        found = await SqlTurnStore(database).get(opened.tenant, _checked(turn))
+        with _known(turn):
+            found = await SqlTurnStore(database).get(opened.tenant, turn)
         return found, await read_timeline(database, found)
 
     found, timeline = with_store((url, schema, config), tenant, read)
@@ -118,7 +120,8 @@ def cancel(
     config: Config = None,
 ) -> None:
     """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
-    found = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(_checked(turn)))
+    with _known(turn):
+        found = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(turn))
     if found.state == "running":
         typer.echo(f"Turn {found.id} runs, and was asked to stop.")
     else:
@@ -134,7 +137,8 @@ def retry(
     config: Config = None,
 ) -> None:
     """Hand in the message of a turn that failed or was cancelled once more, as a new turn."""
-    new = _with_turns((url, schema, config), tenant, lambda turns: turns.retry(_checked(turn)))
+    with _known(turn):
+        new = _with_turns((url, schema, config), tenant, lambda turns: turns.retry(turn))
     typer.echo(new.id)
     typer.echo(f"It is {new.state}: a worker that serves {new.session.app_name} runs it.", err=True)
 
@@ -143,10 +147,20 @@ def _with_turns(place: Place, tenant: str | None, work: Callable[[Turns], Awaita
     return with_store(place, tenant, lambda opened: with_turns(opened, work))
 
 
-def _checked(turn: str) -> str:
+@contextmanager
+def _known(turn: str) -> Generator[None]:
+    """Say where to look for a turn that is not there."""
     from lango.core.ids import check_id
+    from lango.errors import TurnNotFoundError
 
-    return check_id("turn id", turn)
+    check_id("turn id", turn)
+    try:
+        yield
+    except TurnNotFoundError as error:
+        raise TurnNotFoundError(
+            f"There is no turn {turn}. `lango turns list` shows those there are; --tenant says "
+            "whose."
+        ) from error
 
 
 async def _session_pk(opened: Opened, session: str, app: str | None, user: str | None) -> int:

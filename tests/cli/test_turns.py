@@ -28,7 +28,8 @@ def test_an_empty_database_says_so(sqlite_url: str, tenant: str) -> None:
     assert shell.out("turns", "list") == "There are no such turns.\n"
     assert shell.json("turns", "list") == {"turns": [], "next": None}
     for command in ("show", "cancel", "retry"):
-        assert shell.refused("turns", command, "turn_0") == "lango: Turn turn_0 not found.\n"
+        told = shell.refused("turns", command, "turn_0")
+        assert told.startswith("lango: There is no turn turn_0. `lango turns list` shows")
 
 
 def test_the_list(store_url: str, tenant: str) -> None:
@@ -149,4 +150,4 @@ def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:
     other = Shell(sqlite_url, "other")
     assert other.json("turns", "list")["turns"] == []
     for command in ("show", "cancel", "retry"):
-        assert "not found" in other.refused("turns", command, turn)
+        assert "There is no turn" in other.refused("turns", command, turn)
