@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
@@ -162,7 +164,7 @@ def _sqlite_engine(url: sa.URL, schema: str | None, busy_timeout: float) -> Asyn
     )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)
-    event.listen(engine.sync_engine, "invalidate", _let_go)
+    event.listen(engine.sync_engine, "handle_error", _is_not_harmed)
     return engine
 
 
@@ -191,16 +193,15 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def _let_go(connection: Any, _record: object, _error: object) -> None:
-    """End the transaction of a connection that is about to be closed, as one that is cancelled is.
+def _is_not_harmed(context: ExceptionContext) -> None:
+    """A connection is as good as before when somebody no longer waits for its thread.
 
-    SQLite keeps a closed connection, and its locks, until the last statement of it is forgotten:
-    by a traceback, say, that waits for the garbage collector. The connection's own thread does
-    this, behind what it may still be doing: whoever waited for that is gone.
+    SQLAlchemy would close it. That ends a database in memory; and one in a file keeps the locks
+    of a closed connection until the last statement of it is forgotten: by a traceback, say, that
+    waits for the garbage collector. So it is kept, and rolled back as after any error.
     """
-    driver = connection.driver_connection
-    if driver._connection is not None:  # private, as is what SQLAlchemy's own dialect calls here
-        driver._tx.put_nowait((None, driver._connection.rollback))
+    if isinstance(context.original_exception, asyncio.CancelledError):
+        context.is_disconnect = False
 
 
 def refuse_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:

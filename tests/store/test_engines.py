@@ -108,8 +108,10 @@ async def test_a_sqlite_writer_takes_the_lock_at_once_and_a_reader_takes_none(
         await engine.dispose()
 
 
-async def test_a_cancelled_sqlite_writer_gives_the_lock_back(sqlite_url: str) -> None:
-    engine = create_engine(store_url(sqlite_url), statement_timeout=0.5)
+@pytest.mark.parametrize("where", ["file", "memory"])
+async def test_a_cancelled_sqlite_writer_leaves_nothing_behind(sqlite_url: str, where: str) -> None:
+    url = sqlite_url if where == "file" else "sqlite://"
+    engine = create_engine(store_url(url), statement_timeout=0.5)
     busy = sa.text(
         "with recursive n (i) as (select 1 union all select i + 1 from n where i < 20000) "
         "select count(*) from n"
@@ -117,18 +119,23 @@ async def test_a_cancelled_sqlite_writer_gives_the_lock_back(sqlite_url: str) ->
 
     async def write() -> None:
         async with engine.begin() as connection:
+            await connection.execute(sa.text("insert into kept values (2)"))
             while True:
                 await connection.scalar(busy)
 
     try:
+        async with engine.begin() as connection:
+            await connection.execute(sa.text("create table kept (number integer)"))
+            await connection.execute(sa.text("insert into kept values (1)"))
         writing = asyncio.create_task(write())
         await asyncio.sleep(0.1)
         writing.cancel()
-        with pytest.raises(asyncio.CancelledError) as kept:  # with what its traceback refers to
+        with pytest.raises(asyncio.CancelledError) as error:  # with what its traceback refers to
             await writing
         async with engine.begin() as connection:
-            assert await connection.scalar(sa.text("select 1")) == 1
-        assert kept.value
+            found = await connection.execute(sa.text("select number from kept"))
+            assert found.scalars().all() == [1]
+        assert error.value
     finally:
         await engine.dispose()
 
