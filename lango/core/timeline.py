@@ -22,7 +22,7 @@ StepOutcome = Literal[
     "cancelled",
     "waiting",  # the attempt has ended with a question to a person
     "running",
-    "lost",  # the worker of the attempt died, and another took over
+    "lost",  # the worker of the attempt died or had to stop, and another took over
     "unknown",  # of a tool: it was begun, and nobody knows how it went
     "open",  # what is waited for has not come yet
     "approved",

@@ -266,10 +266,10 @@ class PolicyProvider:
                         while attempt.outcome != "completed":
                             with watch:
                                 event = await anext(events)
-                            await arrivals.enter()
                             attempt.see(event)
                             if attempt.error is not None:
                                 break
+                            await arrivals.enter()
                             yield event
                 except Exception as error:  # noqa: BLE001 - a provider that raises instead of saying so
                     attempt.fail(error)

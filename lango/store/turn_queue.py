@@ -126,8 +126,9 @@ class TurnQueue:
             session = await turn_rows.lock_session(transaction, session_pk)
             if session is None or session.key.app_name not in worker.apps:
                 return None
-            running = await turn_rows.running_turn(transaction, session_pk)
+            # The roll first: of a worker that is struck out, we see what it handed over.
             roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
+            running = await turn_rows.running_turn(transaction, session_pk)
             if running is not None and running.claim_id == taker.claim_id:
                 return _claim(session, running, taker, roll)
             if roll is None or worker.id not in roll.living:

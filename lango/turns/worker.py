@@ -66,6 +66,7 @@ class TurnWorker:
         self._feeds = feeds or Feeds()
         self._desk = Desk(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
+        self._handed_over: list[str] = []  # claims, until the database knows
         self._changed = asyncio.Event()
         self._wants_work = False
         self._looking: asyncio.Task[None] | None = None
@@ -120,14 +121,16 @@ class TurnWorker:
 
     async def _end(self) -> None:
         left = list(self._attempts.values())
+        # Whoever only closed a turn made no attempt at it.
+        self._handed_over += [each.claim.id for each in left if each.claim.verdict is None]
         for attempt in left:
             attempt.abandon()
         loops = [*self._loops, self._looking] if self._looking else self._loops
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*(each.task for each in left), *loops, return_exceptions=True)
-        # Whoever only closed a turn made no attempt at it.
-        await self._heartbeat.stop([each.claim.id for each in left if each.claim.verdict is None])
+        await self._heartbeat.stop(self._handed_over)
+        self._handed_over = []
         if left:
             self._engine.wakes.tell(WORK)
 

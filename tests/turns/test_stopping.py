@@ -1,12 +1,21 @@
 """A worker that is told to stop ends all that it has begun, whatever becomes of the telling."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import suppress
+
+import pytest
+import sqlalchemy as sa
 
 from faults.turn_place import Process
 from lango.core.turn_states import MAX_ATTEMPTS
+from lango.core.turns import Completed, TurnEvent
+from lango.store.tables import turns
+from lango.store.turn_rows import Claim
+from lango.store.workers import Workers
 from lango.turns.engine import LocalEngine
 from lango.turns.worker import TurnWorker
+from tests.store.rows import beside, execute
 
 
 def _others() -> set[asyncio.Task[object]]:
@@ -47,13 +56,69 @@ async def test_a_look_for_work_that_broke_does_not_keep_the_rest_running(here: P
     await _stops(worker, running)
 
 
+async def _begun(worker: TurnWorker) -> None:
+    """The worker has a turn in hand."""
+    await worker.start()
+    async with asyncio.timeout(20):
+        while not worker.running:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def _handed_over(here: Process, turn: str) -> int:
+    async with beside(here.place.url) as connection:
+        found = sa.select(turns.c.handed_over).where(turns.c.id == turn)
+        return await connection.scalar(found) or 0
+
+
 async def test_a_turn_survives_any_number_of_stops(here: Process) -> None:
     turn = await here.say('call hold {"name": "never"}')
     for attempt in range(1, MAX_ATTEMPTS + 2):
         worker = here.worker()
-        await worker.start()
-        async with asyncio.timeout(20):
-            while (found := await here.turns.get(turn)).attempts < attempt:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await _begun(worker)
         await worker.stop(0)
-        assert (found.attempts, found.ended) == (attempt, None)
+        found = await here.turns.get(turn)
+        assert (found.attempts, found.state) == (attempt, "running")
+        assert await _handed_over(here, turn) == attempt
+
+
+async def test_a_stop_that_was_cut_off_hands_over_when_it_is_repeated(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, worker = await here.say('call hold {"name": "never"}'), here.worker()
+    await _begun(worker)
+
+    async def cut_off(_workers: Workers, _id: str, _claims: object) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Workers, "remove", cut_off)
+        with pytest.raises(asyncio.CancelledError):
+            await worker.stop(0)
+    assert await _handed_over(here, turn) == 0
+    await worker.stop(0)
+    assert await _handed_over(here, turn) == 1
+
+
+class Stuck:
+    """An app that never ends, whether it is to run a turn or to close it."""
+
+    fingerprint = "stuck"
+
+    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+        del claim, abort
+        await asyncio.Event().wait()
+        yield Completed()
+
+
+async def test_who_only_closes_a_turn_makes_no_attempt(here: Process) -> None:
+    turn = await here.say("hi")
+    first = TurnWorker(here.store, here.engine, {here.place.app: Stuck()})
+    await _begun(first)
+    await first.stop(0)
+    worn_out = f"attempts = {MAX_ATTEMPTS}, handed_over = 0"
+    await execute(here.place.url, f"update turns set {worn_out} where id = '{turn}'")  # noqa: S608
+    for _ in range(2):  # the verdict stays
+        closing = TurnWorker(here.store, here.engine, {here.place.app: Stuck()})
+        await _begun(closing)
+        await closing.stop(0)
+        assert await _handed_over(here, turn) == 0
