@@ -8,8 +8,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.schema import CreateSchema
 
@@ -33,17 +31,21 @@ def head() -> str:
 
 
 def _current(connection: sa.Connection) -> str | None:
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    return context.get_current_revision()
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return _noted(connection, "version_num")
 
 
 def _oldest_code(connection: sa.Connection) -> str | None:
     """The oldest schema whose code may work with the tables, as who made them has left it."""
     columns = {column["name"] for column in sa.inspect(connection).get_columns(VERSION_TABLE)}
-    if "oldest_code" not in columns:
-        return None
-    oldest = sa.column("oldest_code", sa.Text)
-    return connection.scalar(sa.select(oldest).select_from(sa.table(VERSION_TABLE)))
+    return _noted(connection, "oldest_code") if "oldest_code" in columns else None
+
+
+def _noted(connection: sa.Connection, what: str) -> str | None:
+    """A word of the one row in which Alembic and our migrations note how the tables stand."""
+    column = sa.column(what, sa.Text)
+    return connection.scalar(sa.select(column).select_from(sa.table(VERSION_TABLE)))
 
 
 def _is_newer(connection: sa.Connection, revision: str) -> bool:
@@ -77,6 +79,8 @@ def _upgrade(connection: sa.Connection, schema: str | None = None) -> str:
         _refuse_foreign_tables(connection)
     elif _is_newer(connection, revision):
         return revision  # this version was put back after a newer one had been here
+    from alembic import command
+
     if connection.dialect.name == "postgresql":
         connection.commit()  # Alembic makes a transaction of each migration if it finds none
     command.upgrade(carried.config(connection), "head")

@@ -1,16 +1,22 @@
-"""The migrations that a version of lango carries, and which older code their tables still serve."""
+"""The migrations that a version of lango carries, and which older code their tables still serve.
+
+Alembic is asked only when there is something to migrate: it is large, and a process that finds its
+tables as it needs them does without it.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from lango.errors import SchemaError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
 VERSION_TABLE: Final = "lango_schema_version"
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
@@ -24,6 +30,8 @@ class Revisions:
 
     def config(self, connection: sa.Connection | None = None) -> Config:
         """What Alembic is told, and what `migrations/env.py` finds in it."""
+        from alembic.config import Config
+
         config = Config()
         config.set_main_option("path_separator", "newline")
         config.set_main_option("script_location", _escaped(str(_SCRIPTS)))
@@ -34,19 +42,22 @@ class Revisions:
 
     @cached_property
     def _scripts(self) -> ScriptDirectory:
+        from alembic.script import ScriptDirectory
+
         return ScriptDirectory.from_config(self.config())
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        return frozenset(script.revision for script in self._scripts.walk_revisions())
+        """By the names of the files, which begin with what each migration calls itself."""
+        files = (file for folder in self._folders for file in folder.glob("[0-9]*_*.py"))
+        return frozenset(file.name.partition("_")[0] for file in files)
 
     @cached_property
     def head(self) -> str:
-        """The revision whose tables this version of lango works with."""
-        revision = self._scripts.get_current_head()
-        if revision is None:
+        """The revision whose tables this version of lango works with: the last of them."""
+        if not self._known:
             raise SchemaError("This installation of lango carries no migrations: install it again.")
-        return revision
+        return max(self._known)
 
     def knows(self, revision: str | None) -> bool:
         """Whether this version carries the migration, and so is as new as it, or newer."""

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sqlite3
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from lango.core.model_calls import Attempt, ModelCall
 from lango.errors import SchemaError
@@ -52,6 +54,31 @@ def _compare(connection: sa.Connection) -> list[Any]:
 async def test_migrations_make_the_tables_we_use(store_url: str) -> None:
     async with beside(store_url) as connection:
         assert await connection.run_sync(_compare) == []
+
+
+def test_migrations_are_called_what_their_files_are() -> None:
+    scripts = ScriptDirectory.from_config(OURS.config())
+    for script in scripts.walk_revisions():
+        assert Path(script.path).name.startswith(f"{script.revision}_")
+        assert OURS.knows(script.revision)
+    assert scripts.get_current_head() == OURS.head
+
+
+async def test_who_finds_the_tables_right_does_without_alembic(store_url: str) -> None:
+    code = (
+        "import asyncio, sys; from lango.store.database import Database\n"
+        f"database = Database({store_url!r})\n"
+        "async def look():\n"
+        "    await database.open()\n"
+        "    await database.check()\n"
+        "    await database.close()\n"
+        "asyncio.run(look()); print('alembic' in sys.modules)"
+    )
+    done = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await done.communicate()
+    assert told == b"False\n"
 
 
 SQLITE_CATALOGUE = "select sql from sqlite_master where sql is not null"
