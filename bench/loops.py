@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _ROUNDS: Final = 10
 _QUICK_ROUNDS: Final = 3
 _AT_MOST: Final = 1_200.0
-_ASYNCIO, _UVLOOP = "asyncio", "uvloop"
+_ASYNCIO: Final = "asyncio"
+_UVLOOP: Final = "uvloop"
 _MISSING: Final = 'raise ImportError("not here")\n'
 
 

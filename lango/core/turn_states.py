@@ -44,7 +44,7 @@ Busy = Literal["enqueue", "reject", "interrupt"]
 """What a new turn does in a session that has others: wait in order, be refused, or go first."""
 
 MAX_ATTEMPTS: Final = 5
-"""Of which a worker was lost, that is, not told to stop."""
+"""After so many that lost their worker a turn is given up; those handed over do not count."""
 TIME_LIMIT: Final = 3600.0
 """Seconds a turn may run, over all its attempts, unless it says otherwise."""
 

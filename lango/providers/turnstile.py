@@ -1,4 +1,7 @@
-"""A few at a time, however many are ready at once: others have their turn between."""
+"""A few at a time, however many are ready at once: others have their turn between.
+
+Answers of models come in through one, requests of a server and the turns of a worker begin so.
+"""
 
 from __future__ import annotations
 
