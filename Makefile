@@ -7,6 +7,7 @@ QUICK ?=
 ONLY ?=
 COUNT ?=
 PART ?=
+SEED ?=
 
 .PHONY: help
 help: ## show this list
@@ -41,8 +42,13 @@ bench: ## measure (AREA=store, models, turns, server, console or loops; QUICK=1 
 	@$(PY) -m bench $(AREA) $(if $(QUICK),--quick)
 
 .PHONY: faults
-faults: ## break things and check the guarantees (ONLY=G4, COUNT=n)
-	@$(PY) -m faults $(if $(ONLY),--only $(ONLY)) $(if $(COUNT),--count $(COUNT))
+faults: ## break things and check the guarantees (ONLY=G4, COUNT=n, PART=3/8 SEED=n)
+	@$(PY) -m faults $(if $(ONLY),--only $(ONLY)) $(if $(COUNT),--count $(COUNT)) \
+		$(if $(PART),--part $(PART)) $(if $(SEED),--seed $(SEED))
+
+.PHONY: fault-table
+fault-table: ## write the table of docs/reliability.md from the results that are kept beside it
+	@$(PY) -m faults --table
 
 # The tools resolve for every platform, with a hash for each file, and name no index.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

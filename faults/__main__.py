@@ -6,9 +6,12 @@ import argparse
 import asyncio
 import secrets
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
+from faults import results
 from faults.g1_kills import G1, G3
 from faults.g4_writers import G4, G5
 from faults.g7_backends import G7
@@ -22,7 +25,7 @@ from faults.g15_http_faults import G15
 from faults.g16_hostile import G16
 from faults.g17_reconnects import G17
 from faults.g18_tenants import G18
-from faults.harness import Guarantee, Outcome, Places, Run, report, temporary_places
+from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, report, temporary_places
 from faults.queue_machine import QUEUE
 from faults.turn_chaos import CHAOS
 from faults.turn_chats import CHATS
@@ -39,34 +42,72 @@ _NAMED: Final = (QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY)
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 
 
+FULL: Final = {name: each.full for name, each in GUARANTEES.items()}
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
     parser.add_argument("--only", choices=sorted(GUARANTEES), help="one guarantee; default: all")
     parser.add_argument("--count", type=int, help="how often; default: the full count")
     parser.add_argument("--seed", type=int, help="replay a run; default: a new one, printed")
     parser.add_argument("--ci", action="store_true", help="the counts that CI runs")
+    parser.add_argument("--part", type=Part.parsed, default=WHOLE, help="a slice of it, as 3/8")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help=f"the file to add a line to; default: {results.RESULTS.name}, for full counts only",
+    )
+    parser.add_argument("--list", action="store_true", help="print the rows with their counts")
+    parser.add_argument("--table", action="store_true", help="write the docs' table and end")
     return parser.parse_args(argv)
 
 
 def _run(guarantee: Guarantee, places: Places, arguments: argparse.Namespace) -> bool:
-    count = arguments.count
+    count, part = arguments.count, arguments.part
     if count is None:
         count = guarantee.ci if arguments.ci else guarantee.full
     seed = secrets.randbelow(2**32) if arguments.seed is None else arguments.seed
-    print(f"{guarantee.name}: count {count or 'all'}, seed {seed}", flush=True)
+    sliced = "" if part == WHOLE else f", part {part}"
+    print(f"{guarantee.name}: count {count or 'all'}, seed {seed}{sliced}", flush=True)
+    commit, began = results.tested_commit(), time.monotonic()
     try:
-        outcome = guarantee.run(Run(count, seed, places, timed=not arguments.ci))
+        run = guarantee.share(count, seed, places, part=part, timed=not arguments.ci)
+        outcome = guarantee.run(run)
     except Exception as error:  # noqa: BLE001 - whatever broke goes into the report
         outcome = Outcome(failures=[f"{type(error).__name__}: {error}"])
     for failure in outcome.failures[1:20]:
         print(f"  {failure}")
     print(report(guarantee, outcome), flush=True)
+    path = arguments.results or (results.RESULTS if count == guarantee.full else None)
+    if path is not None:
+        result = results.Result(
+            row=guarantee.name,
+            count=count,
+            part=str(part),
+            seed=seed,
+            commit=commit,
+            date=results.today(),
+            outcome="failed" if outcome.failures else "ok",
+            figures=outcome.figures,
+            seconds=round(time.monotonic() - began, 1),
+            failures=outcome.failures,
+        )
+        results.append(result, path)
     return not outcome.failures
+
+
+def _list() -> None:
+    for each in GUARANTEES.values():
+        count = f"{each.full or 'all'} ({each.ci or 'all'} in CI)"
+        print(f"{each.name:8} {count:22} {each.parts} parts: {each.promise}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what was asked for; 0 if all of it held."""
     arguments = _arguments(argv)
+    if arguments.table or arguments.list:
+        results.write_table(FULL) if arguments.table else _list()
+        return 0
     chosen = [GUARANTEES[arguments.only]] if arguments.only else list(GUARANTEES.values())
     with asyncio.Runner() as runner:
         databases = temporary_places()

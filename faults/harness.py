@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from lango.adk.session_service import SessionServiceAdapter
 from lango.testing.databases import temporary_postgres, temporary_sqlite
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A slice of a run: the third of eight is `3/8`."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def parsed(cls, text: str) -> Part:
+        """From `3/8`; raises ValueError for anything that is no slice."""
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise ValueError(f"{text!r} is no part; the third of eight is 3/8")
+        return cls(int(number), int(of))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def count(self, whole: int) -> int:
+        """Its share of so many trials; the shares of all parts add up to them."""
+        return whole * self.number // self.of - whole * (self.number - 1) // self.of
+
+    def seed(self, whole: int) -> int:
+        """The seed of this part: of the run's seed alone, and another for every part."""
+        if self.of == 1:
+            return whole
+        return random.Random(f"{whole} {self}").randrange(2**32)
+
+    def pick(self, trials: Sequence[T]) -> list[T]:
+        """Its share of the trials, taken in turn with the other parts."""
+        return list(trials[self.number - 1 :: self.of])
+
+
+WHOLE: Final = Part()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +71,7 @@ class Run:
     seed: int
     places: Places
     timed: bool = False  # whether a rate that is too low is a failure
+    part: Part = WHOLE  # other than the whole only for a row that picks its own trials
 
 
 @dataclass(slots=True)
@@ -63,6 +104,21 @@ class Guarantee:
     full: int
     ci: int
     run: Callable[[Run], Outcome]
+    parts: int = 1  # how many slices keep one under half an hour, on two cores
+    picks: bool = False  # whether the row draws all trials and picks those of its part
+
+    def share(
+        self, count: int, seed: int, places: Places, *, part: Part = WHOLE, timed: bool = False
+    ) -> Run:
+        """What a part of the run with this count and seed is asked to do.
+
+        A row that says nothing is asked for a share of the count, with a seed of the part's own.
+        """
+        if self.picks or part.of == 1:
+            return Run(count, seed, places, timed, part)
+        if not part.count(count):
+            raise ValueError(f"{self.name} has no {part.of} parts at a count of {count}")
+        return Run(part.count(count), part.seed(seed), places, timed)
 
 
 def report(guarantee: Guarantee, outcome: Outcome) -> str:

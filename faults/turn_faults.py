@@ -199,6 +199,7 @@ G2: Final = Guarantee(
     1_000,
     100,
     _on_both(_kill_at_random),
+    parts=4,
 )
 G6: Final = Guarantee(
     "G6", "concurrent turns on one session: queued or refused, in order", 500, 50, _on_both(_crowd)
