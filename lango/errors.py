@@ -7,6 +7,7 @@
     │   └── InvalidToolError       a tool declared or configured in a way that cannot work
     │       └── SandboxError       `exec` where bubblewrap is missing or cannot work
     ├── InvalidIdError             an id that no database of ours would keep as given
+    ├── InvalidTimeLimitError      a time limit of a turn that is no number of seconds it could run
     ├── SessionNotFoundError
     ├── ModelCallNotFoundError
     ├── SessionExistsError
@@ -103,6 +104,10 @@ class SandboxError(InvalidToolError):
 
 class InvalidIdError(LangoError, ValueError):
     """An id must be 1 to 256 characters without control characters or lone surrogates."""
+
+
+class InvalidTimeLimitError(LangoError, ValueError):
+    """The time limit of a turn must be more than 0 and at most 2592000 seconds (30 days)."""
 
 
 class SessionNotFoundError(LangoError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,7 @@ from lango.core.ids import check_id
 from lango.core.turn_inputs import as_asked
 from lango.core.turns import Event
 from lango.core.values import JsonObject, storable_json
+from lango.errors import InvalidTimeLimitError
 
 TurnState = Literal[
     "scheduled",  # outside the order until it is due
@@ -47,6 +49,8 @@ MAX_ATTEMPTS: Final = 5
 """After so many that lost their worker a turn is given up; those handed over do not count."""
 TIME_LIMIT: Final = 3600.0
 """Seconds a turn may run, over all its attempts, unless it says otherwise."""
+MAX_TIME_LIMIT: Final = 30 * 24 * 3600.0
+"""The longest time limit that a turn may have, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,14 @@ class NewTurn:
     key_id: str | None = None  # the API key it came with, whose limits it counts towards
 
     def checked(self) -> NewTurn:
-        """This turn as the store can keep it; InvalidIdError if its key is no id."""
+        """This turn as the store can keep it.
+
+        InvalidIdError if its key is no id, InvalidTimeLimitError if its limit is no time to run.
+        """
         if self.idempotency_key is not None:
             check_id("idempotency key", self.idempotency_key)
+        if not _is_time_limit(self.time_limit):
+            raise InvalidTimeLimitError
         return NewTurn(
             storable_json(self.input),
             storable_json(self.options),
@@ -84,6 +93,19 @@ class NewTurn:
             told["answers"] = answers
         canonical = json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return sha256(canonical.encode()).hexdigest()
+
+
+def _is_time_limit(given: Any) -> bool:
+    """Whether a number is a time limit; a comparison with NaN is false."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return is_number and 0 < given <= MAX_TIME_LIMIT
+
+
+def kept_time_limit(stored: float) -> float:
+    """The time limit of a stored turn, which code before this check may have written unchecked."""
+    if math.isnan(stored):
+        return TIME_LIMIT
+    return min(max(stored, 0.0), MAX_TIME_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.MediaTypeError: 415,
     errors.WrongHostError: 421,
     errors.InvalidIdError: 422,
+    errors.InvalidTimeLimitError: 422,
     errors.UnknownAppError: 422,
     errors.UnknownFileError: 422,
     errors.KeyLimitError: 429,

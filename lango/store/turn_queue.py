@@ -15,7 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from lango.core.ids import new_id
-from lango.core.turn_states import MAX_ATTEMPTS
+from lango.core.turn_states import MAX_ATTEMPTS, kept_time_limit
 from lango.core.turns import Cancelled, End, Event, Failed, GivenUp, Started, Waiting
 from lango.errors import Fenced, TurnTimeoutError, WorkerLostError
 from lango.store import turn_rows
@@ -261,7 +261,8 @@ def _hopeless(row: Row, clock: float) -> GivenUp | None:
     if losses >= MAX_ATTEMPTS:
         return Failed(WorkerLostError(f"The turn lost its worker {losses} times."))
     if row.deadline is not None and seconds(row.deadline) <= clock:
-        return Failed(TurnTimeoutError(f"The turn may run for {row.time_limit:g} seconds."))
+        allowed = kept_time_limit(row.time_limit)
+        return Failed(TurnTimeoutError(f"The turn may run for {allowed:g} seconds."))
     return None
 
 
@@ -273,6 +274,7 @@ async def _start(
     taker: _Taker,
 ) -> Row:
     attempt, agent = row.attempts + 1, taker.worker.apps[session.key.app_name]
+    allowed = kept_time_limit(row.time_limit)
     started = await turn_rows.change_turn(
         transaction,
         row,
@@ -285,7 +287,7 @@ async def _start(
         fingerprint=agent,
         ran_under=_ran_under(row, agent),
         started=row.started or session.clock,
-        deadline=row.deadline or session.clock + timedelta(seconds=row.time_limit),
+        deadline=row.deadline or session.clock + timedelta(seconds=allowed),
         new_events=1,
     )
     events = [Started(attempt)]
@@ -303,12 +305,15 @@ def _ran_under(row: Row, agent: str) -> str:
 
 
 def _claim(session: LockedSession, row: Row, taker: _Taker, roll: Roll | None) -> Claim:
+    left = kept_time_limit(row.time_limit)
+    if roll is not None:
+        left = seconds(row.deadline) - roll.clock
     return Claim(
         id=row.claim_id,
         turn=turn_of(row, session.key),
         epoch=row.epoch,
         worker=taker.worker.id,
-        time_left=row.time_limit if roll is None else seconds(row.deadline) - roll.clock,
+        time_left=left,
         ran_under=row.ran_under,
         verdict=taker.verdict,
     )

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from lango.core.turn_states import MAX_TIME_LIMIT
 from lango.core.turns import Cancelled, Completed, Failed, MessageDelta
 from lango.errors import Fenced, SessionBusyError
 from lango.store.ledger import ToolRun
 from lango.store.turn_rows import Claim, Turn
 from tests.store.desk import Desk, Lossy, everything_fails, opened, said
-from tests.store.rows import created, key
+from tests.store.rows import created, execute, key
 from tests.store.rows import said as message
 
 ENDS = {"completed", "cancelled", "failed"}
@@ -275,3 +276,19 @@ class _Storm:
         asked = (await desk.turns.get(self.tenant, claim.turn.id)).cancel_requested
         end = Cancelled() if asked else Completed()
         await desk.queue.close(claim, claim.verdict or end)
+
+
+@pytest.mark.parametrize("stored", ["'inf'", "'nan'", "1e12", "-1e12"])
+async def test_an_absurd_time_limit_that_is_stored_blocks_nothing(
+    store_url: str, tenant: str, stored: str
+) -> None:
+    """Such rows were accepted before time limits were checked; SQLite keeps the words as text."""
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        turn = await desk.submit(key(tenant))
+        if stored.startswith("'") and desk.sessions.database.is_sqlite:
+            stored = {"'inf'": "9e999", "'nan'": "1e300"}[stored]
+        await execute(store_url, f"update turns set time_limit = {stored} where id = '{turn.id}'")  # noqa: S608
+        claim = await desk.claim(ref.pk, await desk.worker())
+        assert claim.time_left <= MAX_TIME_LIMIT
+        await desk.finish(claim)

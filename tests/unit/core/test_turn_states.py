@@ -1,5 +1,6 @@
 """States of turns, and what makes two of them the same."""
 
+import math
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -7,8 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.core.turn_states import NEXT, PENDING, Accepted, NewTurn, TurnState, waits_on
-from lango.errors import InvalidIdError
+from lango.core.turn_states import (
+    MAX_TIME_LIMIT,
+    NEXT,
+    PENDING,
+    TIME_LIMIT,
+    Accepted,
+    NewTurn,
+    TurnState,
+    kept_time_limit,
+    waits_on,
+)
+from lango.errors import InvalidIdError, InvalidTimeLimitError
 from lango.testing.values import plain_json
 
 OBJECTS = st.dictionaries(st.text(max_size=5), plain_json(), max_size=4)
@@ -95,3 +106,18 @@ def test_a_turn_waits_for_all_of_its_calls(
 
 def test_accepted_tells_its_number() -> None:
     assert (Accepted(3).type, Accepted(3).data()) == ("accepted", {"number": 3})
+
+
+LIMITS: list[Any] = [math.inf, -math.inf, math.nan, 0, -1.0, 1e12, 10**400, True, "60", None]
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_a_time_limit_is_a_time_that_a_turn_can_run(limit: Any) -> None:
+    with pytest.raises(InvalidTimeLimitError, match="30 days"):
+        NewTurn({"text": "hi"}, time_limit=limit).checked()
+
+
+@pytest.mark.parametrize("limit", [0.001, 1, TIME_LIMIT, MAX_TIME_LIMIT])
+def test_a_time_limit_is_kept(limit: float) -> None:
+    assert NewTurn({"text": "hi"}, time_limit=limit).checked().time_limit == limit
+    assert kept_time_limit(limit) == limit
