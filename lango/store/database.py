@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final, TypeVar, cast
 
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from lango.errors import StoreError
+from lango.errors import StoreError, StoreUnavailableError
 from lango.store import migrate
 from lango.store.connecting import in_words
 from lango.store.engines import (
@@ -31,7 +32,15 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 
 logger = logging.getLogger(__name__)
 
+_IS_READ_ONLY: Final = sa.text("select current_setting('transaction_read_only')")
 _OTHER_WORK: Final = 5  # connections beside those leased to the hot statements
+
+
+async def _refuse_read_only(engine: AsyncEngine) -> None:
+    async with engine.connect() as connection:
+        if await connection.scalar(_IS_READ_ONLY) != "off":
+            await connection.invalidate()  # a new one may reach the new primary
+            raise StoreUnavailableError("The database server is read-only.")
 
 
 class Database:
@@ -80,10 +89,15 @@ class Database:
         return self._engine
 
     async def check(self) -> None:
-        """Look at the schema again, which an upgrade may have changed meanwhile."""
+        """Check that the schema fits, which an upgrade may have changed, and that writes work.
+
+        Raises StoreUnavailableError while the server is read-only, as after a failover.
+        """
         engine = await self._opened()
         async with self._one_by_one:
             await migrate.ensure(engine, create=False)
+        if not self.is_sqlite:
+            await _refuse_read_only(engine)
 
     def twin(self, *, pool_size: int = 1) -> Database:
         """The same database by connections of its own, for another thread and its event loop."""

@@ -19,6 +19,7 @@ from sqlalchemy.pool import StaticPool
 
 from lango.core.values import json_text
 from lango.errors import UnsupportedUrlError
+from lango.store.faults import is_stale
 
 _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
@@ -47,10 +48,13 @@ IDLE_TIMEOUT: Final = 3
 
 Short, as a frozen process can have several of them, each waiting for the one before.
 """
+POOL_TIMEOUT: Final = 10.0
+"""Seconds to wait for one of the pool's connections before the operation is tried again."""
 LOCK_TIMEOUT: Final = 5
 """Seconds to wait for a row before the statement is given up, and tried again as any other."""
 
 _ON_THE_WAY: Final = 5.0
+_TARGET: Final = "target_session_attrs"
 
 READ_ONLY: Final = {"lango_read_only": True}
 """Execution options of a transaction that only reads: on SQLite it takes no write lock."""
@@ -89,8 +93,18 @@ def is_in_memory(url: sa.URL) -> bool:
     return is_sqlite(url) and url.database in (None, "", ":memory:")
 
 
+def has_several_hosts(url: sa.URL) -> bool:
+    """Whether the URL names several servers, as libpq does: `?host=one,two`."""
+    return "," in f"{url.host or ''}{url.query.get('host', '')}"
+
+
 def create_engine(
-    url: sa.URL, *, schema: str | None = None, pool_size: int = 10, statement_timeout: float = 30.0
+    url: sa.URL,
+    *,
+    schema: str | None = None,
+    pool_size: int = 10,
+    pool_timeout: float = POOL_TIMEOUT,
+    statement_timeout: float = 30.0,
 ) -> AsyncEngine:
     """An engine for the store; errors never carry the parameters, which are users' texts."""
     if is_sqlite(url):
@@ -99,14 +113,23 @@ def create_engine(
     settings |= _timeouts(statement_timeout)
     if schema:
         settings["search_path"] = quoted(schema)
-    return create_async_engine(
+    engine = create_async_engine(
         url.set(query={}),
         hide_parameters=True,
         json_serializer=json_text,
         pool_size=pool_size,
         max_overflow=0,
+        pool_timeout=pool_timeout,
         async_creator=_postgres_connector(url, settings, _patience(statement_timeout)),
     )
+    event.listen(engine.sync_engine, "handle_error", _is_of_no_more_use)
+    return engine
+
+
+def _is_of_no_more_use(context: ExceptionContext) -> None:
+    """Drop a connection to a server that has become read-only, and with it all in the pool."""
+    if is_stale(context.original_exception):
+        context.is_disconnect = True
 
 
 def _timeouts(statement_timeout: float) -> dict[str, str]:
@@ -137,10 +160,16 @@ def _postgres_connector(
             'PostgreSQL needs a driver: pip install "lango-adk[postgres]"'
         ) from error
     dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    # Of several servers only the primary is of use: the others refuse every write.
+    target = "read-write" if has_several_hosts(url) and _TARGET not in url.query else None
 
     async def connect() -> Any:
         return await asyncpg.connect(
-            dsn, server_settings=settings, timeout=CONNECT_TIMEOUT, command_timeout=patience
+            dsn,
+            server_settings=settings,
+            timeout=CONNECT_TIMEOUT,
+            command_timeout=patience,
+            target_session_attrs=target,
         )
 
     return connect

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from lango.core.backoff import delays
 from lango.errors import LangoError, StoreUnavailableError
@@ -21,20 +22,40 @@ logger = logging.getLogger(__name__)
 
 TRIES: Final = 9  # again, over about seven seconds
 
+_READ_ONLY: Final = "25006"
+"""The server was demoted, or the connection was opened on a replica."""
 _TRANSIENT_STATES: Final = {
+    _READ_ONLY,
+    "25P02",  # a transaction that failed before, and was not rolled back
     "25P03",  # the transaction stood still for too long, as did its process
     "40001",  # serialization failure
     "40P01",  # deadlock detected
+    "53000",  # insufficient resources
+    "53100",  # disk full
+    "53200",  # out of memory
     "53300",  # too many connections
     "55P03",  # lock not available
     "57P01",  # admin shutdown
     "57P02",  # crash shutdown
     "57P03",  # cannot connect now
+    "57P04",  # database dropped
+    "57P05",  # idle session timeout
 }
+_STALE_STATES: Final = {_READ_ONLY, "25P02"}
+"""The connection stays open, and every statement on it is refused from now on."""
 # asyncpg's words for a connection that went away under us carry no state. The second is raised
-# when the server's farewell arrives just as a statement is being sent.
-_CONNECTION_GONE: Final = {"InterfaceError", "InternalClientError"}
-_SQLITE_LOCKED: Final = "database is locked"
+# when the server's farewell arrives just as a statement is being sent, the third when no server
+# of several is the primary.
+_CONNECTION_GONE: Final = {
+    "InterfaceError",
+    "InternalClientError",
+    "TargetServerAttributeNotMatched",
+}
+_SQLITE_TRANSIENT: Final = (
+    "database is locked",
+    "database or disk is full",
+    "disk I/O error",
+)
 _DUPLICATE_STATE: Final = "23505"
 _SQLITE_DUPLICATE: Final = "UNIQUE constraint failed"
 
@@ -59,14 +80,28 @@ def is_transient(error: BaseException) -> bool:
         return isinstance(error, StoreUnavailableError)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
+    if isinstance(error, PoolTimeoutError):
+        return True
     if any(state in _TRANSIENT_STATES or state.startswith("08") for state in states(error)):
         return True
     for cause in _causes(error):
         if isinstance(cause, (ConnectionError, TimeoutError, OSError)):
             return True
-        if type(cause).__name__ in _CONNECTION_GONE or _SQLITE_LOCKED in str(cause):
+        if type(cause).__name__ in _CONNECTION_GONE:
+            return True
+        if any(words in str(cause) for words in _SQLITE_TRANSIENT):
             return True
     return False
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether the server takes no writes; after a failover all open connections may lead there."""
+    return _READ_ONLY in states(error)
+
+
+def is_stale(error: BaseException) -> bool:
+    """Whether a new connection may do what this one, though open, cannot do any more."""
+    return any(state in _STALE_STATES for state in states(error))
 
 
 def is_duplicate(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from lango.store.faults import is_read_only, is_stale
 from lango.store.prepared import Prepared, Row, Wired, only
 
 _ALONE: Final = 3
@@ -27,6 +28,7 @@ class Lease:
         self.connection = connection
         self.raw = raw  # asyncpg's connection: it publishes no types
         self.harmed = False  # it may be in mid-protocol
+        self.is_read_only = False  # and so may be the others
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The records of one statement."""
@@ -59,6 +61,7 @@ class Lease:
             return await work
         except BaseException as error:
             self.harmed = self.harmed or not _is_refusal(error)
+            self.is_read_only = self.is_read_only or is_read_only(error)
             raise
 
 
@@ -104,7 +107,11 @@ class Leases:
                 await self._give_back(lease)
 
     async def _give_back(self, lease: Lease) -> None:
-        if lease.harmed:
+        if lease.is_read_only:
+            idle, self._idle = self._idle, []
+            for each in (lease, *idle):
+                await self._drop(each)
+        elif lease.harmed:
             await self._drop(lease)
         elif self._closed:  # while this one was lent
             await lease.connection.close()
@@ -140,4 +147,4 @@ async def _invalidate(connection: AsyncConnection) -> None:
 def _is_refusal(error: BaseException) -> bool:
     """Whether the server refused the statement: the connection itself is as good as before."""
     state = getattr(error, "sqlstate", None)
-    return state is not None and not str(state).startswith(("08", "57"))
+    return state is not None and not str(state).startswith(("08", "57")) and not is_stale(error)

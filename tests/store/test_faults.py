@@ -112,6 +112,44 @@ async def lock_not_available(url: str) -> BaseException:
         return await error_of(two.execute("begin; lock table app_states nowait"))
 
 
+async def read_only(url: str) -> BaseException:
+    """A connection that was opened on a replica, or on a server that was demoted since."""
+    async with raw(url) as connection:
+        await connection.execute("set default_transaction_read_only = on")
+        return await error_of(connection.execute("delete from app_states where tenant = 'none'"))
+
+
+async def left_in_a_failed_transaction(url: str) -> BaseException:
+    async with raw(url) as connection:
+        await connection.execute("begin")
+        await error_of(connection.execute("select 1 / 0"))
+        return await error_of(connection.execute("select 1"))
+
+
+async def no_free_connection(url: str) -> BaseException:
+    engine = create_engine(store_url(url), pool_size=1, pool_timeout=0.01)
+    try:
+        async with engine.connect():
+            return await error_of(_connect(engine.connect()))
+    finally:
+        await engine.dispose()
+
+
+async def no_primary(url: str) -> BaseException:
+    """Several servers, none of which accepts writes."""
+    several = make_url(url).set(
+        host=None,
+        port=None,
+        query={"host": "127.0.0.1,127.0.0.1", "port": f"1,{make_url(url).port or 5432}"},
+    )
+    setting = {"target_session_attrs": "standby"}
+    engine = create_engine(several.update_query_dict(setting).set(drivername="postgresql+asyncpg"))
+    try:
+        return await error_of(_connect(engine.connect()))
+    finally:
+        await engine.dispose()
+
+
 async def stood_still(url: str) -> BaseException:
     async with raw(url) as connection:
         await connection.execute("set idle_in_transaction_session_timeout = '1ms'; begin")
@@ -164,6 +202,10 @@ async def _connect(connecting: Any) -> None:
         serialization_failure,
         lock_not_available,
         stood_still,
+        read_only,
+        left_in_a_failed_transaction,
+        no_free_connection,
+        no_primary,
         no_answer,
         nobody_listens,
     ],
