@@ -6,12 +6,13 @@ import multiprocessing
 import os
 import random
 from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from faults.harness import WHOLE, Guarantee, Outcome, Run
-from faults.kill_shapes import ONCE, SHAPES, quiet
+from faults.kill_shapes import ONCE, SHAPES, SWEPT, quiet
 from lango.testing.kills import SweepReport, kill_sweep
 
 _FREEZES: Final = 0.2
@@ -35,17 +36,22 @@ class Task:
     first: int = 0
 
 
+Check = Callable[[str, SweepReport], Iterable[str]]
+"""What is wrong with the unhurt run of a shape, beside what the sweep itself finds."""
+
+
 def every_shape(run: Run) -> Outcome:
     """Kills drawn over all shapes and both databases, each pair at least once."""
-    return _swept(run, list(SHAPES))
+    return swept(run, list(SHAPES))
 
 
 def tools_that_run_once(run: Run) -> Outcome:
     """The same, where tools are not idempotent: they never run twice."""
-    return _swept(run, ONCE)
+    return swept(run, ONCE)
 
 
-def _swept(run: Run, shapes: list[str]) -> Outcome:
+def swept(run: Run, shapes: list[str], check: Check | None = None) -> Outcome:
+    """Kills drawn over these shapes of `SWEPT`, on both databases."""
     outcome = Outcome()
     total = SweepReport(run.seed, 0)
     # Forked, not spawned: ADK is loaded once. The children of these are forked in turn.
@@ -57,6 +63,8 @@ def _swept(run: Run, shapes: list[str]) -> Outcome:
             for wrong in report.wrong:
                 place = f"{task.shape} on {task.database}, seed {task.seed}"
                 outcome.fail(f"{place}: {wrong}")
+            for wrong in check(task.shape, report) if check else ():
+                outcome.fail(f"{task.shape} on {task.database}, unhurt: {wrong}")
     kinds = len(total.killed_at)
     shapes = sorted({task.shape for task in tasks})
     databases = len({task.database for task in tasks})
@@ -109,12 +117,12 @@ def _drawn(run: Run, shapes: list[str]) -> list[Task]:
 
 def _locks_when_frozen(shape: str, database: str) -> bool:
     """A process that is frozen while it writes keeps SQLite's file locked: nobody can go on."""
-    return SHAPES[shape].side_by_side and database == "sqlite"
+    return SWEPT[shape].side_by_side and database == "sqlite"
 
 
 def _sweep(task: Task) -> SweepReport:
     quiet()
-    shape = SHAPES[task.shape]
+    shape = SWEPT[task.shape]
     return kill_sweep(
         shape.make,
         shape.turns,

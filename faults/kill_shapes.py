@@ -7,6 +7,7 @@ import json
 import logging
 import warnings
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from google.adk.agents import (
 from google.adk.agents.context import Context
 from google.adk.apps.app import App, EventsCompactionConfig
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+from google.adk.models import BaseLlm
 from google.adk.tools import exit_loop
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
@@ -52,10 +54,22 @@ class KillShape:
     side_by_side: bool = False  # while one part stands at a failpoint, another may be writing
 
 
+Rule = Callable[[ModelRequest], Answer]
+"""What a model answers to a request."""
+
+
+def _adapted(rule: Rule) -> BaseLlm:
+    return ModelAdapter(ScriptedProvider(rule=rule), "demo")
+
+
+model_kind: ContextVar[Callable[[Rule], BaseLlm]] = ContextVar("model_kind", default=_adapted)
+"""How the models of the shapes that are made here are made."""
+
+
 def agent(name: str, *steps: Step, **options: Any) -> LlmAgent:
     """An agent whose model follows a script: the same request always gets the same answer."""
-    provider = ScriptedProvider(rule=lambda request: _reply(name, steps, request))
-    return LlmAgent(name=name, model=ModelAdapter(provider, "demo"), **options)
+    model = model_kind.get()(lambda request: _reply(name, steps, request))
+    return LlmAgent(name=name, model=model, **options)
 
 
 def _reply(name: str, steps: Sequence[Step], request: ModelRequest) -> Answer:
@@ -302,6 +316,9 @@ SHAPES: Final[dict[str, KillShape]] = {
     "artifacts": KillShape(_artifacts),
 }
 """Every shape that must come through all of its kills."""
+
+SWEPT: Final = dict(SHAPES)
+"""What a sweep finds its shape in, by name: rows of their own add theirs."""
 
 ONCE: Final = ["tools that run once", "parallel tools", "confirmation", "long-running"]
 """Those with tools that may not run twice."""

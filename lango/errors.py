@@ -43,6 +43,7 @@
     │   ├── WorkerLostError        its worker died, and so did those that took it over
     │   ├── NotResumableError      its worker died, and this kind of agent cannot go on
     │   ├── AgentChangedError      its worker died, and the new one has another agent
+    │   ├── LedgerConflictError    a tool call under the key of another one; no result is used
     │   ├── TurnLimitError         more model calls, tool calls, tokens or money than allowed
     │   ├── RepeatedCallError      the same tool call over and over, though told to stop
     │   └── TurnCancelledError     somebody wished it to end
@@ -358,6 +359,10 @@ class NotResumableError(TurnError):
 
 class AgentChangedError(TurnError):
     """The turn's worker died, and the agent that should go on is no longer the same."""
+
+
+class LedgerConflictError(TurnError):
+    """Two tool calls of a turn have the same key, so the result of one could pass for the other."""
 
 
 class TurnCancelledError(TurnError):

@@ -6,17 +6,18 @@ It is kept with the root session, whose turn holds the fence for its child sessi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
 from lango.core.failpoints import failpoint
-from lango.core.ids import check_id, new_id
+from lango.core.ids import MAX_ID_LENGTH, check_id, new_id
 from lango.core.values import JsonObject, storable_json
-from lango.errors import StoreError
+from lango.errors import LedgerConflictError, StoreError
 from lango.store import turn_rows
 from lango.store.database import Database
-from lango.store.prepared import Prepared, Transaction
+from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import tool_ledger
 from lango.store.turn_rows import Claim
 
@@ -54,7 +55,11 @@ class ToolLedger:
         self.database = database
 
     async def start(self, claim: Claim, run: ToolRun) -> Verdict:
-        """Enter a call before its tool runs, unless it ran before. Fenced if the turn is lost."""
+        """Enter a call before its tool runs, unless it ran before. Fenced if the turn is lost.
+
+        Raises LedgerConflictError if the entry under its key is of another tool or has other
+        arguments: what that gave is not what this call would give.
+        """
         check_id("invocation id", run.invocation_id)
         check_id("call key", run.call_key)
         token = new_id("run")  # a retry recognises its own entry by it
@@ -64,6 +69,8 @@ class ToolLedger:
         async def once(transaction: Transaction) -> Verdict:
             held = await turn_rows.hold(transaction, claim)
             row = await transaction.one(_RUN, **mine)
+            if row is not None:
+                _check_same(row, run)
             if row is None:
                 await transaction.all(_ENTER, **_entry(claim, run, token), started=held.clock)
             elif row.status == "finished":
@@ -129,6 +136,21 @@ _IS_FINISHED: Final = sa.and_(
 )
 _FINISHED: Final = Prepared(sa.select(tool_ledger).where(_IS_FINISHED))
 _FINISHED_KEYS: Final = Prepared(sa.select(tool_ledger.c.call_key).where(_IS_FINISHED))
+
+
+def _check_same(row: Row, run: ToolRun) -> None:
+    if row.tool != run.tool or row.args != storable_json(run.args):
+        raise LedgerConflictError(
+            f"The call {run.call_key} of {run.tool} has the key of another call, of {row.tool}."
+        )
+
+
+def bounded_key(text: str) -> str:
+    """A key as the ledger takes it: a long one ends in a hash of the whole."""
+    if len(text) <= MAX_ID_LENGTH:
+        return text
+    digest = sha256(text.encode()).hexdigest()
+    return f"{text[: MAX_ID_LENGTH - len(digest) - 1]}~{digest}"
 
 
 def _names(claim: Claim, run: ToolRun) -> JsonObject:

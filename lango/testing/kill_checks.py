@@ -39,7 +39,7 @@ class Snapshot:
     turns: tuple[str, ...]
     artifacts: tuple[tuple[str, int], ...]
     gaps: bool
-    calls: Counter[str]  # by id
+    calls: Counter[str]  # by session and id
     responses: Counter[str]
     finished: frozenset[str]  # calls that the ledger has the result of
     model_messages: int
@@ -72,7 +72,8 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
         )
         loaded.append(session.events if session else [])
         state = state or (dict(session.state) if session else {})
-    events = [event for each in loaded for event in each]
+    named = [(name, event) for name, each in zip(names, loaded, strict=True) for event in each]
+    events = [event for _, event in named]
     return Snapshot(
         history=tuple(tuple(_entries(each)) for each in loaded),
         state={k: v for k, v in state.items() if not k.startswith((*_OWN_STATE, "user:"))},
@@ -80,8 +81,14 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
         turns=tuple(row["state"] for row in rows["turns"]),
         artifacts=tuple((row["name"], row["version"]) for row in rows["artifacts"]),
         gaps=_has_gaps(rows),
-        calls=Counter(call.id or "" for event in events for call in event.get_function_calls()),
-        responses=Counter(r.id or "" for event in events for r in event.get_function_responses()),
+        calls=Counter(
+            f"{name}/{call.id}" for name, event in named for call in event.get_function_calls()
+        ),
+        responses=Counter(
+            f"{name}/{given.id}"
+            for name, event in named
+            for given in event.get_function_responses()
+        ),
         finished=frozenset(
             f"{row['invocation_id']}/{row['call_key']}"
             for row in rows["ledger"]
@@ -208,7 +215,7 @@ def wrongs(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]:
     if set(after.calls) - set(after.responses) and not _same_open(clean, after):
         yield "a call without a response"
     if not after.has_unknown:
-        yield from _differences(clean, after)
+        yield from differences(clean, after)
     yield from _repeats(clean, clean_trace, trial)
 
 
@@ -220,7 +227,8 @@ def _open(shot: Snapshot) -> int:
     return len(set(shot.calls) - set(shot.responses))
 
 
-def _differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
+def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
+    """In what the sessions of two trials differ, but for ids that differ from run to run."""
     for was, is_now in zip(clean.history, after.history, strict=False):
         if _by_branch(was) != _by_branch(is_now):
             lost = list((Counter(was) - Counter(is_now)).elements())[:2]

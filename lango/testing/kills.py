@@ -66,6 +66,8 @@ class SweepReport:
     woken: int = 0  # frozen processes that were woken when their turn was another's
     zombie_effects: int = 0  # tools that were under way in a frozen process and ended in it
     wrong: list[Wrong] = field(default_factory=list[Wrong])
+    unhurt: Snapshot | None = None  # what the turns leave when nothing happens to them
+    effects: tuple[str, ...] = ()  # of the unhurt run, by name
 
     @property
     def is_exact(self) -> bool:
@@ -116,7 +118,8 @@ class _Sweeper:
     def run(self, seed: int, count: int | None, first: int) -> SweepReport:
         """The unhurt run, then the trials."""
         clean, trace = self.unhurt()
-        report = SweepReport(seed, len(trace.points), kinds=frozenset(trace.points))
+        report = SweepReport(seed, len(trace.points), kinds=frozenset(trace.points), unhurt=clean)
+        report.effects = tuple(name for _, _, name in trace.effects)
         numbers = list(range(1, len(trace.points) + 1))
         if count is not None:
             numbers = self._draw(trace.points, count, first)

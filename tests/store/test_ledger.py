@@ -2,8 +2,9 @@
 
 import pytest
 
-from lango.errors import Fenced, InvalidIdError, StoreError
-from lango.store.ledger import Finished, ToolRun
+from lango.core.ids import MAX_ID_LENGTH
+from lango.errors import Fenced, InvalidIdError, LedgerConflictError, StoreError
+from lango.store.ledger import Finished, ToolRun, bounded_key
 from lango.store.turn_rows import Claim
 from tests.store.desk import Desk, opened
 from tests.store.rows import key
@@ -61,6 +62,32 @@ async def test_calls_are_told_apart_by_invocation_and_key(store_url: str, tenant
         claim = await _claimed(desk, tenant)
         for run in (tool(), tool(call="call-2"), tool(invocation="j")):
             assert await desk.ledger.start(claim, run) == "run"
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    "other", [ToolRun("i", "call-1", "look", {"amount": 1.0}), ToolRun("i", "call-1", "pay", {})]
+)
+async def test_a_hit_of_another_call_is_no_result(
+    finished: bool, other: ToolRun, store_url: str, tenant: str
+) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        await desk.ledger.start(claim, tool())
+        if finished:
+            await desk.ledger.finish(claim, tool(), "paid")
+        after = await _taken_over(desk, claim)
+        with pytest.raises(LedgerConflictError):
+            await desk.ledger.start(after, other)
+        given = Finished("paid", {}) if finished else "unknown"
+        assert await desk.ledger.start(after, tool()) == given
+
+
+def test_a_long_key_ends_in_a_hash() -> None:
+    long, longer = bounded_key("x" * 300), bounded_key("x" * 301)
+    assert bounded_key("call#confirmed") == "call#confirmed"
+    assert len(long) == MAX_ID_LENGTH
+    assert long != longer
 
 
 async def test_who_lost_the_turn_enters_nothing(store_url: str, tenant: str) -> None:

@@ -14,21 +14,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.llm_agent import LlmAgent
+from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.sessions.session import Session
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
 from lango.adk.append import said_actions
 from lango.adk.durable.agent_tool import ChildAgents, runs_a_child
+from lango.adk.durable.call_ids import CallIds, without_doubles
 from lango.adk.tools import ToolAdapter
 from lango.core.failpoints import failpoint
 from lango.core.values import storable_json
-from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun
+from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun, bounded_key
 from lango.store.turn_rows import Claim
 
 INTERRUPTED: Final = "interrupted, outcome unknown"
@@ -68,12 +72,14 @@ class LedgerPlugin(BasePlugin):
         self._ledger = ledger
         self._claim = claim
         self._children = children
+        self.call_ids = CallIds()
         self.started: set[tuple[str, str]] = set()
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """What the call gave before; None to let it run."""
+        self.call_ids.learn(tool_context.session)
         if not await _takes_effect(tool, tool_args, tool_context):
             return None
         run = tool_run(tool, tool_args, tool_context)
@@ -103,7 +109,7 @@ class LedgerPlugin(BasePlugin):
 
 
 class LedgerKeeper(BasePlugin):
-    """Enters what tools gave, before any other plugin has its say."""
+    """Enters what tools gave, and settles the ids of calls, before any other plugin has its say."""
 
     def __init__(self, ledger: LedgerPlugin) -> None:
         super().__init__("lango_ledger_keeper")
@@ -132,22 +138,47 @@ class LedgerKeeper(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """Two more of them."""
+        """Two more of them; the ids of one response's calls are told apart."""
         del callback_context
         failpoint("model.delta" if llm_response.partial else "model.end")
+        if not llm_response.partial:
+            without_doubles(llm_response)
+        return None
+
+    async def on_event_callback(
+        self, *, invocation_context: InvocationContext, event: Event
+    ) -> Event | None:
+        """Settle the ids of the event's calls before it is stored, whoever made it.
+
+        ADK goes on with the event that it hands out here, so it must be changed in place.
+        """
+        if not event.partial:
+            self._ledger.call_ids.settle(invocation_context.session, event)
         return None
 
 
 def tool_run(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> ToolRun:
-    """A call as the ledger names it. What was confirmed is another run than what only asked."""
+    """A call as the ledger names it. What was confirmed is another run than what only asked.
+
+    Its arguments are those of the stored call: callbacks before the ledger's may have changed the
+    ones the tool gets, and need not do so alike in every attempt.
+    """
     call = context.function_call_id or ""
     return ToolRun(
         invocation_id=context.invocation_id,
-        call_key=f"{call}#confirmed" if context.tool_confirmation else call,
+        call_key=bounded_key(f"{call}#confirmed" if context.tool_confirmation else call),
         tool=tool.name,
-        args=args,
+        args=_stored_arguments(context.session, call, args),
         idempotent=is_idempotent(tool),
     )
+
+
+def _stored_arguments(session: Session, call_id: str, given: dict[str, Any]) -> dict[str, Any]:
+    for event in reversed(session.events):
+        for call in event.get_function_calls():
+            if call.id == call_id:
+                return call.args or {}
+    return given
 
 
 def is_idempotent(tool: BaseTool) -> bool:

@@ -14,11 +14,12 @@ def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection
 
     ADK then runs them again, as it does any call without a response. They are returned.
     """
-    answered = {response.id for event in events for response in event.get_function_responses()}
+    mine = [event for event in events if event.invocation_id == invocation_id]
+    answered = {response.id for event in mine for response in event.get_function_responses()}
     hidden: set[str] = set()
-    for event in events:
+    for event in mine:
         marks = event.long_running_tool_ids
-        if event.invocation_id != invocation_id or not marks:
+        if not marks:
             continue
         lost = {
             call.id

@@ -1,0 +1,1 @@
+"""Rows about turns that are resumed."""
