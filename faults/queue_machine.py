@@ -28,7 +28,14 @@ HEADS_EVERY: Final = 5  # steps; the rows it reads are compared after each
 WEIGHTS: Final = {
     **{"submit": 12, "cancel": 2, "answer": 6, "promote": 1, "delete": 1},
     **{"claim": 10, "take_over": 4, "write": 6, "close": 7, "expire": 1},
-    **{"freeze": 2, "wake": 2, "replace": 1, "append_without_a_turn": 1},
+    **{
+        "renew": 1,
+        "hand_back": 2,
+        "freeze": 2,
+        "wake": 2,
+        "replace": 1,
+        "append_without_a_turn": 1,
+    },
 }
 ENDS: Final[list[End]] = [
     Completed(),
@@ -184,6 +191,34 @@ class Turns(HandingIn):
             assert closed.more == bool(session.queue)
         assert closed.turn.state == turn.state or turn.waits_for
 
+    def renew(self, dice: Random) -> None:
+        """Raise the epoch of a claim to close its turn; the old claim is as good as lost."""
+        if not self.held:
+            return
+        held, claim_id = self.pick(dice), new_id("clm")
+        good = held.good
+        try:
+            claim = self.run(self.desk(dice).queue.renew(held.claim, Cancelled(), claim_id))
+        except Fenced:
+            assert not good
+            return
+        assert good
+        held.session.renew(held.turn, claim_id)
+        assert (claim.id, claim.epoch) == (claim_id, held.session.epoch)
+        self.held.append(Held(claim, held.session, held.turn))
+        self._write(dice, held)
+
+    def hand_back(self, dice: Random) -> None:
+        """A worker gives back a claim that it does not run; one that it lost is not touched."""
+        if not self.held:
+            return
+        held = self.pick(dice)
+        worker, claim_id, good = held.claim.worker, held.claim.id, held.good
+        assert self.run(self.desk(dice).queue.hand_back(worker, claim_id)) == good
+        if good:
+            held.session.hand_back(held.turn)
+        self._write(dice, held)
+
     def expire(self, dice: Random) -> None:
         if not self.held:
             return
@@ -258,7 +293,7 @@ class Turns(HandingIn):
         queues = {each.pk: [turn.id for turn in each.queue] for each in there if each.queue}
         assert found.queues == queues
         assert found.epochs == {each.pk: each.epoch for each in there}
-        assert found.owners == {each.pk: each.owner for each in there if each.owner}
+        assert found.owners == {each.pk: each.owner for each in there if each.owner is not None}
         idle = {each.pk for each in there if each.running is None}
         assert found.ready == {queue[0] for pk, queue in queues.items() if pk in idle}
 

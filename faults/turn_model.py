@@ -8,6 +8,7 @@ from typing import Any
 
 from lango.core.turn_states import MAX_ATTEMPTS, NEXT, Busy, TurnState
 from lango.store.entries import SessionKey
+from lango.store.turn_queue import NO_WORKER
 
 
 @dataclass
@@ -145,6 +146,17 @@ class ModelSession:
             return []
         turn.handed_over += 1
         return [turn.claim or ""]
+
+    def renew(self, turn: ModelTurn, claim: str) -> None:
+        """The worker shuts out what still runs of the turn, to close it."""
+        self.epoch += 1
+        turn.epoch, turn.claim, turn.closing = self.epoch, claim, True
+
+    def hand_back(self, turn: ModelTurn) -> None:
+        """A living worker gives its claim back."""
+        self.epoch, self.owner = self.epoch + 1, NO_WORKER
+        turn.epoch, turn.claim = self.epoch, None
+        turn.handed_over += not turn.closing
 
     def holds(self, turn: ModelTurn, claim: str) -> bool:
         """Whether a claim is good for writing."""

@@ -262,6 +262,10 @@ turns: Final = sa.Table(
     sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("handed_over", sa.Integer, nullable=False, server_default="0"),  # by workers in order
+    # Of the workers it lost: those that died while it was the only turn to suspect.
+    sa.Column("lost_alone", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("close_failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("closing", sa.Boolean, nullable=False, server_default=sa.false()),  # not run any more
     sa.Column("epoch", Key, nullable=False, server_default="0"),
     sa.Column("worker", sa.Text),
     sa.Column("claim_id", sa.Text),
@@ -359,6 +363,8 @@ workers: Final = sa.Table(
     sa.Column("pid", sa.Integer, nullable=False),
     sa.Column("started", Time, nullable=False),
     sa.Column("beat", Time, nullable=False),  # by the database's clock
+    # Of a dead one: the turn that is taken for the cause, "" if it could be any of several.
+    sa.Column("blamed", sa.Text),
 )
 
 api_keys: Final = sa.Table(

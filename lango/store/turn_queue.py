@@ -7,7 +7,7 @@ knows the new one can write to the session, the log and the ledger.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final
@@ -73,6 +73,15 @@ _HELD: Final = Prepared(
         IS_RUNNING, turns.c.worker == sa.bindparam("by_worker")
     )
 )
+_HELD_CLAIM: Final = Prepared(
+    sa.select(turns.c.session_pk).where(
+        IS_RUNNING,
+        turns.c.worker == sa.bindparam("by_worker"),
+        turns.c.claim_id == sa.bindparam("of_claim"),
+    )
+)
+NO_WORKER: Final = ""
+"""Stands for the worker of a turn that was handed back: none that lives has this id."""
 _DUE: Final = Prepared(
     sa.select(turns.c.session_pk, turns.c.number)
     .where(IS_SCHEDULED, turns.c.run_at <= NOW)
@@ -113,14 +122,18 @@ class TurnQueue:
         )
         return [Head(row.session_pk, row.app, lost=bool(row.lost)) for row in rows]
 
-    async def claim(self, session_pk: int, worker: Worker) -> Claim | None:
+    async def claim(
+        self, session_pk: int, worker: Worker, claim_id: str | None = None
+    ) -> Claim | None:
         """Take the turn that is next in a session, or go on with the one of a dead worker.
 
         A dead worker's turn that is not worth another attempt comes with a verdict: it is to be
         closed, not run. Nothing is taken while another worker that lives runs a turn there, or if
-        this one has not loaded the app or counts as dead itself.
+        this one has not loaded the app or counts as dead itself. A caller that chooses the claim's
+        id can find out what became of a claim whose reply was lost.
         """
-        taker = _Taker(worker, new_id("clm"))  # before the first try: a retry knows its own work
+        # Chosen before the first try: a retry recognises the claim that it made.
+        taker = _Taker(worker, claim_id or new_id("clm"))
 
         async def once(transaction: Transaction) -> Claim | None:
             session = await turn_rows.lock_session(transaction, session_pk)
@@ -156,6 +169,62 @@ class TurnQueue:
             first = await turn_rows.first_queued(transaction, pk)
             more = first is not None and first.ready is not None
             return Closed(turn_of(row, session.key), more)
+
+        return await self.database.transact(once)
+
+    async def renew(self, claim: Claim, verdict: GivenUp, claim_id: str) -> Claim:
+        """The turn of a claim under a new epoch, to be closed by the same worker.
+
+        What still runs under the old claim can write nothing from here on. Fenced if another worker
+        has taken the turn over. Repeated with the same id, it changes nothing.
+        """
+
+        async def once(transaction: Transaction) -> Claim:
+            pk, number = claim.turn.session_pk, claim.turn.number
+            session = await turn_rows.lock_session(transaction, pk)
+            row = await turn_rows.turn_row(transaction, pk, number)
+            if session is None or row is None or row.state != "running":
+                raise Fenced
+            if row.claim_id == claim.id and session.epoch == row.epoch:
+                epoch = session.epoch + 1
+                await turn_rows.change_session(transaction, session, epoch=epoch)
+                row = await turn_rows.change_turn(
+                    transaction, row, epoch=epoch, claim_id=claim_id, closing=True
+                )
+            if row.claim_id != claim_id:
+                raise Fenced
+            turn = turn_of(row, session.key)
+            return replace(claim, id=claim_id, turn=turn, epoch=row.epoch, verdict=verdict)
+
+        return await self.database.transact(once)
+
+    async def hand_back(self, worker_id: str, claim_id: str, *, unclosed: bool = False) -> bool:
+        """Give up a claim of a living worker, so that any worker takes the turn over at once.
+
+        It is no worker lost. `unclosed` notes that the worker could not close the turn. False if
+        the worker does not hold the claim (any more).
+        """
+
+        async def once(transaction: Transaction) -> bool:
+            found = await transaction.one(_HELD_CLAIM, by_worker=worker_id, of_claim=claim_id)
+            if found is None:
+                return False
+            session = await turn_rows.lock_session(transaction, found.session_pk)
+            row = await turn_rows.running_turn(transaction, found.session_pk)
+            if session is None or row is None or row.claim_id != claim_id:
+                return False
+            epoch = session.epoch + 1
+            await turn_rows.change_session(transaction, session, epoch=epoch, owner=NO_WORKER)
+            await turn_rows.change_turn(
+                transaction,
+                row,
+                epoch=epoch,
+                worker=NO_WORKER,
+                claim_id=None,
+                handed_over=row.handed_over + (not row.closing),
+                close_failures=row.close_failures + unclosed,
+            )
+            return True
 
         return await self.database.transact(once)
 
@@ -248,7 +317,12 @@ async def _take(
         held = await _start(transaction, session, row, epoch, taker)
     else:  # no attempt: it may be cut off any number of times, and the verdict stays
         held = await turn_rows.change_turn(
-            transaction, row, epoch=epoch, worker=taker.worker.id, claim_id=taker.claim_id
+            transaction,
+            row,
+            epoch=epoch,
+            worker=taker.worker.id,
+            claim_id=taker.claim_id,
+            closing=True,
         )
     return _claim(session, held, taker, roll)
 
@@ -284,6 +358,7 @@ async def _start(
         attempts=attempt,
         worker=taker.worker.id,
         claim_id=taker.claim_id,
+        closing=False,
         fingerprint=agent,
         ran_under=_ran_under(row, agent),
         started=row.started or session.clock,
@@ -316,4 +391,5 @@ def _claim(session: LockedSession, row: Row, taker: _Taker, roll: Roll | None) -
         time_left=left,
         ran_under=row.ran_under,
         verdict=taker.verdict,
+        close_failures=row.close_failures,
     )

@@ -59,7 +59,12 @@ class Workers:
 
         For the attempts it hands over, by their claims, that is not counted as a worker lost.
         """
-        left = IS_RUNNING, turns.c.worker == worker_id, turns.c.claim_id.in_(handing_over)
+        left = (
+            IS_RUNNING,
+            turns.c.worker == worker_id,
+            turns.c.claim_id.in_(handing_over),
+            sa.not_(turns.c.closing),  # to close a turn is no attempt at it
+        )
 
         async def once(connection: AsyncConnection) -> None:
             gone = await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))

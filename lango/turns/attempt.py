@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from lango.core.backoff import delays
 from lango.core.failpoints import failpoint
+from lango.core.ids import new_id
 from lango.core.turns import (
     ENDS,
     Cancelled,
+    Completed,
     End,
     Event,
     Failed,
@@ -21,6 +24,8 @@ from lango.core.turns import (
     MessageDelta,
     MessageReset,
     Started,
+    ToolFinished,
+    ToolStarted,
     TurnEvent,
 )
 from lango.errors import Fenced, StoreUnavailableError, TurnError, TurnTimeoutError
@@ -38,6 +43,12 @@ logger = logging.getLogger(__name__)
 STOP_GRACE: Final = 5.0
 """Seconds an agent has to end after it was asked to."""
 _CLOSE_AGAIN: Final = 1.0
+_CLOSE_TRIES: Final = 5
+_LEAKED: Final = (
+    "The agent was cancelled from inside: a tool or a library let asyncio.CancelledError out. "
+    "Catch it in the tool and raise another error."
+)
+_NOT_STORED: Final = "The end of this turn could not be stored; the log says why."
 
 
 class LoadedApp(Protocol):
@@ -66,13 +77,21 @@ class Desk:
     writer: LogWriter
     feeds: Feeds = field(default_factory=Feeds)
     beginning: Turnstile = field(default_factory=lambda: Turnstile(at_once=1))
+    left_behind: set[asyncio.Task[End]] = field(default_factory=set[asyncio.Task[End]])
+    """Runs of agents that ignored their cancellation, until they end."""
 
 
 class Attempt:
-    """A claimed turn while this worker runs it."""
+    """A claimed turn while this worker runs it.
+
+    The attempt's own task accounts for the turn: it closes it, hands it back, or finds that another
+    worker has it. The agent runs in a task below, so that nothing an agent does to its task, a
+    swallowed or a leaked cancellation included, ends or holds up the one that accounts.
+    """
 
     def __init__(self, desk: Desk, app: LoadedApp, claim: Claim) -> None:
         self.claim = claim
+        self.claim_ids = {claim.id}
         self.closed: Closed | None = None
         self.end: End | None = None  # of the turn, once it is closed
         self._desk = desk
@@ -81,6 +100,9 @@ class Attempt:
         self._expired = self._given_up = False
         self._closing = claim.verdict is not None
         self._text: dict[str, str] = {}
+        self._calls: set[str] = set()  # of tools that have not answered
+        self._agent: asyncio.Task[End] | None = None
+        self._left_behind = asyncio.Event()
         desk.writer.begin(claim, self.give_up)
         desk.feeds.tell(claim.turn, Begun(claim))
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
@@ -102,8 +124,9 @@ class Attempt:
         self.task.cancel()
 
     def _cut(self) -> None:
-        if not self._closing:
-            self.task.cancel()
+        if not self._closing and self._agent is not None and not self._agent.done():
+            self._agent.cancel()
+            asyncio.get_running_loop().call_later(STOP_GRACE, self._left_behind.set)
 
     def _expire(self) -> None:
         if not self._closing:
@@ -129,22 +152,83 @@ class Attempt:
             self._desk.writer.end(self.claim)
 
     async def _end(self) -> End:
-        """Run the turn; how it ended."""
+        """Run the turn; how it ended. What did not end in order has its history closed here."""
+        self._agent = agent = asyncio.create_task(self._drive_all(), name=self.claim.turn.id)
+        leaving = asyncio.create_task(self._left_behind.wait())
         try:
-            if self.claim.resumes:
-                await self._retell()
-            end = await self._drive()
+            await asyncio.wait([agent, leaving], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            if self._given_up or not self._abort.is_set():
-                raise
-            self.task.uncancel()
-            end = Cancelled(self._unfinished)
-        except Exception as error:
-            logger.exception("Turn %s failed outside its agent.", self.claim.turn.id)
-            end = Failed(error, self._unfinished)
+            agent.cancel()
+            await asyncio.wait([agent], timeout=STOP_GRACE)
+            raise
+        finally:
+            leaving.cancel()
+            if not agent.done():
+                self._leave(agent)
+        end, in_order = self._outcome(agent)
         if self._expired and isinstance(end, Cancelled):
-            return Failed(TurnTimeoutError(), end.text, end.usage)
-        return end
+            end = Failed(TurnTimeoutError(), end.text, end.usage)
+        if in_order or not isinstance(end, GivenUp):
+            return end
+        return await self._end_by_force(end)
+
+    def _leave(self, agent: asyncio.Task[End]) -> None:
+        """Leave a task behind that does not end; what it still writes meets the fence."""
+        self._desk.left_behind.add(agent)
+        agent.add_done_callback(self._desk.left_behind.discard)
+        agent.add_done_callback(_forget)
+        logger.error(
+            "A tool or model of turn %s ignores its cancellation. Its task is left behind (%d such "
+            "in this worker); nothing that it writes is taken.",
+            self.claim.turn.id,
+            len(self._desk.left_behind),
+        )
+
+    def _outcome(self, agent: asyncio.Task[End]) -> tuple[End, bool]:
+        """How the agent's task ended, and whether in order; a fence is raised."""
+        if not agent.done() or (agent.cancelled() and self._abort.is_set()):
+            return Cancelled(self._unfinished), False
+        if agent.cancelled():
+            return Failed(TurnError(_LEAKED), self._unfinished), False
+        error = agent.exception()
+        if error is None and self._calls and isinstance(agent.result(), Completed):
+            # ADK ends a run in silence whose task was cancelled from inside.
+            return Failed(TurnError(_LEAKED), self._unfinished, agent.result().usage), False
+        if error is None:
+            return agent.result(), True
+        if _is_fence(error):
+            raise error
+        logger.error("Turn %s failed outside its agent.", self.claim.turn.id, exc_info=error)
+        cause = error if isinstance(error, Exception) else TurnError(f"The agent raised {error!r}.")
+        return Failed(cause, self._unfinished), False
+
+    async def _end_by_force(self, end: GivenUp) -> End:
+        """Close the history of a run that did not end in order, after shutting out what is left.
+
+        A part of the run may be alive: from the new epoch on it can write nothing.
+        """
+        self._closing = True
+        old, claim_id = self.claim, new_id("clm")
+        self.claim_ids.add(claim_id)
+        while True:
+            try:
+                rest = await self._desk.writer.rest(old)
+                if rest:  # for the text of a message that was cut off
+                    await self._desk.log.append(old, rest)
+                self._desk.writer.end(old)
+                self.claim = await self._desk.queue.renew(old, end, claim_id)
+                break
+            except StoreUnavailableError:
+                logger.warning("Turn %s cannot be ended yet.", old.turn.id)
+                await asyncio.sleep(_CLOSE_AGAIN)
+        self._desk.writer.begin(self.claim, self.give_up)
+        return await self._end_as(end)
+
+    async def _drive_all(self) -> End:
+        if self.claim.resumes:
+            await self._retell()
+            self._calls.clear()  # those of earlier attempts are for the agent to answer
+        return await self._drive()
 
     async def _end_as(self, verdict: GivenUp) -> End:
         """Close the history of a turn that is not run again, however long the database needs."""
@@ -164,8 +248,11 @@ class Attempt:
     async def _drive(self) -> End:
         await self._desk.beginning.enter()  # the event loop would stand still for many together
         end: End | None = None
-        async with aclosing(self._app.run(self.claim, abort=self._abort)) as events:
+        claim = self.claim
+        async with aclosing(self._app.run(claim, abort=self._abort)) as events:
             async for event in events:
+                if claim is not self.claim:  # it was left behind, and goes on all the same
+                    raise Fenced
                 if isinstance(event, ENDS):
                     end = event
                 elif not isinstance(event, Started):  # which the claim has written
@@ -177,6 +264,10 @@ class Attempt:
             self._text[event.message] = self._text.get(event.message, "") + event.text
         elif isinstance(event, MessageCompleted | MessageReset):
             self._text.pop(event.message, None)
+        elif isinstance(event, ToolStarted):
+            self._calls.add(event.call)
+        elif isinstance(event, ToolFinished):
+            self._calls.discard(event.call)
         self._desk.writer.add(self.claim, event)
         self._desk.feeds.tell(self.claim.turn, event)
 
@@ -196,27 +287,55 @@ class Attempt:
         for event in [*forgotten, *missing]:
             self._tell(event)
 
-    async def _close(self, end: End) -> Closed:
-        """Close the turn, however long the database needs; Fenced if it is not ours any more."""
-        for which in self._ends(end):
-            while True:
-                try:
-                    rest = await self._desk.writer.rest(self.claim) if which is end else ()
-                    closed = await self._desk.queue.close(self.claim, which, rest)
-                    self.end = which
-                    return closed
-                except StoreUnavailableError:
-                    logger.warning("Turn %s cannot be closed yet.", self.claim.turn.id)
-                    await asyncio.sleep(_CLOSE_AGAIN)
-                except Exception:
-                    logger.exception("Turn %s cannot be closed as it ended.", self.claim.turn.id)
-                    break
-        raise TurnError(f"Turn {self.claim.turn.id} could not be closed.")
+    async def _close(self, end: End) -> Closed | None:
+        """Close the turn, however long the database needs; Fenced if it is not ours any more.
 
-    def _ends(self, end: End) -> Iterator[End]:
-        """How it ended, and what stands for that if the database does not take it."""
-        yield end
-        yield Failed(TurnError("The end of this turn could not be stored; the log says why."))
+        An end that the database refuses is tried again, then left to another worker, and only if
+        that one was refused as well does the turn end as failed. None if it was handed over.
+        """
+        while True:
+            closed = await self._close_as(end)
+            if closed is not None:
+                return closed
+            try:
+                if not self.claim.close_failures:
+                    worker, claim_id = self.claim.worker, self.claim.id
+                    await self._desk.queue.hand_back(worker, claim_id, unclosed=True)
+                    return None
+                failed = Failed(TurnError(_NOT_STORED))
+                closed = await self._desk.queue.close(self.claim, failed)
+            except Exception:
+                logger.exception("Turn %s cannot be handed over yet.", self.claim.turn.id)
+                await asyncio.sleep(_CLOSE_AGAIN)
+            else:
+                self.end = failed
+                return closed
+
+    async def _close_as(self, end: End) -> Closed | None:
+        """Close the turn like this; None if the database refuses that again and again."""
+        waits = delays(_CLOSE_TRIES - 1, first=_CLOSE_AGAIN / 4)
+        while True:
+            try:
+                rest = await self._desk.writer.rest(self.claim)
+                closed = await self._desk.queue.close(self.claim, end, rest)
+            except StoreUnavailableError:
+                logger.warning("Turn %s cannot be closed yet.", self.claim.turn.id)
+                await asyncio.sleep(_CLOSE_AGAIN)
+            except Exception:
+                logger.exception("Turn %s cannot be closed as it ended.", self.claim.turn.id)
+                wait = next(waits, None)
+                if wait is None:
+                    return None
+                await asyncio.sleep(wait)
+            else:
+                self.end = end
+                return closed
+
+
+def _forget(task: asyncio.Task[End]) -> None:
+    """Take note of how a task ended that was left behind: no one else asks."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _is_fence(error: BaseException) -> bool:

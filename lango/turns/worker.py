@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -66,6 +67,8 @@ class TurnWorker:
         self._feeds = feeds or Feeds()
         self._desk = Desk(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
+        self._claiming: set[str] = set()  # claims that are being made
+        self._unaccounted: set[str] = set()  # claims of which the worker does not know the end
         self._handed_over: list[str] = []  # claims, until the database knows
         self._changed = asyncio.Event()
         self._wants_work = False
@@ -121,8 +124,8 @@ class TurnWorker:
 
     async def _end(self) -> None:
         left = list(self._attempts.values())
-        # Whoever only closed a turn made no attempt at it.
-        self._handed_over += [each.claim.id for each in left if each.claim.verdict is None]
+        self._handed_over += [claim for each in left for claim in each.claim_ids]
+        self._handed_over += [*self._claiming, *self._unaccounted]
         for attempt in left:
             attempt.abandon()
         loops = [*self._loops, self._looking] if self._looking else self._loops
@@ -156,28 +159,43 @@ class TurnWorker:
         """How many turns it runs."""
         return len(self._attempts)
 
+    @property
+    def left_behind(self) -> int:
+        """How many runs of agents ignored their cancellation and still go on, shut out."""
+        return len(self._desk.left_behind)
+
     def is_in(self, session_pk: int) -> bool:
         """Whether it runs a turn of this session."""
         return any(each.claim.turn.session_pk == session_pk for each in self._attempts.values())
 
     async def take(self, session_pk: int) -> bool:
         """Claim what a session has to do and begin it; False if there was nothing to be had."""
-        claim = await self._engine.queue.claim(session_pk, self.worker)
-        if claim is None:
-            return False
+        claim_id = new_id("clm")
+        self._claiming.add(claim_id)
+        try:
+            claim = await self._engine.queue.claim(session_pk, self.worker, claim_id)
+            if claim is None:
+                return False
+            attempt = Attempt(self._desk, self._apps[claim.turn.session.app_name], claim)
+            self._attempts[claim.id] = attempt
+        except BaseException:
+            self._unaccounted.add(claim_id)  # the database may have it all the same
+            raise
+        finally:
+            self._claiming.discard(claim_id)
         self._engine.wakes.tell(claim.turn.id)
-        attempt = Attempt(self._desk, self._apps[claim.turn.session.app_name], claim)
-        self._attempts[claim.id] = attempt
-        attempt.task.add_done_callback(lambda _: self._ended(attempt))
+        attempt.task.add_done_callback(lambda _: self._ended(attempt, claim_id))
         return True
 
-    def _ended(self, attempt: Attempt) -> None:
-        self._attempts.pop(attempt.claim.id, None)
+    def _ended(self, attempt: Attempt, claim_id: str) -> None:
+        self._attempts.pop(claim_id, None)
         self._changed.set()
         self._feeds.tell(attempt.claim.turn, Over(attempt.end))
         if attempt.closed is not None:
             more = [WORK] if attempt.closed.more else []
             self._engine.wakes.tell(attempt.claim.turn.id, *more)
+        else:
+            self._unaccounted |= attempt.claim_ids
         if not attempt.task.cancelled() and (error := attempt.task.exception()) is not None:
             logger.error("Turn %s was left open.", attempt.claim.turn.id, exc_info=error)
 
@@ -193,21 +211,35 @@ class TurnWorker:
     async def _watch(self) -> None:
         """Look which turns were taken away, and which should stop; again and again."""
         poll = _STOP_POLL_POSTGRES if self._engine.wakes.reaches_others else _STOP_POLL_SQLITE
+        every, looked = self._engine.queue.dead_after, time.monotonic()
         with self._engine.wakes.hear(STOP) as ear:
             while True:
                 await ear.wait(poll)
-                if self._attempts:
+                if self._attempts or self._unaccounted or time.monotonic() - looked > every:
                     await self._look_at_claims()
+                    looked = time.monotonic()
 
     async def _look_at_claims(self) -> None:
-        mine = list(self._attempts.values())  # before the look: those claimed after it are not in
+        """Compare what the database says this worker holds with what it runs, both ways."""
+        # Before the look: what is claimed, or ends, after it is judged by the next one.
+        mine, unaccounted = list(self._attempts.values()), set(self._unaccounted)
         held = await self._engine.queue.held_by(self.worker.id)
         for attempt in mine:
-            should_stop = held.get(attempt.claim.id)
-            if should_stop is None:
+            found = [held[each] for each in attempt.claim_ids if each in held]
+            if not found:
                 attempt.give_up()
-            elif should_stop:
+            elif any(found):
                 attempt.stop()
+        await self._hand_back(held)
+        self._unaccounted -= unaccounted
+
+    async def _hand_back(self, held: Mapping[str, bool]) -> None:
+        """Give back the claims that this worker holds and does not run: no other worker may."""
+        run = {claim for each in self._attempts.values() for claim in each.claim_ids}
+        for claim in held.keys() - run - self._claiming:
+            if await self._engine.queue.hand_back(self.worker.id, claim):
+                logger.warning("The claim %s was not run by its worker, and is handed back.", claim)
+                self._engine.wakes.tell(WORK)
 
     async def _keep_up(self) -> None:
         """Drop old logs, and workers that died without a word."""

@@ -1,0 +1,201 @@
+"""A worker accounts for every turn it has claimed, whatever tools and the database do to it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.agents import LlmAgent
+
+from faults.turn_place import Process, check_log
+from lango.adk.durable.ledger import INTERRUPTED
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.errors import StoreUnavailableError
+from lango.providers.scripted import ScriptedProvider, demo
+from lango.store.tables import turns
+from lango.store.turn_queue import Closed, TurnQueue
+from lango.store.turn_rows import Claim, Turn
+from lango.store.workers import Worker
+from lango.turns import attempt
+from lango.turns.worker import TurnWorker
+from tests.store.rows import beside
+
+OPEN_CALL = ["user", "assistant", "tool"]
+
+
+async def leaky() -> str:
+    """Let out a CancelledError, though the turn is not cancelled."""
+    inner = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    inner.cancel()
+    await inner
+    return "never"
+
+
+class Stubborn:
+    """A tool that swallows its cancellation, as a library's `except BaseException` does."""
+
+    def __init__(self) -> None:
+        self.began, self.release, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def stubborn(self) -> str:
+        """Hold on."""
+        self.began.set()
+        while not self.release.is_set():
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                continue
+        self.ended.set()
+        return "late"
+
+
+def _worker(here: Process, *tools: Callable[..., Any]) -> TurnWorker:
+    model = ModelAdapter(ScriptedProvider(rule=demo), "demo")
+    agent = LlmAgent(name="agent", model=model, tools=[*tools])
+    runner = AgentRunner(agent, SessionServiceAdapter(here.store), name=here.place.app)
+    return TurnWorker(here.store, here.engine, {here.place.app: DurableAgent(runner, here.store)})
+
+
+async def _ended(here: Process, turn: str) -> Turn:
+    async with asyncio.timeout(30):
+        return await here.turns.wait(turn)
+
+
+async def _roles(here: Process, turn: Turn) -> list[str]:
+    rows = await here.store.messages(turn.session, limit=100)
+    return [row.role for row in rows if row.invocation_id == turn.invocation_id]
+
+
+async def _column(here: Process, turn: str, name: str) -> int:
+    async with beside(here.place.url) as connection:
+        found = sa.select(turns.c[name]).where(turns.c.id == turn)
+        return await connection.scalar(found) or 0
+
+
+async def test_a_tool_that_leaks_a_cancellation_fails_its_turn(here: Process) -> None:
+    async with _worker(here, leaky):
+        turn, after = await here.say("call leaky {}"), await here.say("and now?")
+        ended = await _ended(here, turn)
+        assert (ended.state, ended.attempts) == ("failed", 1)
+        assert "CancelledError" in (ended.error or {})["message"]
+        assert await _roles(here, ended) == OPEN_CALL
+        check_log(await here.read(turn))
+        assert (await _ended(here, after)).state == "completed"
+
+
+@pytest.mark.parametrize("why", ["cancelled", "late"])
+async def test_a_tool_that_swallows_its_cancellation_is_left_behind(
+    here: Process, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(attempt, "STOP_GRACE", 0.1)
+    tool = Stubborn()
+    async with _worker(here, tool.stubborn) as worker:
+        limit = {"time_limit": 0.5} if why == "late" else {}
+        turn = await here.say("call stubborn {}", **limit)
+        await tool.began.wait()
+        if why == "cancelled":
+            await here.turns.cancel(turn)
+        ended = await _ended(here, turn)
+        state, error = ("cancelled", None) if why == "cancelled" else ("failed", "TurnTimeoutError")
+        assert (ended.state, (ended.error or {}).get("type")) == (state, error)
+        assert await _roles(here, ended) == OPEN_CALL
+        rows = await here.store.messages(ended.session, limit=100)
+        assert INTERRUPTED in (rows[-1].tool_calls or "")
+        assert "ignores its cancellation" in caplog.text
+        assert worker.left_behind == 1
+        tool.release.set()
+        await tool.ended.wait()
+        async with asyncio.timeout(30):
+            while worker.left_behind:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+        assert await here.store.messages(ended.session, limit=100) == rows
+        events = await here.read(turn)
+        check_log(events)
+        assert (await _ended(here, await here.say("and now?"))).state == "completed"
+
+
+async def test_a_claim_whose_reply_is_lost_is_handed_back(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, lost = TurnQueue.claim, list[str]()
+
+    async def claim(
+        queue: TurnQueue, pk: int, worker: Worker, claim_id: str | None = None
+    ) -> Claim | None:
+        made = await real(queue, pk, worker, claim_id)
+        if made is not None and not lost:
+            lost.append(made.id)
+            raise StoreUnavailableError
+        return made
+
+    monkeypatch.setattr(TurnQueue, "claim", claim)
+    async with _worker(here):
+        turn = await here.say("hi")
+        ended = await _ended(here, turn)
+    assert lost
+    assert (ended.state, ended.attempts) == ("completed", 2)
+    assert await _column(here, turn, "handed_over") == 1
+
+
+async def test_a_claim_that_is_being_made_is_not_handed_back(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, looks = TurnQueue.claim, list[int]()
+    async with _worker(here) as worker:
+
+        async def claim(
+            queue: TurnQueue, pk: int, worker_: Worker, claim_id: str | None = None
+        ) -> Claim | None:
+            made = await real(queue, pk, worker_, claim_id)
+            if made is not None:  # the database knows of it, and the worker does not yet
+                await worker._look_at_claims()  # pyright: ignore[reportPrivateUsage]
+                looks.append(pk)
+            return made
+
+        monkeypatch.setattr(TurnQueue, "claim", claim)
+        ended = await _ended(here, await here.say("hi"))
+    assert looks
+    assert (ended.state, ended.attempts) == ("completed", 1)
+
+
+class Refusing:
+    """A database that refuses to close turns so often, with an error that we do not know."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        self.left, self.tries = times, 0
+        real = TurnQueue.close
+
+        async def close(queue: TurnQueue, claim: Claim, end: Any, events: Any = ()) -> Closed:
+            self.tries += 1
+            refuses = self.left > 0 and getattr(end, "type", "") == "completed"
+            if refuses:
+                self.left -= 1
+                raise RuntimeError("refused")
+            return await real(queue, claim, end, events)
+
+        monkeypatch.setattr(TurnQueue, "close", close)
+        monkeypatch.setattr(attempt, "_CLOSE_AGAIN", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("refused", "attempts", "state"),
+    [(4, 1, "completed"), (5, 2, "completed"), (10, 2, "failed")],
+    ids=["a while", "by one worker", "by two"],
+)
+async def test_an_end_that_is_refused_is_tried_again_elsewhere_and_then_fails(
+    here: Process, monkeypatch: pytest.MonkeyPatch, refused: int, attempts: int, state: str
+) -> None:
+    refusing = Refusing(monkeypatch, refused)
+    async with _worker(here):
+        turn = await here.say("hi")
+        ended = await _ended(here, turn)
+    assert (ended.state, ended.attempts, refusing.tries) == (state, attempts, refused + 1)
+    assert await _column(here, turn, "handed_over") == attempts - 1
+    assert await _column(here, turn, "close_failures") == attempts - 1
+    assert await _roles(here, ended) == ["user", "assistant"]
+    check_log(await here.read(turn))
