@@ -14,6 +14,7 @@ from google.adk.artifacts.base_artifact_service import (
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
+from lango.adk.errors import as_adk_errors
 from lango.core.ids import check_id
 from lango.core.values import storable_json
 from lango.store.artifact_rows import HIDDEN_TYPE, NewArtifact
@@ -27,12 +28,19 @@ _USER_SCOPE: Final = "user:"
 
 
 class SqlArtifactService(BaseArtifactService):
-    """Artifacts beside the sessions: `store` is a session store or its URL."""
+    """Artifacts beside the sessions: `store` is a session store or its URL.
 
-    def __init__(self, store: SqlSessionStore | str, *, tenant: str = "") -> None:
+    `requires_session`: the sessions are in the same store, so that an artifact of a session that
+    is not there (any more) is refused, and none outlives its session.
+    """
+
+    def __init__(
+        self, store: SqlSessionStore | str, *, tenant: str = "", requires_session: bool = False
+    ) -> None:
         self._owns_store = isinstance(store, str)
         self.store = SqlSessionStore(store) if isinstance(store, str) else store
         self.tenant = tenant
+        self.requires_session = requires_session
         self._artifacts = SqlArtifactStore(self.store.database)
 
     async def close(self) -> None:
@@ -79,7 +87,8 @@ class SqlArtifactService(BaseArtifactService):
         return await self._save(key, new)
 
     async def _save(self, key: SessionKey, new: NewArtifact) -> int:
-        return await self._artifacts.save(key, new)
+        with as_adk_errors():
+            return await self._artifacts.save(key, new, requires_session=self.requires_session)
 
     async def load_artifact(
         self,

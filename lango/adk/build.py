@@ -94,5 +94,5 @@ def services(
     sessions = SessionServiceAdapter(
         store, tenant=tenant, root_agent_name=root_agent_name, token_budget=token_budget
     )
-    artifacts = SqlArtifactService(sessions.store, tenant=tenant)
+    artifacts = SqlArtifactService(sessions.store, tenant=tenant, requires_session=True)
     return Services(sessions, artifacts, sessions.store)

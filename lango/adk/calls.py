@@ -16,6 +16,7 @@ from google.adk.models.llm_request import LlmRequest
 
 from lango.adk.session import link_of
 from lango.core.model_calls import CutReason, ModelCall
+from lango.store.database import Database
 from lango.store.entries import StoredMessage
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class Caller:
     turn: str = ""
     tenant: str | None = None  # None: the session is not one of our store's
     agent: str = ""
+    session_pk: int | None = None  # in `database`
+    database: Database | None = None
     rows: Sequence[StoredMessage] = ()  # what the session had loaded when the call began
     request: LlmRequest | None = None
     cut: Cut | None = None
@@ -94,7 +97,8 @@ def is_inner(invocation_id: str) -> bool:
 def _caller_of(context: ReadonlyContext) -> Caller:
     around = _around.get()
     if around is not None and around.turn != context.invocation_id:
-        return Caller(around.session, around.turn, around.tenant, context.agent_name)
+        whose = (around.session, around.turn, around.tenant)
+        return Caller(*whose, context.agent_name, around.session_pk, around.database)
     session = context.session
     link = link_of(session)
     return Caller(
@@ -102,5 +106,7 @@ def _caller_of(context: ReadonlyContext) -> Caller:
         context.invocation_id,
         link.ref.key.tenant if link.ref else None,
         context.agent_name,
+        link.ref.pk if link.ref else None,
+        link.database,
         tuple(link.rows),
     )

@@ -142,6 +142,7 @@ class PreparedCall:
             number=self.tries,
             call=self.id,
             session=self.caller.session if self.caller else (),
+            session_pk=self.caller.session_pk if self.caller else None,
             turn=self.caller.turn if self.caller else "",
             agent=labels.get(_AGENT_LABEL, ""),
             budget=self.budget,

@@ -9,6 +9,7 @@ from pydantic import PrivateAttr
 
 from lango.adk.events import message_of
 from lango.core.messages import CONTROL, Message
+from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef, StoredMessage
 
 
@@ -19,6 +20,7 @@ class Link:
     ref: SessionRef | None = None
     rows: list[StoredMessage] = field(default_factory=list[StoredMessage])
     whole: bool = True
+    database: Database | None = None
 
     def first_seq_of(self, invocation_id: str) -> int | None:
         """Where an invocation begins in the rows at hand."""

@@ -146,7 +146,7 @@ class SessionServiceAdapter(BaseSessionService):
             events=events,
             last_update_time=stored.updated,
         )
-        session.attach(Link(stored.ref, loaded.messages, loaded.whole))
+        session.attach(Link(stored.ref, loaded.messages, loaded.whole, self.store.database))
         return session
 
     async def append_event(self, session: Session, event: Event) -> Event:

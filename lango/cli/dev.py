@@ -51,7 +51,7 @@ async def _serve(application: Application, names: list[str], host: str, port: in
         }
         # All of a session is for whoever looks at it; what a model gets, the plugins bound.
         sessions = SessionServiceAdapter(application.store, tenant=tenant, token_budget=None)
-        artifacts = SqlArtifactService(application.store, tenant=tenant)
+        artifacts = SqlArtifactService(application.store, tenant=tenant, requires_session=True)
         with tempfile.TemporaryDirectory(prefix="lango-dev-") as folder:
             made = web_app(apps, sessions, artifacts, folder=folder, host=host)
             with listen(host, port) as listening:

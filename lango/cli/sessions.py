@@ -198,7 +198,7 @@ def delete(
 
     async def remove(opened: Opened) -> None:
         for one in found:
-            await opened.store.delete(one.key)
+            await opened.store.delete(one.key, public_id=one.public_id)
 
     found = with_store(place, tenant, look)
     for one in found if not yes else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
@@ -62,6 +62,8 @@ class ModelCall:
     price: float | None = None  # US dollars; None: nobody knows
     system: PromptPart | None = None
     tools: PromptPart | None = None
+    # The primary key of the session in lango's store; None: kept elsewhere, or not known.
+    session_pk: int | None = field(default=None, compare=False)
 
 
 CallHook = Callable[[ModelCall], Awaitable[None] | None]

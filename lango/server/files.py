@@ -132,7 +132,9 @@ async def upload_file(
         raise MediaTypeError(f"Say what the file is by Content-Type: {', '.join(limits.types)}.")
     with Upload(declared, limits) as upload:
         await upload.receive(request)
-        kept = await _files(served).save(session.key, NewFile(name, declared, upload))
+        kept = await _files(served).save(
+            session.key, NewFile(name, declared, upload), public_id=session.public_id
+        )
     where = f"{router.prefix}/{session.public_id}/files/{quote(name, safe='')}"
     response.headers["Location"] = where
     return File.of(kept)

@@ -157,7 +157,7 @@ async def rename_session(change: SessionChange, session: SeenSession, served: Se
 @router.delete("/{session_id}", status_code=http_status.HTTP_204_NO_CONTENT, responses=_MISSING)
 async def delete_session(session: SeenSession, served: Served) -> None:
     """Delete a session with all that is kept of it; turns of it that run are stopped."""
-    await served.store.delete(session.key)
+    await served.store.delete(session.key, public_id=session.public_id)
 
 
 @router.get("/{session_id}/messages", responses=_MISSING)

@@ -13,7 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.values import JsonObject
 from lango.store.clock import now
 from lango.store.entries import Blob, SessionKey
-from lango.store.tables import artifact_chunks, artifacts
+from lango.store.loading import key_is
+from lango.store.tables import artifact_chunks, artifacts, sessions
+from lango.store.upserts import upsert
 
 CHUNK: Final = 1 << 20
 ARTIFACT: Final = "artifact"
@@ -103,6 +105,20 @@ def of_key(key: SessionKey, kind: str, name: str | None = None) -> sa.ColumnElem
     return sa.and_(*conditions)
 
 
+async def hold_session(
+    connection: AsyncConnection, key: SessionKey, public_id: str | None = None
+) -> bool:
+    """Let no delete of the session pass until the transaction ends; False if there is none.
+
+    A turn may go on writing to it.
+    """
+    which = [key_is(key)]
+    if public_id is not None:
+        which.append(sessions.c.public_id == public_id)
+    held = sa.select(sessions.c.pk).where(*which).with_for_update(read=True, key_share=True)
+    return await connection.scalar(held) is not None
+
+
 async def next_version(connection: AsyncConnection, key: SessionKey, name: str) -> int:
     """The version that the next save of this artifact gets."""
     newest = await connection.scalar(
@@ -111,13 +127,26 @@ async def next_version(connection: AsyncConnection, key: SessionKey, name: str) 
     return 0 if newest is None else newest + 1
 
 
+async def add_version(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
+    """Write a new version with its chunks; its number.
+
+    Another transaction may take the number first: then the insert waits for its end, and the next
+    number is tried. Two turns do so when they save an artifact of their user at the same time.
+    """
+    while True:
+        version = await next_version(connection, key, new.name)
+        if await insert_artifact(connection, key, new, version):
+            return version
+
+
 async def insert_artifact(
     connection: AsyncConnection, key: SessionKey, new: NewArtifact, version: int
-) -> None:
-    """Write one version with its chunks."""
+) -> bool:
+    """Write one version with its chunks; False, and nothing, if there is such a version."""
     content = Held(new.data) if isinstance(new.data, bytes) else new.data
     pk = await connection.scalar(
-        sa.insert(artifacts)
+        upsert(connection, artifacts)
+        .on_conflict_do_nothing()
         .values(
             tenant=key.tenant,
             app_name=key.app_name,
@@ -136,9 +165,12 @@ async def insert_artifact(
         )
         .returning(artifacts.c.pk)
     )
+    if pk is None:
+        return False
     for number, data in enumerate(content.chunks()):
         chunk = {"artifact_pk": pk, "number": number, "data": data}
         await connection.execute(sa.insert(artifact_chunks), chunk)
+    return True
 
 
 async def find_version(
@@ -206,9 +238,7 @@ async def restore_version(
     if old is not None:
         data = (await read_chunks(connection, [old.pk]))[old.pk]
         new = NewArtifact(name, data, old.part, old.mime_type, old.about)
-    restored = await next_version(connection, key, name)
-    await insert_artifact(connection, key, new, restored)
-    return restored
+    return await add_version(connection, key, new)
 
 
 async def refill_version(

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject
 from lango.store import artifact_rows
+from lango.store.appending import missing
 from lango.store.artifact_rows import ARTIFACT, NewArtifact, of_key
 from lango.store.clock import seconds
 from lango.store.database import Database
-from lango.store.entries import SessionKey
-from lango.store.faults import is_duplicate, retrying
+from lango.store.entries import SessionKey, SessionRef
+from lango.store.faults import retrying
 from lango.store.tables import artifacts
 
 
@@ -37,21 +38,23 @@ class SqlArtifactStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save(self, key: SessionKey, new: NewArtifact) -> int:
-        """Save a new version; its number."""
+    async def save(
+        self, key: SessionKey, new: NewArtifact, *, requires_session: bool = False
+    ) -> int:
+        """Save a new version; its number.
 
-        async def once() -> int:
-            while True:
-                try:
-                    async with self._database.write() as connection:
-                        version = await artifact_rows.next_version(connection, key, new.name)
-                        await artifact_rows.insert_artifact(connection, key, new, version)
-                        return version
-                except IntegrityError as error:
-                    if not is_duplicate(error):  # else: another process took that number first
-                        raise
+        A session of this database is held meanwhile, so that its deletion finds the artifact.
+        `requires_session`: without one, SessionNotFoundError (unless the artifact is the user's);
+        else it may be kept elsewhere.
+        """
 
-        return await retrying(once)
+        async def once(connection: AsyncConnection) -> int:
+            is_here = not key.session_id or await artifact_rows.hold_session(connection, key)
+            if requires_session and not is_here:
+                raise missing(SessionRef(key))
+            return await artifact_rows.add_version(connection, key, new)
+
+        return await self._database.change(once)
 
     async def load(
         self, key: SessionKey, name: str, version: int | None = None, *, with_data: bool = True

@@ -10,13 +10,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
-from lango.store import appending, artifact_rows, loading, turn_rows
+from lango.errors import SessionExistsError
+from lango.store import appending, artifact_rows, turn_rows
 from lango.store.artifact_rows import ARTIFACT, NewArtifact, of_key
 from lango.store.database import Database
 from lango.store.entries import Appended, Entry, SessionKey, SessionRef, StateChange
+from lango.store.loading import key_is
 from lango.store.prepared import CoreTransaction
 from lango.store.sessions import create_session
-from lango.store.tables import artifacts
+from lango.store.tables import artifacts, sessions
 from lango.store.turn_rows import Claim
 
 
@@ -28,15 +30,22 @@ class ClaimedWrites:
         self.claim = claim
 
     async def open_child(self, key: SessionKey, state: StateChange) -> None:
-        """Make a child session, unless an earlier attempt has made it."""
+        """Make a child session, unless an earlier attempt has made it.
+
+        SessionExistsError if a session that is not this turn's child has the name.
+        """
         key.checked()
         public_id = new_id("ses")
 
         async def once(connection: AsyncConnection) -> None:
             await self._hold(connection)
-            if await loading.read_session(connection, key) is None:
-                parent = self.claim.turn.session_pk
+            parent = self.claim.turn.session_pk
+            named = sa.select(sessions.c.pk, sessions.c.parent_pk).where(key_is(key))
+            found = (await connection.execute(named)).one_or_none()
+            if found is None:
                 await create_session(connection, key, public_id, state, parent_pk=parent)
+            elif found.parent_pk != parent:
+                raise SessionExistsError(f"Session with id {key.session_id} already exists.")
 
         await self.database.change(once)
 
@@ -60,9 +69,7 @@ class ClaimedWrites:
             saved = await _saved_by_call(connection, key, new)
             if saved is not None:
                 return saved
-            version = await artifact_rows.next_version(connection, key, new.name)
-            await artifact_rows.insert_artifact(connection, key, new, version)
-            return version
+            return await artifact_rows.add_version(connection, key, new)
 
         failpoint("artifact.before")
         version = await self.database.change(once)

@@ -104,6 +104,12 @@ class Database:
         url = self.url.render_as_string(hide_password=False)
         return Database(url, schema=self.schema, pool_size=pool_size)
 
+    def is_same(self, other: Database | None) -> bool:
+        """Whether both are one database, so that a primary key means the same in both."""
+        if other is None or self.is_in_memory:
+            return other is self
+        return (self.url, self.schema) == (other.url, other.schema)
+
     @property
     def is_in_memory(self) -> bool:
         """Whether the database lives in this object alone, and has no twin."""

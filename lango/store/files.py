@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.turn_inputs import FileRef
@@ -20,9 +19,7 @@ from lango.store.artifact_rows import ARTIFACT, Content, NewArtifact, of_key
 from lango.store.clock import seconds
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
-from lango.store.faults import is_duplicate
-from lango.store.loading import key_is
-from lango.store.tables import artifact_chunks, artifacts, sessions
+from lango.store.tables import artifact_chunks, artifacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +55,16 @@ class SqlFileStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save(self, key: SessionKey, new: NewFile) -> StoredFile:
+    async def save(
+        self, key: SessionKey, new: NewFile, *, public_id: str | None = None
+    ) -> StoredFile:
         """Keep a file as the newest version of its name; SessionNotFoundError without a session.
 
+        With a public id, a session that has got the name since the caller looked does not count.
         The bytes that the newest version has already are not kept again: who repeats a request
         gets the same version.
         """
-        while True:
-            try:
-                return await self._database.change(partial(_save, key=key, new=new))
-            except IntegrityError as error:
-                if not is_duplicate(error):  # else: another process took that number first
-                    raise
+        return await self._database.change(partial(_save, key=key, new=new, public_id=public_id))
 
     async def find(
         self, key: SessionKey, name: str, version: int | None = None
@@ -110,23 +105,18 @@ class SqlFileStore:
             yield data
 
 
-async def _save(connection: AsyncConnection, key: SessionKey, new: NewFile) -> StoredFile:
-    await _hold_session(connection, key)
+async def _save(
+    connection: AsyncConnection, key: SessionKey, new: NewFile, public_id: str | None
+) -> StoredFile:
+    if not await artifact_rows.hold_session(connection, key, public_id):
+        raise missing(SessionRef(key))
     newest = await artifact_rows.find_version(connection, key, new.name, None)
     if newest is None or not _is_same(newest, new):
         artifact = NewArtifact(new.name, new.content, new.part, new.mime_type)
-        version = 0 if newest is None else newest.version + 1
-        await artifact_rows.insert_artifact(connection, key, artifact, version)
+        version = await artifact_rows.add_version(connection, key, artifact)
         newest = await artifact_rows.find_version(connection, key, new.name, version)
     assert newest is not None, "this transaction has written it"  # noqa: S101
     return _file_of(newest)
-
-
-async def _hold_session(connection: AsyncConnection, key: SessionKey) -> None:
-    """Let nobody delete the session until the transaction ends; a turn may go on writing to it."""
-    held = sa.select(sessions.c.pk).where(key_is(key)).with_for_update(read=True, key_share=True)
-    if await connection.scalar(held) is None:
-        raise missing(SessionRef(key))
 
 
 def _is_same(row: sa.Row[Any], new: NewFile) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -11,15 +11,17 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.model_calls import Attempt, ModelCall
+from lango.core.model_calls import Attempt, ModelCall, PromptPart
 from lango.core.streams import Usage
 from lango.core.values import JsonObject, storable_text
-from lango.store.clock import now, seconds
+from lango.store import prompt_parts
+from lango.store.clock import seconds
 from lango.store.database import Database
 from lango.store.entries import SessionKey, readable_time
 from lango.store.listing import check_limit
 from lango.store.loading import key_is
-from lango.store.tables import model_calls, prompt_parts, sessions, turns
+from lango.store.prompt_parts import ELSEWHERE, PartLink
+from lango.store.tables import model_calls, sessions, turns
 from lango.store.upserts import upsert
 
 _MOST_KNOWN_PARTS: Final = 4_096
@@ -40,33 +42,40 @@ class ModelCallStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Parts that are there already are not sent again, however many calls name them.
-        self._known_parts: OrderedDict[tuple[str, str], None] = OrderedDict()
+        # Parts that a session has sent already are not sent again, however many calls name them:
+        # as long as the session is there, its link keeps the part.
+        self._known_parts: OrderedDict[PartLink, None] = OrderedDict()
 
     async def add(self, tenant: str, records: Sequence[ModelCall]) -> None:
-        """Write records, each once however often it is given."""
+        """Write records, each once however often it is given.
+
+        A record that knows its session is dropped if that was deleted, even if another session
+        has its name now.
+        """
         if not records:
             return
-        parts = {
-            (tenant, hashed): (kind, text)
-            for kind, hashed, text in _parts(records)
-            if (tenant, hashed) not in self._known_parts
-        }
 
-        async def write(connection: AsyncConnection) -> None:
-            keys = {_key(tenant, record) for record in records}
-            found = {key: await _session_pk(connection, key) for key in keys}
-            rows = [_row(tenant, record, found[_key(tenant, record)]) for record in records]
+        async def write(connection: AsyncConnection) -> Iterable[PartLink]:
+            kept = await _with_sessions(connection, tenant, records)
+            if not kept:
+                return ()
+            rows = [_row(tenant, record, pk) for record, pk in kept]
             await connection.execute(upsert(connection, model_calls).on_conflict_do_nothing(), rows)
-            if parts:
-                await _add_parts(connection, parts)
+            parts = {
+                PartLink(pk or ELSEWHERE, tenant, part.hash): (kind, part.text)
+                for record, pk in kept
+                for kind, part in _parts(record)
+            }
+            new = {link: text for link, text in parts.items() if link not in self._known_parts}
+            if new:
+                await prompt_parts.add(connection, new)
+            return new
 
-        await self._database.change(write)
-        self._remember(parts)
+        self._remember(await self._database.change(write))
 
-    def _remember(self, parts: Iterable[tuple[str, str]]) -> None:
-        for part in parts:
-            self._known_parts[part] = None
+    def _remember(self, links: Iterable[PartLink]) -> None:
+        for link in links:
+            self._known_parts[link] = None
         while len(self._known_parts) > _MOST_KNOWN_PARTS:
             self._known_parts.popitem(last=False)
 
@@ -115,11 +124,9 @@ class ModelCallStore:
 
     async def prompt_part(self, tenant: str, hashed: str) -> str | None:
         """The text with this hash, as far as the tenant has sent it to a model."""
-
-        found = sa.select(prompt_parts.c.text).where(
-            prompt_parts.c.tenant == tenant, prompt_parts.c.hash == hashed
+        return await self._database.look(
+            lambda connection: prompt_parts.read(connection, tenant, hashed)
         )
-        return await self._database.look(lambda connection: connection.scalar(found))
 
 
 async def calls_of_turn(
@@ -131,23 +138,11 @@ async def calls_of_turn(
     return [_stored(row).call for row in await connection.execute(found)]
 
 
-def _parts(records: Iterable[ModelCall]) -> Iterator[tuple[str, str, str]]:
-    for record in records:
-        if record.system is not None:
-            yield "system", record.system.hash, record.system.text
-        if record.tools is not None:
-            yield "tools", record.tools.hash, record.tools.text
-
-
-async def _add_parts(
-    connection: AsyncConnection, parts: Mapping[tuple[str, str], tuple[str, str]]
-) -> None:
-    rows = [
-        {"tenant": tenant, "hash": hashed, "kind": kind, "text": storable_text(text)}
-        for (tenant, hashed), (kind, text) in sorted(parts.items())  # two writers, one order
-    ]
-    new = upsert(connection, prompt_parts).on_conflict_do_nothing()
-    await connection.execute(new.values(created=now(connection)), rows)
+def _parts(record: ModelCall) -> Iterator[tuple[str, PromptPart]]:
+    if record.system is not None:
+        yield "system", record.system
+    if record.tools is not None:
+        yield "tools", record.tools
 
 
 def _key(tenant: str, record: ModelCall) -> SessionKey:
@@ -156,10 +151,32 @@ def _key(tenant: str, record: ModelCall) -> SessionKey:
     return SessionKey(tenant, app_name, user_id, session_id)
 
 
-async def _session_pk(connection: AsyncConnection, key: SessionKey) -> int | None:
-    """The session's key, held until the record is in: a delete waits, an append does not."""
-    found = sa.select(sessions.c.pk).where(key_is(key))
-    return await connection.scalar(found.with_for_update(read=True, key_share=True))
+async def _with_sessions(
+    connection: AsyncConnection, tenant: str, records: Sequence[ModelCall]
+) -> list[tuple[ModelCall, int | None]]:
+    """Each record with its session's key, but for those whose session was deleted.
+
+    The sessions are held until the records are in: a delete waits, an append does not.
+    """
+    pks = {record.session_pk for record in records} - {None}
+    held = await _held(connection, sessions.c.pk.in_(pks), tenant) if pks else set[int]()
+    named = {_key(tenant, record): None for record in records if record.session_pk is None}
+    found = {key: await _held(connection, key_is(key), tenant) for key in named}
+    kept: list[tuple[ModelCall, int | None]] = []
+    for record in records:
+        if record.session_pk is None:
+            kept.append((record, next(iter(found[_key(tenant, record)]), None)))
+        elif record.session_pk in held:
+            kept.append((record, record.session_pk))
+    return kept
+
+
+async def _held(
+    connection: AsyncConnection, which: sa.ColumnElement[bool], tenant: str
+) -> set[int]:
+    found = sa.select(sessions.c.pk).where(which, sessions.c.tenant == tenant)
+    locked = found.order_by(sessions.c.pk).with_for_update(read=True, key_share=True)
+    return set((await connection.execute(locked)).scalars())
 
 
 async def _of(connection: AsyncConnection, key: SessionKey) -> sa.ColumnElement[bool]:
@@ -237,6 +254,7 @@ def _stored(row: sa.Row[Any]) -> StoredModelCall:
         first_seq=row.first_seq,
         last_seq=row.last_seq,
         price=row.price,
+        session_pk=row.session_pk,
     )
     return StoredModelCall(row.pk, call, row.system_hash, row.tools_hash)
 
@@ -256,3 +274,14 @@ def _attempt(row: sa.Row[Any]) -> Attempt:
         if counted
         else None,
     )
+
+
+async def delete_calls(connection: AsyncConnection, key: SessionKey, session_pk: int) -> None:
+    """Delete the records of a locked session, and the prompt parts that no other session sent.
+
+    Records under its name without a key go too: before keys were kept, one that was written while
+    its session was deleted was left like this.
+    """
+    await prompt_parts.delete(connection, key.tenant, session_pk)
+    for which in (model_calls.c.session_pk == session_pk, _elsewhere(key)):
+        await connection.execute(sa.delete(model_calls).where(which))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
@@ -16,9 +15,10 @@ from lango.core.failpoints import failpoint
 from lango.core.ids import check_id, new_id
 from lango.core.values import JsonObject, json_text
 from lango.errors import SessionExistsError, SessionNotFoundError
-from lango.store import appending, artifact_rows, listing, loading, statements, turn_rows
+from lango.store import appending, artifact_rows, listing, loading, statements
 from lango.store.clock import now
 from lango.store.database import Database
+from lango.store.deleting import delete_session
 from lango.store.entries import (
     Appended,
     Entry,
@@ -30,10 +30,9 @@ from lango.store.entries import (
     StoredSession,
 )
 from lango.store.faults import is_duplicate, retrying
-from lango.store.keys import keep_costs
 from lango.store.listing import ANY, Page, SessionSummary, Wanted
 from lango.store.loading import Recent, key_is
-from lango.store.tables import conversations, messages, model_calls, sessions, state_changes
+from lango.store.tables import sessions
 
 
 class SqlSessionStore:
@@ -241,20 +240,15 @@ class SqlSessionStore:
             partial(listing.page_messages, pk=ref.pk or 0, before=before, after=after, limit=limit)
         )
 
-    async def delete(self, key: SessionKey) -> None:
-        """Delete a session with all that is kept of it; a missing one is fine."""
+    async def delete(self, key: SessionKey, *, public_id: str | None = None) -> None:
+        """Delete a session with all that is kept of it; a missing one is fine.
 
-        async def once() -> None:
-            async with self.database.write() as connection:
-                locked = sa.select(sessions.c.pk).where(key_is(key)).with_for_update()
-                pk = await connection.scalar(locked)
-                if pk is None:
-                    return
-                for child in await _children(connection, key, pk):
-                    await _delete(connection, *child)
-                await _delete(connection, key, pk)
-
-        await retrying(once)
+        With a public id, a session that has got the name since stays as it is.
+        """
+        which = key_is(key)
+        if public_id is not None:
+            which &= sessions.c.public_id == public_id
+        await self.database.change(partial(delete_session, key=key, which=which))
 
     async def rename(self, key: SessionKey, title: str) -> None:
         """Give a session a title."""
@@ -335,30 +329,6 @@ async def create_session(
     await appending.write_shared_states(connection, SessionRef(key), state)
     created = await loading.read_session(connection, key)
     return cast("tuple[StoredSession, object]", created)[0]
-
-
-async def _children(
-    connection: AsyncConnection, key: SessionKey, pk: int
-) -> list[tuple[SessionKey, int]]:
-    """The sessions of agents that tools ran in a session: they are of the same app and user."""
-    mine = (
-        sessions.c.tenant == key.tenant,
-        sessions.c.app_name == key.app_name,
-        sessions.c.user_id == key.user_id,
-        sessions.c.parent_pk == pk,
-    )
-    rows = await connection.execute(sa.select(sessions.c.id, sessions.c.pk).where(*mine))
-    return [(replace(key, session_id=row.id), row.pk) for row in rows]
-
-
-async def _delete(connection: AsyncConnection, key: SessionKey, pk: int) -> None:
-    for kind in (artifact_rows.ARTIFACT, artifact_rows.EVENT_DATA):
-        await artifact_rows.delete_artifacts(connection, artifact_rows.of_key(key, kind))
-    await keep_costs(connection, pk)
-    await turn_rows.delete_turns(connection, pk)
-    for table in (messages, state_changes, model_calls, conversations):
-        await connection.execute(sa.delete(table).where(table.c.session_pk == pk))
-    await connection.execute(sa.delete(sessions).where(sessions.c.pk == pk))
 
 
 def append_call(ref: SessionRef, entry: Entry, epoch: int | None) -> tuple[Any, ...]:

@@ -70,6 +70,14 @@ sa.Index(
     sessions.c.last_activity,
     sessions.c.pk,
 )
+_is_child = sessions.c.parent_pk.is_not(None)
+sa.Index(
+    "sessions_parent_ix",
+    sessions.c.tenant,
+    sessions.c.parent_pk,
+    postgresql_where=_is_child,
+    sqlite_where=_is_child,
+)
 
 messages: Final = sa.Table(
     "messages",
@@ -209,6 +217,17 @@ prompt_parts: Final = sa.Table(
     sa.Column("created", Time, nullable=False),
     sa.PrimaryKeyConstraint("tenant", "hash"),
 )
+
+# Which sessions sent a part: it is deleted with the last of them.
+prompt_part_sessions: Final = sa.Table(
+    "prompt_part_sessions",
+    metadata,
+    sa.Column("session_pk", Key, nullable=False),  # 0: a session that is kept elsewhere
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("session_pk", "tenant", "hash"),
+)
+sa.Index("prompt_part_sessions_hash_ix", prompt_part_sessions.c.tenant, prompt_part_sessions.c.hash)
 
 artifacts: Final = sa.Table(
     "artifacts",

@@ -21,7 +21,7 @@ from lango.core.values import JsonObject
 from lango.errors import Fenced, TurnNotFoundError
 from lango.store.clock import NOW, seconds
 from lango.store.database import Database
-from lango.store.entries import SessionKey
+from lango.store.entries import SessionKey, SessionRef
 from lango.store.prepared import Prepared, Row, Transaction, only
 from lango.store.tables import IS_QUEUED, IS_RUNNING, sessions, tool_ledger, turn_events, turns
 
@@ -65,6 +65,11 @@ class Claim:
     ran_under: str  # the last other fingerprint of its attempts, else the same; "" in the first
     verdict: GivenUp | None = None  # the turn is not run again: it is to be closed like this
     close_failures: int = 0  # workers that ran it to its end and could not close it
+
+    @property
+    def ref(self) -> SessionRef:
+        """The turn's session by its primary key: a name may be given again after a delete."""
+        return SessionRef(self.turn.session, self.turn.session_pk)
 
     @property
     def resumes(self) -> bool:

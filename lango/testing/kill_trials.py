@@ -127,6 +127,18 @@ async def run_turns(sweep: Sweep, key: SessionKey, worker: str, dead: Sequence[s
         await store.close()
 
 
+def durable_agent(sweep: Sweep, store: SqlSessionStore, key: SessionKey) -> DurableAgent:
+    """The agent of a sweep, with its sessions and artifacts in a store."""
+    runner = AgentRunner(
+        sweep.make_app(),
+        SessionServiceAdapter(store, tenant=key.tenant),
+        SqlArtifactService(store, tenant=key.tenant),
+        plugins=plugins(),
+        name=APP,
+    )
+    return DurableAgent(runner, store)
+
+
 class _Desk:
     def __init__(self, sweep: Sweep, store: SqlSessionStore, key: SessionKey, worker: str) -> None:
         self.sweep = sweep
@@ -135,19 +147,8 @@ class _Desk:
         self.turns = SqlTurnStore(store.database)
         self.queue = TurnQueue(store.database, dead_after=600.0)
         self.workers = Workers(store.database)
-        self.agent = self._agent()
+        self.agent = durable_agent(sweep, store, key)
         self.worker = Worker(worker, {APP: self.agent.fingerprint})
-
-    def _agent(self) -> DurableAgent:
-        tenant = self.key.tenant
-        runner = AgentRunner(
-            self.sweep.make_app(),
-            SessionServiceAdapter(self.store, tenant=tenant),
-            SqlArtifactService(self.store, tenant=tenant),
-            plugins=plugins(),
-            name=APP,
-        )
-        return DurableAgent(runner, self.store)
 
     async def open(self, dead: Sequence[str]) -> None:
         """A session, and nobody alive but this worker."""

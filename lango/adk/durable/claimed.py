@@ -11,6 +11,7 @@ from google.adk.sessions.session import Session
 from lango.adk.durable.long_running import hide_marks
 from lango.adk.durable.open_calls import calls_last
 from lango.adk.durable.output_key import complete_output
+from lango.adk.session import link_of
 from lango.adk.session_service import SessionServiceAdapter
 from lango.errors import Fenced
 from lango.store.claimed import ClaimedWrites
@@ -65,10 +66,15 @@ class ClaimedSessions(SessionServiceAdapter):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """The session, in which calls that never ran are not waited for."""
+        """The session, in which calls that never ran are not waited for.
+
+        Fenced if the turn's own session was deleted and another one has its name now.
+        """
         session = await super().get_session(
             app_name=app_name, user_id=user_id, session_id=session_id, config=config
         )
+        if session is not None:
+            self._check_own(link_of(session).ref)
         if session is not None and self.claim.resumes:
             finished = await self.ledger.finished(self.claim, self.invocation_id)
             self.unmarked = hide_marks(session.events, self.invocation_id, finished)
@@ -87,6 +93,13 @@ class ClaimedSessions(SessionServiceAdapter):
         return appended
 
     async def _append(self, ref: SessionRef, entry: Entry) -> Appended:
-        if ref.key == self.claim.turn.session:
-            return await self.store.append(ref, entry, self.claim.epoch)
-        return await self.writes.append(ref, entry)
+        if ref.key != self.claim.turn.session:
+            return await self.writes.append(ref, entry)
+        self._check_own(ref)
+        return await self.store.append(self.claim.ref, entry, self.claim.epoch)
+
+    def _check_own(self, ref: SessionRef | None) -> None:
+        """Refuse another session that has the name of the turn's own: an epoch counts for one."""
+        own = self.claim.ref
+        if ref is not None and ref.key == own.key and ref.pk not in (None, own.pk):
+            raise Fenced

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -43,6 +44,8 @@ class ModelCallsPlugin(RecordingPlugin):
     def recorded(self, who: Caller, record: ModelCall) -> None:
         """Have it written."""
         tenant = self.tenant if who.tenant is None else who.tenant
+        if not self.store.database.is_same(who.database):  # a key of another database's session
+            record = replace(record, session_pk=None)
         self._writers.get().put((tenant, record))
 
     async def _write(self, batch: Sequence[tuple[str, ModelCall]]) -> None:

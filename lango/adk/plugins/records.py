@@ -110,6 +110,7 @@ def _record(
         number=1,
         call=new_id("mc"),
         session=who.session,
+        session_pk=who.session_pk,
         turn=who.turn,
         agent=who.agent,
         budget=cut.budget,

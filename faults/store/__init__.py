@@ -1,0 +1,1 @@
+"""Trials of what the store keeps, and of what it must not keep."""

@@ -1,0 +1,93 @@
+"""Texts that many requests share: system prompts and tool declarations, each kept once per tenant.
+
+A part holds what a session's state put into it, so it must not outlive the sessions that sent it.
+Every session has a link to each of its parts; who deletes the last link deletes the part. A writer
+locks the part before it adds its link, and a delete locks it before it counts the links, so that
+neither misses the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.values import storable_text
+from lango.store.clock import now
+from lango.store.tables import model_calls, prompt_part_sessions, prompt_parts
+from lango.store.upserts import upsert
+
+_AT_ONCE: Final = 500  # a statement takes only so many arguments
+ELSEWHERE: Final = 0
+"""The key that stands for sessions of the tenant that are kept in another database."""
+
+
+class PartLink(NamedTuple):
+    """A session that has sent a part."""
+
+    session_pk: int
+    tenant: str
+    hash: str
+
+
+async def read(connection: AsyncConnection, tenant: str, hashed: str) -> str | None:
+    """The text with this hash, as far as the tenant has sent it to a model."""
+    named = (prompt_parts.c.tenant == tenant, prompt_parts.c.hash == hashed)
+    return await connection.scalar(sa.select(prompt_parts.c.text).where(*named))
+
+
+async def add(connection: AsyncConnection, parts: Mapping[PartLink, tuple[str, str]]) -> None:
+    """Write parts, each with its kind and text, and link them to their sessions.
+
+    The sessions must be held: a link that is written after its session is deleted stays for ever.
+    """
+    texts = {(link.tenant, link.hash): text for link, text in parts.items()}
+    missing = set(texts)
+    while missing:
+        rows = [
+            {"tenant": tenant, "hash": hashed, "kind": kind, "text": storable_text(text)}
+            for (tenant, hashed), (kind, text) in sorted(texts.items())  # two writers, one order
+            if (tenant, hashed) in missing
+        ]
+        new = upsert(connection, prompt_parts).on_conflict_do_nothing()
+        await connection.execute(new.values(created=now(connection)), rows)
+        # A part that was there already may be deleted before it is locked: then write it again.
+        missing -= await _held(connection, missing)
+    links = upsert(connection, prompt_part_sessions).on_conflict_do_nothing()
+    await connection.execute(links, [link._asdict() for link in sorted(parts)])
+
+
+async def _held(connection: AsyncConnection, names: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    name = sa.tuple_(prompt_parts.c.tenant, prompt_parts.c.hash)
+    held = sa.select(prompt_parts.c.tenant, prompt_parts.c.hash).where(name.in_(sorted(names)))
+    held = held.order_by(prompt_parts.c.tenant, prompt_parts.c.hash)
+    rows = await connection.execute(held.with_for_update(read=True, key_share=True))
+    return {(row.tenant, row.hash) for row in rows}
+
+
+async def delete(connection: AsyncConnection, tenant: str, session_pk: int) -> None:
+    """Delete a locked session's links, and the parts that no other session has one to.
+
+    To be called while the session's records are there: older versions wrote no links.
+    """
+    links = prompt_part_sessions
+    mine = (links.c.session_pk == session_pk, links.c.tenant == tenant)
+    records = (model_calls.c.session_pk == session_pk, model_calls.c.tenant == tenant)
+    hashes = sa.union(
+        sa.select(links.c.hash).where(*mine),
+        *(
+            sa.select(column).where(*records, column.is_not(None))
+            for column in (model_calls.c.system_hash, model_calls.c.tools_hash)
+        ),
+    )
+    sent = sorted((await connection.execute(hashes)).scalars())
+    await connection.execute(sa.delete(links).where(*mine))
+    is_linked = sa.exists().where(links.c.tenant == tenant, links.c.hash == prompt_parts.c.hash)
+    for first in range(0, len(sent), _AT_ONCE):
+        some = prompt_parts.c.hash.in_(sent[first : first + _AT_ONCE])
+        these = (prompt_parts.c.tenant == tenant, some)
+        locked = sa.select(prompt_parts.c.hash).where(*these).order_by(prompt_parts.c.hash)
+        await connection.execute(locked.with_for_update())
+        await connection.execute(sa.delete(prompt_parts).where(*these, ~is_linked))
