@@ -7,8 +7,8 @@ from contextlib import nullcontext
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
-down_revision = "0009"
+revision = "0011"
+down_revision = "0010"
 additive = True
 
 _NAME = "sessions_parent_ix"
