@@ -166,6 +166,9 @@ class ModelSession:
         """End the running turn and give the session back."""
         turn.end(end, self.epoch)
         self.running = self.owner = None
+        if end in ("failed", "cancelled"):  # the machine's turns store no answer
+            turn.answers = None
+            self.settle(turn.invocation)
 
 
 def _hopeless(turn: ModelTurn) -> TurnState | None:

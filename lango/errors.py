@@ -324,7 +324,7 @@ class TurnLimitError(TurnError):
         self, message: str = "", *, limit: str = "", allowed: float = 0, used: float = 0
     ) -> None:
         super().__init__(message)
-        self.limit = limit  # "model_calls", "tool_calls", "tokens" or "cost"
+        self.limit = limit  # "model_calls", "tool_calls", "tokens", "cost" or "open_calls"
         self.allowed = allowed
         self.used = used
 

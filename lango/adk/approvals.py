@@ -115,3 +115,43 @@ def _response(answer: Answer, asked: Asked) -> dict[str, Any]:
     if asked.question == CONFIRMATION:
         return {"confirmed": answer.approved, "payload": payload}
     return cast("JsonObject", payload) if isinstance(payload, dict) else {"result": payload}
+
+
+def answer_content(answers: Sequence[Answer], events: Sequence[Event]) -> types.Content:
+    """Answers as the message that ADK waits for: to its questions, or to long-running calls.
+
+    Raises ApprovalNotFoundError or TurnConflictError for answers that ADK could not use.
+    """
+    calls = {
+        call.id: call.name
+        for event in events
+        for call in event.get_function_calls()
+        if call.id in (event.long_running_tool_ids or ()) and call.name not in QUESTIONS
+    }
+    to_calls = [answer for answer in answers if answer.call_id in calls]
+    if to_calls and len(to_calls) == len(answers):
+        parts = [_result(answer, calls[answer.call_id] or "") for answer in answers]
+        return types.Content(role="user", parts=parts)
+    if to_calls:
+        raise TurnConflictError("Answer approvals and long-running calls in turns of their own.")
+    asked = asked_in(events)
+    return content_of(matched(answers, asked), asked)
+
+
+def question_id(given: str, waits_for: Sequence[str], events: Sequence[Event]) -> str:
+    """The id of the question that an answer means: its own, or that of the call it is about."""
+    if given in waits_for:
+        return given
+    for question in asked_in(events).values():
+        approval = question.approval
+        if approval.id in waits_for and approval.call_id == given:
+            return approval.id
+    raise ApprovalNotFoundError(f"The turn does not wait for {given!r}.")
+
+
+def _result(answer: Answer, name: str) -> types.Part:
+    given: Any = answer.payload if answer.payload is not None else {"approved": answer.approved}
+    response = cast("JsonObject", given) if isinstance(given, dict) else {"result": given}
+    return types.Part(
+        function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
+    )

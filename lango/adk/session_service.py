@@ -36,7 +36,7 @@ from lango.store.entries import (
 )
 from lango.store.listing import Page, SessionSummary, Wanted
 from lango.store.loading import Recent
-from lango.store.pins import is_pinned
+from lango.store.pins import Pinned
 from lango.store.sessions import SqlSessionStore
 
 logger = logging.getLogger(__name__)
@@ -276,10 +276,11 @@ def _safely_cut(loaded: LoadedSession) -> LoadedSession:
 
 def _cut_rows(loaded: LoadedSession) -> Iterator[StoredMessage]:
     """The rows that the budget alone brought along: no open turn, no invocation that is pinned."""
+    pinned = Pinned(loaded.session.open_calls)
     for row in loaded.messages:
         if row.seq <= loaded.window_after:
             continue
-        if row.seq >= loaded.session.turn_seq or is_pinned(loaded.session.open_calls, row):
+        if row.seq >= loaded.session.turn_seq or row in pinned:
             return
         yield row
 

@@ -35,7 +35,7 @@ NEXT: Final[Mapping[TurnState, frozenset[TurnState]]] = {
     "failed": frozenset(),
     "cancelled": frozenset(),
     "waiting": frozenset({"answered"}),
-    "answered": frozenset({"waiting"}),  # its answer was cancelled before it began
+    "answered": frozenset({"waiting"}),  # its answer's turn ended before it stored the answer
 }
 """What a turn may become. A turn that is taken over by another worker stays `running`."""
 

@@ -133,6 +133,7 @@ async def _update_session(
     new_turn = entry.begins_turn(session.invocation_id)
     turn_seq = seq if new_turn else session.turn_seq
     calls = undone.pins if undone else pins.Pins(session.open_calls, session.closed_calls)
+    pins.check_room(calls, entry)
     calls = pins.after_append(calls, entry, seq=seq, turn_seq=turn_seq, new_turn=new_turn)
     delta = undone.state if undone else entry.state.session
     values: dict[str, Any] = {

@@ -16,7 +16,7 @@ from lango.core.values import JsonObject, storable_text
 from lango.errors import InvalidKeyError, KeyNotFoundError
 from lango.store.clock import now, seconds
 from lango.store.database import Database
-from lango.store.tables import IS_QUEUED, IS_RUNNING, api_keys, model_calls, turns
+from lango.store.tables import api_keys, model_calls, turns
 
 NO_LIMITS: Final = KeyLimits()
 GRACE: Final = 24 * 3600.0
@@ -163,10 +163,8 @@ class KeyStore:
         return await self._database.change(once)
 
     async def open_turns(self, key_id: str) -> int:
-        """How many turns of a key run or wait to run."""
-        mine = sa.select(sa.func.count()).where(
-            turns.c.key_id == key_id, turns.c.ended.is_(None), sa.or_(IS_QUEUED, IS_RUNNING)
-        )
+        """How many turns of a key run or wait to run, scheduled ones among them."""
+        mine = sa.select(sa.func.count()).where(turns.c.key_id == key_id, turns.c.ended.is_(None))
         return await self._database.look(lambda connection: connection.scalar(mine)) or 0
 
     async def deleted_cost(self, tenant: str, key_id: str, since: datetime) -> float:

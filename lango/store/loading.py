@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,7 +13,7 @@ from lango.core.values import JsonObject, json_value
 from lango.store.clock import seconds
 from lango.store.entries import LoadedSession, SessionKey, StoredMessage, StoredSession
 from lango.store.pins import spans
-from lango.store.tables import app_states, messages, sessions, user_states
+from lango.store.tables import Key, app_states, messages, sessions, user_states
 
 ROW = [
     messages.c.seq,
@@ -29,6 +29,7 @@ ROW = [
     sa.cast(messages.c.changes, sa.Text),
 ]
 live = messages.c.undone_by.is_(None)
+_SPANS: Final = 200  # of one statement: SQLite takes 500 rows of values
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +180,22 @@ async def load_window(
 async def with_pinned(connection: AsyncConnection, loaded: LoadedSession) -> LoadedSession:
     """The rows, and before them those of calls that still wait for an answer."""
     rows = {row.seq: row for row in loaded.messages}
-    for invocation_id, first, last in spans(loaded.session.open_calls, loaded.window_after):
-        own = [] if invocation_id is None else [messages.c.invocation_id == invocation_id]
+    pinned = spans(loaded.session.open_calls, loaded.window_after)
+    for first in range(0, len(pinned), _SPANS):
+        span = _spans(pinned[first : first + _SPANS])
+        inside = messages.c.seq.between(span.c.first, span.c.last)
+        own = sa.or_(span.c.invocation == "", span.c.invocation == messages.c.invocation_id)
         mine = messages.c.session_pk == loaded.session.pk
-        for row in await select_rows(connection, mine, messages.c.seq.between(first, last), *own):
-            rows[row.seq] = row
+        found = sa.select(*ROW).join_from(span, messages, sa.and_(mine, inside, own)).where(live)
+        rows |= {row.seq: row for row in map(StoredMessage._make, await connection.execute(found))}
     return replace(loaded, messages=[rows[seq] for seq in sorted(rows)])
+
+
+def _spans(pinned: Sequence[tuple[str | None, int, int]]) -> sa.CTE:
+    """Spans of rows as a table; the invocation is empty where any will do."""
+    columns = sa.column("invocation", sa.Text), sa.column("first", Key), sa.column("last", Key)
+    rows = [(invocation or "", first, last) for invocation, first, last in pinned]
+    return sa.values(*columns).data(rows).cte("spans")
 
 
 async def load_recent(

@@ -5,15 +5,21 @@
 invocations, so it names none. An answered call stays as long as the turn that answers it goes on:
 resumed after a crash, that turn needs the rows too. Then it moves to `closed_calls`, from where a
 rewind that takes the answer back brings it back.
+
+Every open call stays answerable, so none is dropped: a session with MAX_OPEN of them refuses the
+entry that would open another. Of the closed ones only the newest are kept.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from lango.errors import TurnLimitError
 from lango.store.entries import Entry, StoredMessage
 
-MAX_CALLS: Final = 64  # a tool that never gets its answer must not make loads grow for ever
+MAX_OPEN: Final = 1_000
+"""Calls of a session that may wait for an answer: each adds its rows to every load."""
+MAX_CLOSED: Final = 64
 
 Calls = dict[str, dict[str, Any]]
 
@@ -38,7 +44,21 @@ def after_append(pins: Pins, entry: Entry, *, seq: int, turn_seq: int, new_turn:
         open_calls[call_id] = _new_call(entry.invocation_id, first, seq)
     if entry.scope and entry.scope not in open_calls:
         open_calls[entry.scope] = _new_call(None, turn_seq, seq)
-    return Pins(_bounded(open_calls), _bounded(closed))
+    return Pins(open_calls or None, _newest(closed))
+
+
+def check_room(pins: Pins, entry: Entry) -> None:
+    """TurnLimitError if the entry opens calls and the session has too many open ones already."""
+    open_calls = [call_id for call_id, call in (pins.open or {}).items() if not call["answered"]]
+    used = len({*open_calls, *entry.opens_calls})
+    if entry.opens_calls and used > MAX_OPEN:
+        raise TurnLimitError(
+            f"{used - 1} calls of this session wait for an answer, and more cannot be asked: "
+            "answer or rewind some of them, or begin a new session.",
+            limit="open_calls",
+            allowed=MAX_OPEN,
+            used=used,
+        )
 
 
 def _first_seq(calls: list[dict[str, Any]], invocation_id: str, turn_seq: int) -> int:
@@ -59,8 +79,8 @@ def _followed(call_id: str, call: dict[str, Any], entry: Entry, seq: int) -> dic
     return call | {"to": seq if own else call["to"], "answered": answered}
 
 
-def _bounded(calls: Calls) -> Calls | None:
-    return dict(list(calls.items())[-MAX_CALLS:]) or None
+def _newest(calls: Calls) -> Calls | None:
+    return dict(list(calls.items())[-MAX_CLOSED:]) or None
 
 
 def before_rewind(pins: Pins, first: int) -> Pins:
@@ -73,15 +93,21 @@ def before_rewind(pins: Pins, first: int) -> Pins:
         if call["answered"] is None or call["answered"] >= first
     }
     closed = {call_id: call for call_id, call in kept.items() if call_id not in waiting}
-    return Pins(_bounded(waiting), _bounded(closed))
+    return Pins(waiting or None, _newest(closed))
 
 
-def is_pinned(open_calls: Calls | None, row: StoredMessage) -> bool:
-    """Whether the row is one of an open call's or task's."""
-    return any(
-        call["from"] <= row.seq <= call["to"] and call["invocation"] in (None, row.invocation_id)
-        for call in (open_calls or {}).values()
-    )
+class Pinned:
+    """Tells the rows of open calls and tasks from others."""
+
+    def __init__(self, open_calls: Calls | None) -> None:
+        self._by_invocation: dict[str | None, list[dict[str, Any]]] = {}
+        for call in (open_calls or {}).values():
+            self._by_invocation.setdefault(call["invocation"], []).append(call)
+
+    def __contains__(self, row: StoredMessage) -> bool:
+        calls = self._by_invocation
+        own = (*calls.get(None, ()), *calls.get(row.invocation_id, ()))
+        return any(call["from"] <= row.seq <= call["to"] for call in own)
 
 
 def spans(open_calls: Calls | None, after: int) -> list[tuple[str | None, int, int]]:

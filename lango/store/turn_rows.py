@@ -23,7 +23,15 @@ from lango.store.clock import NOW, seconds
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
 from lango.store.prepared import Prepared, Row, Transaction, only
-from lango.store.tables import IS_QUEUED, IS_RUNNING, sessions, tool_ledger, turn_events, turns
+from lango.store.tables import (
+    IS_QUEUED,
+    IS_RUNNING,
+    messages,
+    sessions,
+    tool_ledger,
+    turn_events,
+    turns,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class Turn:
     last_event: int  # in its log
     trimmed: bool  # its log is no longer kept
     run_at: float | None
+    time_limit: float  # seconds it may run, over all attempts
+    key_id: str | None  # the API key whose limits it counts towards
     created: float
     started: float | None
     ended: float | None
@@ -163,7 +173,18 @@ _ANSWERS: Final = Prepared(
         _OF_INVOCATION, turns.c.answers.is_not(None)
     )
 )
+_MESSAGE: Final = Prepared(
+    sa.select(messages.c.seq).where(
+        messages.c.session_pk == sa.bindparam("of_session"),
+        messages.c.event_id == sa.bindparam("event"),
+    )
+)
 _WAITING: Final = Prepared(sa.select(turns).where(_OF_INVOCATION, turns.c.waits_for.is_not(None)))
+
+
+def user_event_id(turn_id: str) -> str:
+    """The id of the event that holds what a turn was submitted with."""
+    return f"{turn_id}.user"
 
 
 async def lock_session(transaction: Transaction, pk: int) -> LockedSession | None:
@@ -227,6 +248,8 @@ def turn_of(row: Row, key: SessionKey) -> Turn:
         last_event=row.last_event,
         trimmed=row.trimmed is not None,
         run_at=_seconds(row.run_at),
+        time_limit=row.time_limit,
+        key_id=row.key_id,
         created=seconds(row.created),
         started=_seconds(row.started),
         ended=_seconds(row.ended),
@@ -307,8 +330,14 @@ async def end_turn(
     before: Sequence[Event] = (),
     **values: Any,
 ) -> Row:
-    """Close a turn: its state, usage and error, and its last events, `end` behind the others."""
+    """Close a turn: its state, usage and error, and its last events, `end` behind the others.
+
+    A turn that fails or is cancelled before its answer was stored gives the question back.
+    """
     events = [*before, end]
+    gives_back = isinstance(end, GivenUp) and not await _stored_answer(transaction, row)
+    if gives_back:
+        values["answers"] = None
     ended = await change_turn(
         transaction,
         row,
@@ -322,7 +351,18 @@ async def end_turn(
         **values,
     )
     await add_events(transaction, ended, events, epoch=epoch, at=session.clock)
+    if gives_back:
+        await settle_answers(transaction, session.pk, row.invocation_id)
     return ended
+
+
+async def _stored_answer(transaction: Transaction, row: Row) -> bool:
+    """Whether the session holds the answer of a turn; of a turn that answers nothing, True."""
+    if row.answers is None:
+        return True
+    event_id = user_event_id(row.id)
+    rows = await transaction.all(_MESSAGE, of_session=row.session_pk, event=event_id)
+    return bool(rows)
 
 
 async def add_events(

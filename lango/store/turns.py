@@ -279,12 +279,8 @@ async def _check_unanswered(transaction: Transaction, asked: Row, calls: Sequenc
 
 
 async def _drop(transaction: Transaction, session: LockedSession, row: Row) -> Row:
-    """End a turn that has not begun. Nobody has seen the answer it held: the call is open again."""
-    dropped = await turn_rows.end_turn(
-        transaction, session, row, Cancelled(), epoch=session.epoch, answers=None
-    )
-    if row.answers is not None:
-        await turn_rows.settle_answers(transaction, session.pk, row.invocation_id)
+    """End a turn that has not begun; the call that it was to answer is open again."""
+    dropped = await turn_rows.end_turn(transaction, session, row, Cancelled(), epoch=session.epoch)
     if row.ready is not None:
         await turn_rows.make_ready(
             transaction, session

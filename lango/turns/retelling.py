@@ -24,7 +24,7 @@ from lango.core.turns import (
 from lango.core.values import JsonObject
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import LoggedEvent
-from lango.store.turn_rows import Turn
+from lango.store.turn_rows import Turn, user_event_id
 
 _KNOWN_BY: Final[dict[str, str]] = {
     MessageCompleted.type: "message",
@@ -34,8 +34,6 @@ _KNOWN_BY: Final[dict[str, str]] = {
     AgentChanged.type: "agent",
 }
 """What is told again, and the field by which it is known."""
-USER_EVENT: Final = "{turn}.user"
-"""The id of the session's event that a turn begins with."""
 
 
 async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> list[Event]:
@@ -49,9 +47,9 @@ async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> l
     )
     reader, told, begun = TurnReader(), list[Event](), False
     for event in session.events if session else ():
-        if event.id == USER_EVENT.format(turn=turn.id):
+        if event.id == user_event_id(turn.id):
             begun = True
-        elif begun and event.id.endswith(USER_EVENT.format(turn="")):
+        elif begun and event.id.endswith(user_event_id("")):
             break
         elif begun and event.invocation_id == turn.invocation_id and not event.interrupted:
             told += reader.read(event)

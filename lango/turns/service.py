@@ -7,13 +7,12 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from lango.adk.approvals import asked_in
+from lango.adk.approvals import answer_content, question_id
 from lango.adk.session_service import SessionServiceAdapter
 from lango.core.turn_inputs import FileRef, input_of
 from lango.core.turn_states import TIME_LIMIT, Busy, NewTurn
 from lango.core.turns import Answer
 from lango.errors import (
-    ApprovalNotFoundError,
     SessionExistsError,
     SessionNotFoundError,
     TurnConflictError,
@@ -107,26 +106,29 @@ class Turns:
     ) -> Turn:
         """Answer a call that a turn waits for, or several; the new turn goes on from there.
 
-        A second answer to a call is a TurnConflictError, and so is one that nobody waits for.
+        A second answer to a call is a TurnConflictError, and so is one that the turn does not wait
+        for. An answer that the agent could not use is refused here, and the question stays open; it
+        is open again if the new turn fails or is cancelled before it has stored the answer.
         """
         answers = [answer] if isinstance(answer, Answer) else list(answer)
         asked = await self.get(turn_id)
-        calls = [await self._question(asked, one.call_id) for one in answers]
-        if not calls or len(set(calls)) < len(calls):
-            raise TurnConflictError("Answer at least one call, and each once.")
-        given = [
-            Answer(call, one.approved, one.payload)
-            for call, one in zip(calls, answers, strict=True)
-        ]
-        new = NewTurn(input_of(given), asked.options, idempotency_key, key_id=key_id)
-        first, *others = calls
+        given = await self._usable(asked, answers)
+        new = NewTurn(
+            input_of(given),
+            asked.options,
+            idempotency_key,
+            time_limit=asked.time_limit,
+            key_id=key_id,
+        )
+        first, *others = (each.call_id for each in given)
         return self._told(await self._turns.answer(self.tenant, turn_id, first, new, *others))
 
     async def retry(self, turn_id: str) -> Turn:
         """Hand in the message of a turn that failed or was cancelled once more, as a new turn.
 
-        Done again, it is the same new turn. TurnConflictError if the turn has not ended like that,
-        or was an answer to an approval.
+        It has the time limit of the first one and counts towards the same API key. Done again, it
+        is the same new turn. TurnConflictError if the turn has not ended like that, or was an
+        answer to an approval.
         """
         turn = await self.get(turn_id)
         if turn.state not in _RETRIED:
@@ -135,10 +137,16 @@ class Turns:
             )
         if turn.answers is not None or "answers" in turn.input:
             raise TurnConflictError(
-                f"Turn {turn.id} was an answer to an approval, which is not given twice. Say "
-                "something new in the session instead."
+                f"Turn {turn.id} was an answer to an approval, which is not given twice. If the "
+                "approval is still open, answer it anew; else say something new in the session."
             )
-        again = NewTurn(turn.input, turn.options, _RETRY_KEY.format(turn=turn.id))
+        again = NewTurn(
+            turn.input,
+            turn.options,
+            _RETRY_KEY.format(turn=turn.id),
+            time_limit=turn.time_limit,
+            key_id=turn.key_id,
+        )
         return self._told(await self._turns.submit(turn.session, again))
 
     async def cancel(self, turn_id: str) -> Turn:
@@ -215,20 +223,24 @@ class Turns:
         end = LoggedEvent(turn.last_event, _end_type(turn), _end_data(turn), 0, ended)
         return [event for event in [*events, end] if event.number > after]
 
-    async def _question(self, asked: Turn, given: str) -> str:
-        """The id of the question that an answer means: its own, or that of the call it is about."""
-        if given in asked.waits_for:
-            return given
+    async def _usable(self, asked: Turn, answers: Sequence[Answer]) -> list[Answer]:
+        """The answers by the ids of their questions, if the agent can use them."""
         key = asked.session
         sessions = SessionServiceAdapter(self._store, tenant=self.tenant)
         session = await sessions.get_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
         )
-        for question in asked_in(session.events).values() if session else ():
-            approval = question.approval
-            if approval.id in asked.waits_for and approval.call_id == given:
-                return approval.id
-        raise ApprovalNotFoundError(f"Turn {asked.id} does not wait for {given!r}.")
+        events = session.events if session else []
+        calls = [question_id(each.call_id, asked.waits_for, events) for each in answers]
+        if not calls or len(set(calls)) < len(calls):
+            raise TurnConflictError("Answer at least one call, and each once.")
+        given = [
+            Answer(call, each.approved, each.payload)
+            for call, each in zip(calls, answers, strict=True)
+        ]
+        if asked.state == "waiting":  # else the store says by which turn it was answered
+            answer_content(given, events)
+        return given
 
     def _told(self, submitted: Submitted) -> Turn:
         if submitted.wakes:

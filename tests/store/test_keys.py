@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
@@ -208,9 +208,11 @@ async def test_turns_are_counted_by_key(
     await turns.submit(key(tenant), NewTurn({"text": "2"}, key_id=mine))
     await turns.submit(key(tenant), NewTurn({"text": "3"}, key_id=other))
     await turns.submit(key(tenant), NewTurn({"text": "4"}))
-    assert await keys.open_turns(mine) == 2
+    in_an_hour = datetime.now(UTC) + timedelta(hours=1)
+    await turns.submit(key(tenant), NewTurn({"text": "5"}, key_id=mine, run_at=in_an_hour))
+    assert await keys.open_turns(mine) == 3
     await turns.cancel(tenant, first.turn.id)
-    assert await keys.open_turns(mine) == 1
+    assert await keys.open_turns(mine) == 2
 
 
 async def test_the_same_turn_by_two_keys_is_one_turn(store: SqlSessionStore, tenant: str) -> None:

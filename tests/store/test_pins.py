@@ -2,9 +2,20 @@
 
 import pytest
 
+from lango.errors import TurnLimitError
 from lango.store.entries import Entry
-from lango.store.pins import MAX_CALLS, Calls, Pins, after_append, before_rewind, spans
-from tests.store.rows import said
+from lango.store.pins import (
+    MAX_CLOSED,
+    MAX_OPEN,
+    Calls,
+    Pins,
+    after_append,
+    before_rewind,
+    check_room,
+    spans,
+)
+from lango.store.sessions import SqlSessionStore
+from tests.store.rows import created, key, said
 
 
 def call(
@@ -86,12 +97,27 @@ def test_a_call_opened_again_is_open_again() -> None:
     assert again == {"a": call(invocation="turn-2", first=9, last=9)}
 
 
-def test_the_newest_calls_are_kept_when_there_are_too_many() -> None:
+def test_no_open_call_is_dropped_however_many_there_are() -> None:
     calls: Calls | None = None
-    for number in range(MAX_CALLS + 10):
+    for number in range(MAX_CLOSED + 10):
         new = entry(f"turn-{number}", opens=f"call-{number}")
         calls = append(calls, new, seq=number, turn_seq=number, new_turn=True)
-    assert list(calls or {}) == [f"call-{number}" for number in range(10, MAX_CALLS + 10)]
+    assert list(calls or {}) == [f"call-{number}" for number in range(MAX_CLOSED + 10)]
+
+
+def test_the_newest_closed_calls_are_kept() -> None:
+    answered: Calls = {f"call-{number}": call(answered=8) for number in range(MAX_CLOSED + 10)}
+    after = after_append(Pins(answered, None), entry(), seq=9, turn_seq=7, new_turn=True)
+    assert list(after.closed or {}) == [f"call-{n}" for n in range(10, MAX_CLOSED + 10)]
+
+
+def test_a_call_beyond_the_bound_is_refused_and_none_is_lost() -> None:
+    waiting: Calls = {f"call-{number}": call() for number in range(MAX_OPEN)}
+    with pytest.raises(TurnLimitError, match="wait for an answer"):
+        check_room(Pins(waiting, None), entry(opens="another"))
+    check_room(Pins(waiting, None), entry(opens="call-3"))
+    check_room(Pins(waiting, None), entry(answers="call-3"))
+    check_room(Pins(waiting | {"call-3": call(answered=9)}, None), entry(opens="another"))
 
 
 def test_the_given_calls_are_not_changed() -> None:
@@ -133,3 +159,21 @@ def test_spans_are_the_rows_before_the_window() -> None:
     assert spans(calls, 20) == [("turn-1", 3, 4), ("turn-5", 18, 20)]
     assert spans(calls, 2) == []
     assert spans(None, 20) == []
+
+
+async def test_a_load_brings_the_rows_of_every_open_call(store_url: str, tenant: str) -> None:
+    """More calls than one statement asks for, all before the window."""
+    async with SqlSessionStore(store_url) as store:
+        ref = await created(store, key(tenant))
+        asked = 210
+        for number in range(asked):
+            turn = f"turn-{number}"
+            await store.append(ref, said(f"{turn}.u", invocation_id=turn, tokens=10))
+            call_of = said(f"{turn}.c", invocation_id=turn, tokens=10, opens_calls=(turn,))
+            await store.append(ref, call_of)
+        await store.append(ref, said("last", invocation_id="last", tokens=10))
+        loaded = await store.load(key(tenant), 10)
+        assert loaded is not None
+        assert loaded.window_after >= 2 * asked - 1
+        names = [f"turn-{number}.{kind}" for number in range(asked) for kind in "uc"]
+        assert [row.event_id for row in loaded.messages] == [*names, "last"]

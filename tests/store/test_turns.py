@@ -7,12 +7,13 @@ import pytest
 import sqlalchemy as sa
 
 from lango.core.turn_states import NewTurn
-from lango.core.turns import Completed, Waiting
+from lango.core.turns import Cancelled, Completed, Failed, Waiting
 from lango.errors import (
     InvalidIdError,
     SessionBusyError,
     SessionNotFoundError,
     TurnConflictError,
+    TurnError,
     TurnNotFoundError,
 )
 from lango.store.prepared import Prepared, Transaction
@@ -20,6 +21,7 @@ from lango.store.tables import IS_QUEUED
 from lango.store.turn_rows import OF_SESSION, Head, Turn
 from tests.store.desk import Desk, count, opened, said
 from tests.store.rows import key
+from tests.store.rows import said as message
 
 IN_AN_HOUR = datetime.now(UTC) + timedelta(hours=1)
 QUEUED = Prepared(sa.select(sa.func.count().label("queued")).where(OF_SESSION, IS_QUEUED))
@@ -321,6 +323,32 @@ async def test_a_cancelled_answer_leaves_the_call_open(store_url: str, tenant: s
         assert await desk.state(asked) == "waiting"
         await desk.turns.answer(tenant, asked.id, "call-1", said("no"))
         assert await _run_all(desk, ref.pk) == ["no"]
+
+
+@pytest.mark.parametrize("end", [Failed(TurnError("early")), Cancelled()])
+@pytest.mark.parametrize("stored", [False, True])
+async def test_an_answer_counts_once_it_is_stored(
+    end: Failed | Cancelled, stored: bool, store_url: str, tenant: str
+) -> None:
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        asked = await _waiting(desk, tenant, "call-1")
+        answer = (await desk.turns.answer(tenant, asked.id, "call-1", said("yes"))).turn
+        claim = await desk.claim(ref.pk, await desk.worker())
+        if stored:
+            event = message(f"{answer.id}.user", invocation_id=answer.invocation_id)
+            await desk.sessions.append(ref, event, claim.epoch)
+        closed = await desk.queue.close(claim, end)
+        assert closed.turn.answers == ("call-1" if stored else None)
+        assert await desk.state(asked) == ("answered" if stored else "waiting")
+        again = desk.turns.answer(tenant, asked.id, "call-1", said("again"))
+        if stored:
+            with pytest.raises(TurnConflictError, match="answered already"):
+                await again
+            return
+        await again
+        assert await desk.state(asked) == "answered"
+        assert await _run_all(desk, ref.pk) == ["again"]
 
 
 async def test_nobody_answers_a_turn_that_asked_nothing(store_url: str, tenant: str) -> None:

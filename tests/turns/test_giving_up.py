@@ -12,7 +12,7 @@ from faults.turn_place import Process, check_log, types_of
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.core.ids import new_id
 from lango.core.turn_states import MAX_ATTEMPTS
-from lango.core.turns import Completed, Started, TurnEvent
+from lango.core.turns import Answer, Completed, Started, TurnEvent
 from lango.errors import StoreUnavailableError
 from lango.store.entries import StoredMessage
 from lango.store.turn_log import LoggedEvent, TurnLog
@@ -125,6 +125,22 @@ async def test_the_text_of_a_cut_message_is_kept(here: Process, why: str) -> Non
     assert [(row.role, row.content) for row in rows] == [("user", message), ("assistant", told)]
     assert rows[-1].author == "agent"
     assert json.loads(rows[-1].event or "{}")["interrupted"] is True
+
+
+@pytest.mark.parametrize("why", ENDS)
+async def test_a_question_stays_open_whose_answer_was_not_stored(here: Process, why: str) -> None:
+    asking = await _submit(here, 'call pay {"amount": 3}')
+    asked = await _ended(here, asking)
+    (question,) = asked.waits_for
+    answer = await here.turns.answer(asked.id, Answer(question, approved=True))
+    await _die(here, answer, "turn.start")
+    await _give_up(here, answer, why)
+    _check_end(await _ended(here, answer), why)
+    assert (await here.turns.get(asked.id)).state == "waiting"
+    again = await here.turns.answer(asked.id, Answer(question, approved=True))
+    assert (await _ended(here, again)).state == "completed"
+    assert here.place.effects.words() == ["paid 3"]
+    assert (await here.turns.get(asked.id)).state == "answered"
 
 
 async def _deltas(here: Process, turn: Turn) -> list[LoggedEvent]:

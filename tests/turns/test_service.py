@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from faults.turn_place import Process, check_log, text_of, types_of
 from lango.core.turns import Answer
@@ -138,6 +139,35 @@ async def test_an_answer_goes_on_with_a_turn_that_waits(here: Process) -> None:
     assert "paid 3" in text_of(events)
     assert here.place.effects.words() == ["paid 3"]
     assert (await here.turns.get(asking)).state == "answered"
+
+
+async def test_a_turn_that_is_retried_keeps_its_limit_and_its_key(here: Process) -> None:
+    first = await here.say("hi", time_limit=7.0, key_id="key_1")
+    await here.turns.cancel(first)
+    again = await here.turns.retry(first)
+    assert (again.time_limit, again.key_id) == (7.0, "key_1")
+    assert (await here.turns.retry(first)).id == again.id
+
+
+async def test_an_answer_has_the_time_limit_of_the_turn_that_asked(here: Process) -> None:
+    async with here.worker():
+        asked = await here.turns.wait(await here.say('call pay {"amount": 3}', time_limit=50.0))
+    answer = await here.turns.answer(asked.id, Answer(asked.waits_for[0], approved=True))
+    assert answer.time_limit == 50.0
+
+
+async def test_an_answer_that_cannot_be_used_is_refused_when_it_is_submitted(
+    here: Process,
+) -> None:
+    """A turn that waits for a call of which its session knows no question."""
+    async with here.worker():
+        asked = await here.turns.wait(await here.say('call pay {"amount": 3}'))
+    unknown = "update turns set waits_for = '[\"elsewhere\"]' where id = :id"
+    async with here.store.database.write() as connection:
+        await connection.execute(sa.text(unknown), {"id": asked.id})
+    with pytest.raises(ApprovalNotFoundError):
+        await here.turns.answer(asked.id, Answer("elsewhere", approved=True))
+    assert (await here.turns.get(asked.id)).state == "waiting"
 
 
 async def test_what_is_not_there_is_said(here: Process) -> None:

@@ -31,7 +31,8 @@ _UNKNOWN: Final = Finished({"error": INTERRUPTED}, {})
 async def close_history(sessions: ClaimedSessions, session: Session, message_id: str) -> None:
     """Answer every open call of an invocation: by what the ledger has of it, or as unknown.
 
-    What an earlier turn of the invocation asked a person for, and still waits for, stays open.
+    What an earlier turn of the invocation asked a person for, and still waits for, stays open; so
+    does a question whose answer this turn did not get to store.
     """
     mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
     await _answer_all(sessions, session, mine, _still_asked(sessions, mine, message_id))
@@ -51,8 +52,10 @@ def _still_asked(sessions: ClaimedSessions, mine: Sequence[Event], message_id: s
     turn = sessions.claim.turn
     if turn.answers is None:
         return set()
-    own = next((n for n, event in enumerate(mine) if event.id == message_id), len(mine))
+    own = next((n for n, event in enumerate(mine) if event.id == message_id), None)
     asked = {call for event in mine[:own] for call in event.long_running_tool_ids or ()}
+    if own is None:
+        return asked
     answered = {one.call_id for one in said_in(turn.input) if isinstance(one, Answer)}
     return asked - answered - {turn.answers}
 

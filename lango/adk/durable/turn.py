@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
@@ -14,7 +14,7 @@ from google.adk.events.event import Event
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from lango.adk.approvals import QUESTIONS, asked_in, content_of, matched
+from lango.adk.approvals import QUESTIONS, answer_content
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable import function_nodes, node_input
 from lango.adk.durable.agent_tool import ChildAgents
@@ -39,7 +39,6 @@ from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
 from lango.core.turn_inputs import FileRef, files_in, said_in
 from lango.core.turns import ENDS, Answer, Failed, GivenUp, Started, TurnEvent
-from lango.core.values import JsonObject
 from lango.errors import (
     AgentChangedError,
     ConfigError,
@@ -49,7 +48,7 @@ from lango.errors import (
 )
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
-from lango.store.turn_rows import Claim
+from lango.store.turn_rows import Claim, user_event_id
 
 
 class DurableAgent:
@@ -106,7 +105,7 @@ class _ClaimedTurn:
         self.agent = agent
         self.claim = claim
         self.key = claim.turn.session
-        self.message_id = f"{claim.turn.id}.user"
+        self.message_id = user_event_id(claim.turn.id)
         self.sessions = self._sessions_for("")
         self.sessions.output_keys = agent.output_keys
         self.runner = self._runner()
@@ -208,7 +207,8 @@ class _ClaimedTurn:
     async def given_up(self, verdict: GivenUp) -> GivenUp:
         """Close the history of a turn that is not run again: the verdict, with what had come.
 
-        A turn that never got to write has nothing to close but the call that it was to answer.
+        A turn that never got to write has nothing to close: a call that it was to answer stays
+        open, and may be answered again.
         """
         session = await load(self.sessions, self.key)
         if session is None:  # deleted, and the turn with it: closing finds that out
@@ -257,7 +257,7 @@ class _ClaimedTurn:
         if isinstance(said, str):
             shown = [await self._shown(file) for file in files]
             return types.Content(role="user", parts=[types.Part(text=said), *shown])
-        return _answered(said, events)
+        return answer_content(said, events)
 
     async def _shown(self, file: FileRef) -> types.Part:
         """A file of the session as a part of the message, which from then on has its bytes."""
@@ -299,26 +299,3 @@ class _ClaimedTurn:
         given = said_in(self.claim.turn.input)
         mine = {answer.call_id for answer in given if isinstance(answer, Answer)}
         return marked - answered - mine - {self.claim.turn.answers}
-
-
-def _answered(answers: Sequence[Answer], events: Sequence[Event]) -> types.Content:
-    """Answers as the message that ADK waits for: to its questions, or to long-running calls."""
-    calls = {
-        call.id: call.name
-        for event in events
-        for call in event.get_function_calls()
-        if call.id in (event.long_running_tool_ids or ()) and call.name not in QUESTIONS
-    }
-    if all(answer.call_id in calls for answer in answers):
-        parts = [_result(answer, calls[answer.call_id] or "") for answer in answers]
-        return types.Content(role="user", parts=parts)
-    asked = asked_in(events)
-    return content_of(matched(answers, asked), asked)
-
-
-def _result(answer: Answer, name: str) -> types.Part:
-    given: Any = answer.payload if answer.payload is not None else {"approved": answer.approved}
-    response = cast("JsonObject", given) if isinstance(given, dict) else {"result": given}
-    return types.Part(
-        function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
-    )
