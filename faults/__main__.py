@@ -28,6 +28,7 @@ from faults.g18_tenants import G18
 from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, report, temporary_places
 from faults.queue_machine import QUEUE
 from faults.recovery.call_ids import IDS
+from faults.recovery.poison import POISON
 from faults.turn_chaos import CHAOS
 from faults.turn_chats import CHATS
 from faults.turn_deploys import DEPLOY
@@ -39,7 +40,7 @@ from faults.turn_readers import READ
 _NUMBERED: Final = (
     *(G1, G2, G3, G4, G5, G6, G7, G8, G9, G10, G11, G12, G13, G14, G15, G16, G17, G18),
 )
-_NAMED: Final = (QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY, IDS)
+_NAMED: Final = (QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY, IDS, POISON)
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 
 

@@ -17,6 +17,7 @@ from faults.queue_submits import CALLS, HandingIn
 from faults.turn_desk import TurnDesk
 from faults.turn_model import ModelSession, ModelTurn
 from lango.core.ids import new_id
+from lango.core.turn_states import TurnState
 from lango.core.turns import Cancelled, Completed, End, Failed, MessageDelta, Waiting
 from lango.errors import Fenced
 from lango.store.ledger import Finished, ToolRun
@@ -95,6 +96,7 @@ class Turns(HandingIn):
         self.run(self.desks[0].workers.register(worker))
         self.workers.append(worker)
         self.model.living.add(worker.id)
+        self.model.entered.add(worker.id)
         return worker
 
     def freeze(self, dice: Random) -> None:
@@ -112,6 +114,7 @@ class Turns(HandingIn):
         worker = dice.choice(self.workers)
         if worker.id not in self.dead and self.run(self.desk(dice).workers.beat(worker.id)):
             self.model.living.add(worker.id)
+            self.model.blamed.pop(worker.id, None)
 
     def replace(self, dice: Random) -> None:
         """Stop a worker in order, and start another."""
@@ -119,6 +122,7 @@ class Turns(HandingIn):
         claims = [claim for each in self.model.there() for claim in each.hand_over(worker.id)]
         self.run(self.desk(dice).workers.remove(worker.id, claims))
         self.model.living.discard(worker.id)
+        self.model.entered.discard(worker.id)
         self.workers.remove(worker)
         self.enter(both=dice.choice([True, False]))
 
@@ -150,7 +154,7 @@ class Turns(HandingIn):
         may = session.key.app_name in worker.apps and worker.id in self.model.living
         free = not session.deleted and session.owner not in self.model.living
         claim = self.run(desk.queue.claim(session.pk, worker))
-        turn, verdict = session.take(worker.id) if may and free else (None, None)
+        turn, verdict = self._model_takes(session, worker.id) if may and free else (None, None)
         assert (claim and claim.turn.id) == (turn and turn.id)
         if claim is None or turn is None:
             return None
@@ -160,6 +164,14 @@ class Turns(HandingIn):
         assert (claim.verdict and claim.verdict.type) == verdict
         self.held = [*self.held[-12:], Held(claim, session, turn)]
         return self.held[-1]
+
+    def _model_takes(
+        self, session: ModelSession, worker: str
+    ) -> tuple[ModelTurn | None, TurnState | None]:
+        running, model = session.running, self.model
+        judged = running is not None and not running.closing
+        blamed = model.blame(session.owner) if judged else None
+        return session.take(worker, blamed=blamed, most_losses=model.most_losses(worker))
 
     def close(self, dice: Random) -> None:
         if self.held:

@@ -111,7 +111,18 @@ def tools_of(effects: Effects, version: str = "") -> list[Any]:
         for name in ("hold", only_in(version))
         if name
     ]
-    return as_adk_tools([step, mark, drip, *holds, block, pay])
+    return as_adk_tools([step, mark, drip, *holds, block, pay, _deadly(effects)])
+
+
+def _deadly(effects: Effects) -> Any:
+    @tool(idempotent=True)
+    async def die(after: float) -> str:
+        """End the process as the kernel does when there is no more memory."""
+        effects.add("dies", after)
+        await asyncio.sleep(after)
+        os._exit(137)
+
+    return die
 
 
 def only_in(version: str) -> str:

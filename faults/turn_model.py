@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lango.core.turn_states import MAX_ATTEMPTS, NEXT, Busy, TurnState
+from lango.core.turn_states import (
+    MAX_ATTEMPTS,
+    MIN_ALONE,
+    NEXT,
+    SUSPECT_AFTER,
+    Busy,
+    TurnState,
+    most_losses_beside,
+)
 from lango.store.entries import SessionKey
 from lango.store.turn_queue import NO_WORKER
 
@@ -27,11 +35,17 @@ class ModelTurn:
     cancel: bool = False
     attempts: int = 0
     handed_over: int = 0
+    lost_alone: int = 0
     epoch: int = 0
     claim: str | None = None
     closing: bool = False  # its claim came with a verdict
     waits_for: tuple[str, ...] = ()
     log: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])  # type and epoch
+
+    @property
+    def losses(self) -> int:
+        """Attempts that may have killed their worker, the one under way among them."""
+        return self.attempts - self.handed_over
 
     def become(self, state: TurnState) -> None:
         """Change state, as a turn may."""
@@ -124,12 +138,24 @@ class ModelSession:
         """Whether a worker must be able to find this session."""
         return bool(self.running or self.queue) and self.owner not in living
 
-    def take(self, worker: str) -> tuple[ModelTurn | None, TurnState | None]:
-        """What a worker that may take something takes, and how it is to close that, if it is."""
-        turn = self.running or (self.queue.pop(0) if self.queue else None)
-        if turn is None:
+    def take(
+        self, worker: str, *, blamed: str | None, most_losses: int
+    ) -> tuple[ModelTurn | None, TurnState | None]:
+        """What a worker that may take something takes, and how it is to close that, if it is.
+
+        `blamed` is the turn that its dead worker is put down to.
+        """
+        turn, verdict = self.running, None
+        if turn is not None:
+            alone = turn.lost_alone + (blamed == turn.id and not turn.closing)
+            verdict = _hopeless(turn, alone)
+            if verdict is None and turn.losses > most_losses and turn.losses >= SUSPECT_AFTER:
+                return None, None
+            turn.lost_alone = alone
+        elif self.queue:
+            turn = self.queue.pop(0)
+        else:
             return None, None
-        verdict = None if self.running is None else _hopeless(turn)
         self.epoch, self.owner, turn.closing = self.epoch + 1, worker, verdict is not None
         turn.epoch, self.running = self.epoch, turn
         if turn.state == "queued":
@@ -171,11 +197,11 @@ class ModelSession:
             self.settle(turn.invocation)
 
 
-def _hopeless(turn: ModelTurn) -> TurnState | None:
+def _hopeless(turn: ModelTurn, alone: int) -> TurnState | None:
     if turn.cancel:
         return "cancelled"
-    losses = turn.attempts - turn.handed_over
-    return "failed" if losses >= MAX_ATTEMPTS or turn.overdue else None
+    is_worn_out = turn.losses >= MAX_ATTEMPTS and alone >= MIN_ALONE
+    return "failed" if is_worn_out or turn.overdue else None
 
 
 @dataclass
@@ -184,6 +210,27 @@ class Model:
 
     sessions: list[ModelSession] = field(default_factory=list[ModelSession])
     living: set[str] = field(default_factory=set[str])
+    entered: set[str] = field(default_factory=set[str])  # those with a row, dead or alive
+    blamed: dict[str, str] = field(default_factory=dict[str, str])  # for a dead one: a turn, or ""
+
+    def run_by(self, worker: str) -> list[ModelTurn]:
+        """The turns that a worker runs, or ran when it died; not those that it only closes."""
+        mine = [each.running for each in self.there() if each.owner == worker]
+        return [turn for turn in mine if turn is not None and not turn.closing]
+
+    def blame(self, dead: str | None) -> str | None:
+        """The turn that a dead worker is put down to, settled at the first look."""
+        if dead is None or dead not in self.entered:
+            return None
+        if dead not in self.blamed:
+            ran = self.run_by(dead)
+            few = [turn for turn in ran if turn.losses > SUSPECT_AFTER] or ran
+            self.blamed[dead] = few[0].id if len(few) == 1 else ""
+        return self.blamed[dead]
+
+    def most_losses(self, worker: str) -> int:
+        """How many workers a turn may have lost that a worker runs beside its others."""
+        return most_losses_beside([turn.losses - 1 for turn in self.run_by(worker)])
 
     def there(self) -> list[ModelSession]:
         """The sessions that are not deleted."""

@@ -39,6 +39,10 @@ class WorkerProcess:
         assert self._process.pid is not None
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
     def wait_until_ready(self) -> None:
         assert self._ready.wait(PATIENCE)
 
@@ -81,6 +85,15 @@ class Crew:
         doomed = self.members.pop(number)
         self.hire()
         await asyncio.to_thread(doomed.kill)
+
+    async def mend(self) -> int:
+        """Start one for each that has died by itself; how many that were."""
+        dead = [each for each in self.members if not each.is_alive]
+        for each in dead:
+            self.members.remove(each)
+            self.hire()
+            await asyncio.to_thread(each.kill)
+        return len(dead)
 
 
 @contextmanager

@@ -47,6 +47,14 @@ Busy = Literal["enqueue", "reject", "interrupt"]
 
 MAX_ATTEMPTS: Final = 5
 """After so many that lost their worker a turn is given up; those handed over do not count."""
+MIN_ALONE: Final = 2
+"""And only if it was the one to suspect for so many of these deaths: others are as likely."""
+SUSPECT_AFTER: Final = 2
+"""Workers lost, after which a turn is run with care."""
+SUSPECTS_TOGETHER: Final = 8
+"""Suspects that a worker runs at a time; one that has lost more workers is the only one."""
+ANY_LOSSES: Final = 1_000_000
+"""More workers than a turn can lose."""
 TIME_LIMIT: Final = 3600.0
 """Seconds a turn may run, over all its attempts, unless it says otherwise."""
 MAX_TIME_LIMIT: Final = 30 * 24 * 3600.0
@@ -115,6 +123,15 @@ class Accepted(Event):
     type: ClassVar[str] = "accepted"
     number: int  # in its session
     run_at: str | None = None
+
+
+def most_losses_beside(held: Sequence[int]) -> int:
+    """How many workers a turn may have lost to be run beside turns that have lost so many."""
+    suspects = [losses for losses in held if losses >= SUSPECT_AFTER]
+    if not suspects:
+        return ANY_LOSSES
+    alike = max(suspects) == SUSPECT_AFTER and len(suspects) < SUSPECTS_TOGETHER
+    return SUSPECT_AFTER if alike else SUSPECT_AFTER - 1
 
 
 def waits_on(waits_for: Sequence[str], answered: Sequence[str]) -> TurnState:

@@ -15,10 +15,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from lango.core.ids import new_id
-from lango.core.turn_states import MAX_ATTEMPTS, kept_time_limit
+from lango.core.turn_states import ANY_LOSSES, MAX_ATTEMPTS, MIN_ALONE, kept_time_limit
 from lango.core.turns import Cancelled, End, Event, Failed, GivenUp, Started, Waiting
 from lango.errors import Fenced, TurnTimeoutError, WorkerLostError
-from lango.store import turn_rows
+from lango.store import suspects, turn_rows
 from lango.store.clock import NOW, ago, seconds
 from lango.store.database import Database
 from lango.store.prepared import Prepared, Row, Transaction
@@ -53,6 +53,11 @@ def _heads(apps: int) -> Prepared:
         IS_RUNNING,
         sa.or_(*(turns.c.app == name for name in names)),
         turns.c.worker.not_in(living),
+        sa.or_(
+            turns.c.attempts - turns.c.handed_over <= sa.bindparam("most_losses"),
+            turns.c.closing,
+            turns.c.cancel_requested,
+        ),
     )
     columns = turns.c.session_pk, turns.c.app, turns.c.ready
     lost = sa.select(*columns, sa.true().label("lost")).where(*is_lost).limit(most)
@@ -110,15 +115,24 @@ class TurnQueue:
         self.dead_after = dead_after
         self._on_head = on_head
 
-    async def heads(self, apps: Sequence[str], limit: int = 100) -> list[Head]:
-        """Sessions with work that nobody does: turns of dead workers first, then by the wait."""
+    async def heads(
+        self, apps: Sequence[str], limit: int = 100, most_losses: int = ANY_LOSSES
+    ) -> list[Head]:
+        """Sessions with work that nobody does: turns of dead workers first, then by the wait.
+
+        Without turns to run that have lost more workers than `most_losses`.
+        """
         if not apps:
             return []
 
         values = {f"app_{place}": app for place, app in enumerate(apps)}
         dead_after = timedelta(seconds=self.dead_after)
         rows = await self.database.find(
-            _heads(len(apps)), **values, dead_after=dead_after, at_most=limit
+            _heads(len(apps)),
+            **values,
+            dead_after=dead_after,
+            at_most=limit,
+            most_losses=most_losses,
         )
         return [Head(row.session_pk, row.app, lost=bool(row.lost)) for row in rows]
 
@@ -310,11 +324,20 @@ async def _take(
     row = running or await turn_rows.first_queued(transaction, session.pk)
     if row is None:
         return None
+    alone, taker.verdict = row.lost_alone, None
+    if running is not None:
+        if session.owner and not running.closing:
+            alone += await suspects.is_to_blame(transaction, session.owner, running.id)
+        taker.verdict = _hopeless(running, alone, roll.clock)
+        losses = suspects.losses_of(running)
+        if taker.verdict is None and not await suspects.may_run(
+            transaction, taker.worker.id, losses
+        ):
+            return None
     epoch = session.epoch + 1
     await turn_rows.change_session(transaction, session, epoch=epoch, owner=taker.worker.id)
-    taker.verdict = None if running is None else _hopeless(running, roll.clock)
     if taker.verdict is None:
-        held = await _start(transaction, session, row, epoch, taker)
+        held = await _start(transaction, session, row, epoch, taker, lost_alone=alone)
     else:  # no attempt: it may be cut off any number of times, and the verdict stays
         held = await turn_rows.change_turn(
             transaction,
@@ -323,16 +346,17 @@ async def _take(
             worker=taker.worker.id,
             claim_id=taker.claim_id,
             closing=True,
+            lost_alone=alone,
         )
     return _claim(session, held, taker, roll)
 
 
-def _hopeless(row: Row, clock: float) -> GivenUp | None:
+def _hopeless(row: Row, alone: int, clock: float) -> GivenUp | None:
     """How a dead worker's turn is to end without another attempt, if it is."""
     if row.cancel_requested:
         return Cancelled()
-    losses = row.attempts - row.handed_over
-    if losses >= MAX_ATTEMPTS:
+    losses = suspects.losses_of(row)
+    if losses >= MAX_ATTEMPTS and alone >= MIN_ALONE:
         return Failed(WorkerLostError(f"The turn lost its worker {losses} times."))
     if row.deadline is not None and seconds(row.deadline) <= clock:
         allowed = kept_time_limit(row.time_limit)
@@ -346,6 +370,8 @@ async def _start(
     row: Row,
     epoch: int,
     taker: _Taker,
+    *,
+    lost_alone: int,
 ) -> Row:
     attempt, agent = row.attempts + 1, taker.worker.apps[session.key.app_name]
     allowed = kept_time_limit(row.time_limit)
@@ -359,6 +385,7 @@ async def _start(
         worker=taker.worker.id,
         claim_id=taker.claim_id,
         closing=False,
+        lost_alone=lost_alone,
         fingerprint=agent,
         ran_under=_ran_under(row, agent),
         started=row.started or session.clock,
@@ -392,4 +419,5 @@ def _claim(session: LockedSession, row: Row, taker: _Taker, roll: Roll | None) -
         ran_under=row.ran_under,
         verdict=taker.verdict,
         close_failures=row.close_failures,
+        losses=suspects.losses_of(row) - (taker.verdict is None),
     )

@@ -74,6 +74,7 @@ class Claim:
     time_left: float  # seconds
     ran_under: str  # the last other fingerprint of its attempts, else the same; "" in the first
     verdict: GivenUp | None = None  # the turn is not run again: it is to be closed like this
+    losses: int = 0  # workers that it has lost before
     close_failures: int = 0  # workers that ran it to its end and could not close it
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -34,10 +34,10 @@ class Workers:
 
     async def register(self, worker: Worker) -> None:
         """Enter a worker, alive from now; one that is there already gets the new particulars."""
-        given = {"apps": dict(worker.apps), "host": worker.host, "pid": worker.pid}
+        given: dict[str, Any] = {"apps": dict(worker.apps), "host": worker.host, "pid": worker.pid}
 
         async def once(connection: AsyncConnection) -> None:
-            given["beat"] = now(connection)
+            given.update(beat=now(connection), blamed=None)
             mine = sa.update(workers).where(workers.c.id == worker.id).values(given)
             if (await connection.execute(mine)).rowcount == 0:
                 row = {**given, "id": worker.id, "started": given["beat"]}
@@ -50,7 +50,8 @@ class Workers:
 
         async def once(connection: AsyncConnection) -> bool:
             mine = sa.update(workers).where(workers.c.id == worker_id)
-            return (await connection.execute(mine.values(beat=now(connection)))).rowcount > 0
+            alive = mine.values(beat=now(connection), blamed=None)
+            return (await connection.execute(alive)).rowcount > 0
 
         return await self.database.change(once)
 

@@ -37,6 +37,11 @@ class Hands(Protocol):
         """The apps it has loaded."""
         ...
 
+    @property
+    def most_losses(self) -> int:
+        """How many workers a turn may have lost that it would run now."""
+        ...
+
     async def room(self) -> int:
         """How many more turns it would run, once that is any; 0 when it wants no more work."""
         ...
@@ -116,7 +121,7 @@ class LocalEngine:
             await self.queue.promote_due()
             self._next_promotion = time.monotonic() + self.poll
         at_once = min(room, _AT_A_TIME)
-        heads = await self.queue.heads(worker.apps, 2 * at_once)
+        heads = await self.queue.heads(worker.apps, 2 * at_once, worker.most_losses)
         # Workers that look at the same moment see the same: each begins somewhere else.
         chosen = random.sample(heads, min(at_once, len(heads)))
         begun = any(await asyncio.gather(*(worker.take(head.session_pk) for head in chosen)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from lango.core.ids import new_id
+from lango.core.turn_states import most_losses_beside
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.workers import Worker, Workers
@@ -146,6 +147,12 @@ class TurnWorker:
     def apps(self) -> Sequence[str]:
         """The names of the apps it has loaded."""
         return tuple(self._apps)
+
+    @property
+    def most_losses(self) -> int:
+        """How many workers a turn may have lost that it would run now, beside those it runs."""
+        run = [each.claim for each in self._attempts.values() if each.claim.verdict is None]
+        return most_losses_beside([claim.losses for claim in run])
 
     async def room(self) -> int:
         """How many more turns it would run, once that is any; 0 when it wants no more."""

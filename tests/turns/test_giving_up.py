@@ -11,7 +11,7 @@ from faults.turn_agents import loaded
 from faults.turn_place import Process, check_log, types_of
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.core.ids import new_id
-from lango.core.turn_states import MAX_ATTEMPTS
+from lango.core.turn_states import MAX_ATTEMPTS, MIN_ALONE
 from lango.core.turns import Answer, Completed, Started, TurnEvent
 from lango.errors import StoreUnavailableError
 from lango.store.entries import StoredMessage
@@ -66,7 +66,8 @@ async def _give_up(here: Process, turn: Turn, why: str) -> None:
     if why == "cancelled":
         await here.turns.cancel(turn.id)
         return
-    changed = f"attempts = {MAX_ATTEMPTS}" if why == "lost" else f"deadline = '{LONG_AGO}'"
+    worn_out = f"attempts = {MAX_ATTEMPTS}, lost_alone = {MIN_ALONE}"
+    changed = worn_out if why == "lost" else f"deadline = '{LONG_AGO}'"
     await execute(here.place.url, f"update turns set {changed} where id = '{turn.id}'")  # noqa: S608
 
 

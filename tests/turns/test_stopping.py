@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from faults.turn_place import Process
-from lango.core.turn_states import MAX_ATTEMPTS
+from lango.core.turn_states import MAX_ATTEMPTS, MIN_ALONE
 from lango.core.turns import Completed, TurnEvent
 from lango.store.tables import turns
 from lango.store.turn_rows import Claim
@@ -115,7 +115,7 @@ async def test_who_only_closes_a_turn_makes_no_attempt(here: Process) -> None:
     first = TurnWorker(here.store, here.engine, {here.place.app: Stuck()})
     await _begun(first)
     await first.stop(0)
-    worn_out = f"attempts = {MAX_ATTEMPTS}, handed_over = 0"
+    worn_out = f"attempts = {MAX_ATTEMPTS}, lost_alone = {MIN_ALONE}, handed_over = 0"
     await execute(here.place.url, f"update turns set {worn_out} where id = '{turn}'")  # noqa: S608
     for _ in range(2):  # the verdict stays
         closing = TurnWorker(here.store, here.engine, {here.place.app: Stuck()})

@@ -1,0 +1,106 @@
+"""POISON: a turn that kills every worker that runs it, among turns that do nothing wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Final
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.turn_place import Process, check_log, process, temporary_place
+from faults.turn_processes import Crew
+from lango.core.turn_states import MAX_ATTEMPTS
+from lango.errors import WorkerLostError
+from lango.store.turn_rows import Turn
+
+FLEET: Final = 2
+INNOCENTS: Final = 10
+DEAD_AFTER: Final = 1.5
+PATIENCE: Final = 180.0
+AT_ONCE: Final = 5
+"""Trials at a time: each of them mostly waits for workers to count as dead."""
+POISONED: Final = 'call die {"after": 0.3}'
+CLOSED: Final = ["user", "assistant", "tool"]
+ANSWERED: Final = [*CLOSED, "assistant"]
+
+
+async def _trials(run: Run) -> Outcome:
+    outcome, drawn = Outcome(), random.Random(run.seed)
+    room = asyncio.Semaphore(AT_ONCE)
+    urls = list(run.places.each().items())
+
+    async def trial(number: int, seed: int) -> tuple[int, int]:
+        kind, url = urls[number % len(urls)]
+        async with room:
+            with temporary_place(url) as place:
+                async with process(place, dead_after=DEAD_AFTER) as here:
+                    return await _trial(here, random.Random(seed), f"{kind} {number}", outcome)
+
+    seeds = [drawn.randrange(2**32) for _ in range(run.count)]
+    done = await asyncio.gather(*(trial(n, seed) for n, seed in enumerate(seeds)))
+    deaths, again = sum(each[0] for each in done), sum(each[1] for each in done)
+    outcome.note(
+        f"{run.count} poisoned turns killed {deaths} workers and failed; {run.count * INNOCENTS} "
+        f"others completed, {again} of them after a death or more"
+    )
+    return outcome
+
+
+async def _trial(
+    here: Process, drawn: random.Random, name: str, outcome: Outcome
+) -> tuple[int, int]:
+    """How many workers died, and how many of the innocent turns lost one."""
+    async with Crew(here.place, FLEET, dead_after=DEAD_AFTER) as crew:
+        innocent: list[str] = []
+        for n in range(INNOCENTS):
+            said = f'call drip {{"count": {drawn.randrange(100, 800)}}}'
+            innocent.append(await here.say(said, session=f"innocent-{n}"))
+        poisoned = await here.say(POISONED, session="poisoned")
+        deaths = await _until_ended(here, crew, [poisoned, *innocent])
+    turn = await here.turns.get(poisoned)
+    error = (turn.error or {}).get("type")
+    as_due = (turn.state, error) == ("failed", WorkerLostError.__name__)
+    outcome.expect(
+        as_due and turn.attempts >= MAX_ATTEMPTS,
+        f"{name}: the poisoned turn is {turn.state}, {error}, after {turn.attempts} attempts",
+    )
+    roles = await _roles(here, turn)
+    outcome.expect(roles == CLOSED, f"{name}: the history of the poisoned turn is {roles}")
+    again = 0
+    for turn_id in innocent:
+        turn = await here.turns.get(turn_id)
+        again += turn.attempts > 1
+        well = turn.state == "completed"
+        outcome.expect(well, f"{name}: an innocent turn is {turn.state}: {turn.error}")
+        roles = await _roles(here, turn)
+        outcome.expect(roles == ANSWERED, f"{name}: the history of an innocent turn is {roles}")
+        if turn.ended is not None:
+            check_log(await here.read(turn_id))
+    return deaths, again
+
+
+async def _until_ended(here: Process, crew: Crew, turns: list[str]) -> int:
+    """Start a worker for each that dies, until all turns are over; how many died."""
+    deaths, until = 0, time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        deaths += await crew.mend()
+        states = [(await here.turns.get(turn)).ended for turn in turns]
+        if None not in states:
+            break
+        await asyncio.sleep(0.2)
+    return deaths
+
+
+async def _roles(here: Process, turn: Turn) -> list[str]:
+    rows = await here.store.messages(turn.session, limit=100)
+    return [row.role for row in rows if row.role != "control"]
+
+
+POISON: Final = Guarantee(
+    "POISON",
+    "a turn that kills its workers fails alone; the turns beside it complete",
+    full=50,
+    ci=5,
+    run=lambda run: asyncio.run(_trials(run)),
+)

@@ -1,0 +1,60 @@
+"""Turns that may have killed their workers: how many run together, and which one is to blame.
+
+A death of a worker counts against all the turns it ran, but a turn is given up only for deaths in
+which it was the one to suspect. From its second death on a turn runs beside a few other suspects,
+from its third beside none, so that whatever kills workers is soon found out alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from lango.core.turn_states import SUSPECT_AFTER, most_losses_beside
+from lango.store.prepared import Prepared, Row, Transaction
+from lango.store.tables import IS_RUNNING, turns, workers
+
+_THIS_WORKER: Final = workers.c.id == sa.bindparam("of_worker")
+_LOCK_WORKER: Final = Prepared(
+    sa.select(workers.c.id, workers.c.blamed).where(_THIS_WORKER).with_for_update()
+)
+_BLAME: Final = Prepared(sa.update(workers).where(_THIS_WORKER))
+_RUN_BY: Final = Prepared(
+    sa.select(turns.c.id, turns.c.attempts, turns.c.handed_over).where(
+        IS_RUNNING, turns.c.worker == sa.bindparam("by_worker"), sa.not_(turns.c.closing)
+    )
+)
+
+
+def losses_of(row: Row) -> int:
+    """How many workers a turn has lost that is not run by a living one."""
+    return row.attempts - row.handed_over
+
+
+async def is_to_blame(transaction: Transaction, dead: str, turn_id: str) -> bool:
+    """Whether a turn is the one to suspect for the death of its worker.
+
+    That is settled once, for all of the worker's turns, by the first that is taken over: later
+    ones no longer see which turns ran together.
+    """
+    worker = await transaction.one(_LOCK_WORKER, of_worker=dead)
+    if worker is None:  # it ended in order, or so long ago that it was struck out
+        return False
+    blamed: str | None = worker.blamed
+    if blamed is None:
+        rows = await transaction.all(_RUN_BY, by_worker=dead)
+        suspects = [row for row in rows if losses_of(row) > SUSPECT_AFTER] or rows
+        blamed = str(suspects[0].id) if len(suspects) == 1 else ""
+        await transaction.all(_BLAME, of_worker=dead, blamed=blamed)
+    return blamed == turn_id
+
+
+async def may_run(transaction: Transaction, worker_id: str, losses: int) -> bool:
+    """Whether a worker may run a turn that has lost so many, beside the suspects that it runs."""
+    if losses < SUSPECT_AFTER:
+        return True
+    await transaction.one(_LOCK_WORKER, of_worker=worker_id)  # its claims come one after another
+    rows = await transaction.all(_RUN_BY, by_worker=worker_id)
+    held = [losses_of(row) - 1 for row in rows]  # each has begun one attempt more
+    return losses <= most_losses_beside(held)
