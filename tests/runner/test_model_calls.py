@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from lango.core.model_calls import ModelCall
 from lango.core.streams import Usage
 from lango.errors import ModelUnavailableError
 from lango.providers.policy import Policy, PolicyProvider
-from lango.store.entries import SessionKey
+from lango.store.entries import Appended, Entry, SessionKey, SessionRef
 from lango.store.model_calls import ModelCallStore, StoredModelCall
 from lango.store.sessions import SqlSessionStore
 from lango.store.tables import model_calls
@@ -124,6 +124,36 @@ async def test_one_row_for_each_call(place: Place, kind: int, streaming: bool) -
         tools = await place.calls.prompt_part(place.tenant, row.tools_hash or "")
         assert tools is not None
         assert "Look at a number." in tools
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
+@pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
+async def test_an_answer_is_stored_after_its_record(
+    place: Place, kind: int, streaming: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies with an answer in its session has not lost what the answer cost."""
+    append, add = SqlSessionStore.append, ModelCallStore.add
+    known: list[tuple[str, int]] = []
+
+    async def noted(
+        store: SqlSessionStore, ref: SessionRef, entry: Entry, epoch: int | None = None
+    ) -> Appended:
+        known.append((entry.role, len(await place.stored())))
+        return await append(store, ref, entry, epoch)
+
+    async def slow(calls: ModelCallStore, tenant: str, records: Sequence[ModelCall]) -> None:
+        await asyncio.sleep(0.05)
+        await add(calls, tenant, records)
+
+    monkeypatch.setattr(SqlSessionStore, "append", noted)
+    monkeypatch.setattr(ModelCallStore, "add", slow)
+    await place.talk(both("look", "well then")[kind]).say("go", streaming=streaming)
+    assert [one for one in known if one[0] != "control"] == [
+        ("user", 0),
+        ("assistant", 1),
+        ("tool", 1),
+        ("assistant", 2),
+    ]
 
 
 async def test_every_attempt_has_its_row(place: Place) -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.models.llm_response import LlmResponse
 
 from lango.adk.calls import Caller, is_inner
 from lango.adk.plugins.records import RecordingPlugin
@@ -18,7 +20,7 @@ from lango.store.model_calls import ModelCallStore
 from lango.store.sessions import SqlSessionStore
 
 FLUSH_SECONDS: Final = 1.0
-"""How long the end of a turn waits for its records to be written."""
+"""How long an answer, and the end of a turn, wait for their records to be written."""
 CLOSE_SECONDS: Final = 4.0
 """ADK gives a plugin five seconds to close."""
 
@@ -26,9 +28,9 @@ CLOSE_SECONDS: Final = 4.0
 class ModelCallsPlugin(RecordingPlugin):
     """Writes one row of `model_calls` for every attempt of every model call.
 
-    `store` is a store or its URL. No answer waits for a row: they are written in the background,
-    and the end of a turn waits a moment for its own. A database that fails costs records, and
-    never a turn. `tenant` is that of sessions which are not the store's own.
+    `store` is a store or its URL. An answer goes on to its agent when its record is written, so a
+    process that dies later has not lost what the call used. A database that fails or is slow never
+    costs a turn: the records wait for it. `tenant` is that of sessions which are not the store's.
     """
 
     def __init__(
@@ -51,6 +53,17 @@ class ModelCallsPlugin(RecordingPlugin):
     async def _write(self, batch: Sequence[tuple[str, ModelCall]]) -> None:
         for tenant, of_tenant in groupby(batch, key=lambda one: one[0]):
             await self._calls.add(tenant, [record for _, record in of_tenant])
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Wait for the record of a whole answer: nothing may be done with it before."""
+        replaced = await super().after_model_callback(
+            callback_context=callback_context, llm_response=llm_response
+        )
+        if not llm_response.partial:
+            await self._writers.get().flush(FLUSH_SECONDS)
+        return replaced
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Wait for the turn's records, but not long."""

@@ -9,19 +9,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Final, Generic, TypeVar
 
+from lango.errors import StoreUnavailableError
+
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 ROOM: Final = 1_000
 """Things that may wait to be written; more are lost rather than kept in memory."""
 BATCH: Final = 100
+AGAIN: Final = 1.0
+"""Seconds between tries while the database does not answer."""
 
 
 class Writer(Generic[T]):
-    """Writes what it is given soon, in order and without anybody waiting for it.
+    """Writes what it is given soon and in order; `flush` waits for it.
 
-    What cannot be written is lost, and said so once until writing works again. It has a task only
-    while there is something to write, and belongs to one event loop.
+    While the database does not answer, things wait for it. What cannot be written is lost; the log
+    says so once until writing works again. A writer has a task only while there is something to
+    write, and belongs to one event loop.
     """
 
     def __init__(self, write: Callable[[Sequence[T]], Awaitable[None]], what: str) -> None:
@@ -31,6 +36,9 @@ class Writer(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._lost = 0
         self._late = False
+        self._given = 0  # things ever given, and of those the ones written or lost
+        self._settled = 0
+        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
 
     def put(self, thing: T) -> None:
         """Have a thing written."""
@@ -38,15 +46,21 @@ class Writer(Generic[T]):
             self._lose(1, None)
             return
         self._waiting.append(thing)
+        self._given += 1
         if self._task is None or self._task.done():
             # A context of its own: the work is no part of the turn's trace, nor keeps it alive.
             self._task = asyncio.get_running_loop().create_task(self._work(), context=Context())
 
     async def flush(self, seconds: float) -> None:
-        """Wait until all is written, so long at most; not at all while writing does not work."""
-        if self._task is None or self._lost or self._late:
+        """Wait until all that was given is written; not at all while writing does not work.
+
+        What comes later is not waited for: other turns use the same writer.
+        """
+        if self._settled >= self._given or self._lost or self._late:
             return
-        _, unfinished = await asyncio.wait({self._task}, timeout=seconds)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushes.append((self._given, written))
+        _, unfinished = await asyncio.wait({written}, timeout=seconds)
         self._late = bool(unfinished)
 
     async def close(self, seconds: float) -> None:
@@ -64,10 +78,30 @@ class Writer(Generic[T]):
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
                 await self._write(batch)
+            except StoreUnavailableError as error:
+                self._wait(batch, error)
+                await asyncio.sleep(AGAIN)
+                continue
             except Exception as error:  # noqa: BLE001 - whatever it is, no turn may fail of it
                 self._lose(len(batch), error)
             else:
                 self._recover()
+            self._settled += len(batch)
+            self._wake()
+
+    def _wait(self, batch: Sequence[T], error: StoreUnavailableError) -> None:
+        """Keep a batch until the database answers; the turns do not wait for it."""
+        if not self._late:
+            logger.warning("%s wait for the database: %s", self._what, error)
+        self._waiting.extendleft(reversed(batch))
+        self._late = True
+
+    def _wake(self) -> None:
+        """End the waits of those whose things are settled; a wait may have ended by its time."""
+        for given, written in self._flushes:
+            if given <= self._settled and not written.done():
+                written.set_result(None)
+        self._flushes = [flush for flush in self._flushes if flush[0] > self._settled]
 
     def _lose(self, number: int, error: Exception | None) -> None:
         if self._lost == 0:

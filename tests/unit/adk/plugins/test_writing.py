@@ -9,6 +9,7 @@ import pytest
 
 from lango.adk.plugins import writing
 from lango.adk.plugins.writing import BATCH, ROOM, Writer
+from lango.errors import StoreUnavailableError
 
 
 class Page:
@@ -128,3 +129,44 @@ async def test_closing_gives_up_what_hangs(caplog: pytest.LogCaptureFixture) -> 
         await writer.close(0.01)
     assert caplog.messages == ["Ended with things unwritten."]
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_flush_waits_for_what_was_given_before_it_and_no_more() -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    written: list[int] = []
+
+    async def write(batch: Sequence[int]) -> None:
+        await gates[batch[0]].wait()
+        written.extend(batch)
+
+    writer = Writer(write, "things")
+    writer.put(0)
+    waiting = asyncio.create_task(writer.flush(60))
+    await asyncio.sleep(0)
+    writer.put(1)
+    gates[0].set()
+    await asyncio.wait_for(waiting, 5)
+    assert written == [0]
+    gates[1].set()
+    await writer.close(5)
+    assert written == [0, 1]
+
+
+async def test_what_the_database_does_not_take_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writing, "AGAIN", 0.0)
+    failures, written = 3, list[int]()
+
+    async def write(batch: Sequence[int]) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreUnavailableError("away")
+        written.extend(batch)
+
+    writer = Writer(write, "things")
+    writer.put(1)
+    writer.put(2)
+    await writer.close(5)
+    assert (failures, written) == (0, [1, 2])
