@@ -162,6 +162,10 @@ _LOCK_CLAIMED: Final = Prepared(
     .where(_THIS_TURN, turns.c.claim_id == sa.bindparam("claim"), IS_RUNNING, _IS_HELD)
     .with_for_update()
 )
+_CLAIMED: Final = Prepared(
+    sa.select(turns.c.number)
+    .where(_THIS_TURN, turns.c.claim_id == sa.bindparam("claim"), IS_RUNNING, _IS_HELD)
+)  # fmt: skip
 _CHANGE_TURN: Final = Prepared(
     sa.update(turns)
     .where(_THIS_TURN)
@@ -270,6 +274,12 @@ async def lock_claimed(transaction: Transaction, claim: Claim) -> Row | None:
     return await transaction.one(
         _LOCK_CLAIMED, of_session=turn.session_pk, of_number=turn.number, claim=claim.id
     )
+
+
+async def still_held(database: Database, claim: Claim) -> bool:
+    """Whether the claim holds, at this moment: a look that locks nothing."""
+    of = {"of_session": claim.turn.session_pk, "of_number": claim.turn.number}
+    return bool(await database.find(_CLAIMED, **of, claim=claim.id))
 
 
 async def hold(transaction: Transaction, claim: Claim) -> Row:

@@ -190,13 +190,16 @@ class _Sweeper:
         report: SweepReport,
         number: int,
     ) -> None:
-        """Let a frozen process go on: it must find that it can write nothing."""
+        """Let a frozen process go on: it can write nothing, and must ask no model."""
         report.woken += 1
-        effects = len(Trace.read(path).effects)
+        lines = _lines(path)
         os.kill(zombie.pid, signal.SIGCONT)
         os.waitpid(zombie.pid, 0)
-        trace = Trace.read(path)
-        report.zombie_effects += len(trace.effects) - effects
+        trace = Trace.read(path, lines)
+        report.zombie_effects += len(trace.effects)
+        asked = trace.points.count("model.ask")
+        if asked:
+            self._note(report, "woken", number, f"a zombie has asked the model, {asked} times")
         if asyncio.run(snapshot(self.sweep.url, key)).rows != after.rows:
             self._note(report, "woken", number, "a zombie has written")
 

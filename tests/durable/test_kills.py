@@ -31,6 +31,14 @@ def test_an_agent_that_is_resumed_exactly_is_found_exact(sqlite_url: str, freeze
     assert {"append.before", "append.after", "turn.start", "turn.closed"} <= report.kinds
 
 
+def test_a_worker_that_is_woken_asks_no_model(sqlite_url: str) -> None:
+    kinds = sorted(kill_sweep(clerk, ["TURN one"], sqlite_url, count=0).kinds)
+    first = kinds.index("model.start")
+    report = kill_sweep(clerk, ["TURN one"], sqlite_url, count=1, first=first, freezes=1.0, seed=5)
+    assert report.killed_at == {"model.start": 1}
+    assert report.wrong == []
+
+
 def test_an_agent_that_is_not_is_found_out(sqlite_url: str) -> None:
     report = kill_sweep(forgetful, ["TURN one"], sqlite_url, count=2, seed=5)
     assert not report.is_exact

@@ -16,6 +16,7 @@ from lango.adk.session_service import SessionServiceAdapter
 from lango.errors import Fenced
 from lango.store.claimed import ClaimedWrites
 from lango.store.entries import Appended, Entry, SessionRef
+from lango.store.holding import Holding
 from lango.store.ledger import ToolLedger
 from lango.store.turn_rows import Claim
 
@@ -28,7 +29,11 @@ class ClaimedSessions(SessionServiceAdapter):
     """
 
     def __init__(
-        self, sessions: SessionServiceAdapter, claim: Claim, invocation_id: str = ""
+        self,
+        sessions: SessionServiceAdapter,
+        claim: Claim,
+        invocation_id: str = "",
+        holding: Holding | None = None,
     ) -> None:
         super().__init__(
             sessions.store,
@@ -40,6 +45,7 @@ class ClaimedSessions(SessionServiceAdapter):
         self.invocation_id = invocation_id or claim.turn.invocation_id
         self.ledger = ToolLedger(self.store.database)
         self.writes = ClaimedWrites(self.store.database, claim)
+        self.holding = holding or Holding(self.store.database, claim)
         self.message_id: str | None = None
         """The id of the user's next message: appended again, it is known by it."""
         self.output_keys: dict[str, str] = {}
@@ -93,10 +99,11 @@ class ClaimedSessions(SessionServiceAdapter):
         return appended
 
     async def _append(self, ref: SessionRef, entry: Entry) -> Appended:
-        if ref.key != self.claim.turn.session:
-            return await self.writes.append(ref, entry)
-        self._check_own(ref)
-        return await self.store.append(self.claim.ref, entry, self.claim.epoch)
+        with self.holding.proving():
+            if ref.key != self.claim.turn.session:
+                return await self.writes.append(ref, entry)
+            self._check_own(ref)
+            return await self.store.append(self.claim.ref, entry, self.claim.epoch)
 
     def _check_own(self, ref: SessionRef | None) -> None:
         """Refuse another session that has the name of the turn's own: an epoch counts for one."""

@@ -32,6 +32,7 @@ from lango.adk.durable.call_ids import CallIds, without_doubles
 from lango.adk.tools import ToolAdapter
 from lango.core.failpoints import failpoint
 from lango.core.values import storable_json
+from lango.store.holding import Holding
 from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun, bounded_key
 from lango.store.turn_rows import Claim
 
@@ -111,9 +112,10 @@ class LedgerPlugin(BasePlugin):
 class LedgerKeeper(BasePlugin):
     """Enters what tools gave, and settles the ids of calls, before any other plugin has its say."""
 
-    def __init__(self, ledger: LedgerPlugin) -> None:
+    def __init__(self, ledger: LedgerPlugin, holding: Holding) -> None:
         super().__init__("lango_ledger_keeper")
         self._ledger = ledger
+        self._holding = holding
 
     async def after_tool_callback(
         self,
@@ -130,9 +132,11 @@ class LedgerKeeper(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """A place where a test can end the process."""
+        """No model is asked for a turn that another worker has; Fenced if it is so."""
         del callback_context, llm_request
         failpoint("model.start")
+        await self._holding.check()
+        failpoint("model.ask")
         return None
 
     async def after_model_callback(

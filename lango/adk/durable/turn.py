@@ -46,6 +46,7 @@ from lango.errors import (
     TurnError,
     UnknownFileError,
 )
+from lango.store.holding import PROOF_LASTS, Holding
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_rows import Claim, user_event_id
@@ -65,6 +66,8 @@ class DurableAgent:
             raise ConfigError("Durable turns need the sessions in lango's own store.")
         self.sessions = runner.session_service
         self.output_keys = output_keys(runner.root)
+        self.proof_lasts = PROOF_LASTS
+        """Seconds for which a write proves that the turn is still held; then a model call looks."""
 
     async def run(
         self, claim: Claim, *, abort: asyncio.Event | None = None
@@ -106,12 +109,13 @@ class _ClaimedTurn:
         self.claim = claim
         self.key = claim.turn.session
         self.message_id = user_event_id(claim.turn.id)
+        self.holding = Holding(agent.store.database, claim, agent.proof_lasts)
         self.sessions = self._sessions_for("")
         self.sessions.output_keys = agent.output_keys
         self.runner = self._runner()
 
     def _sessions_for(self, invocation_id: str) -> ClaimedSessions:
-        return ClaimedSessions(self.agent.sessions, self.claim, invocation_id)
+        return ClaimedSessions(self.agent.sessions, self.claim, invocation_id, self.holding)
 
     def _runner(self) -> AgentRunner:
         """The agent's runner on this claim's services; its app is made resumable."""
@@ -120,7 +124,7 @@ class _ClaimedTurn:
         app = self.agent.runner.app
         ours = {
             "resumability_config": RESUMABLE,
-            "plugins": [LedgerKeeper(ledger), *app.plugins, ledger],
+            "plugins": [LedgerKeeper(ledger, self.holding), *app.plugins, ledger],
         }
         durable: App = app.model_copy(update=ours)
         return AgentRunner(

@@ -1,0 +1,56 @@
+"""Whether a worker still holds the turn it runs, asked only when it has reason to doubt.
+
+Every write of a claimed turn proves it. A worker that was frozen since its last write may have lost
+the turn: before it does what no fence can refuse, such as asking a model, it looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from lango.errors import Fenced
+from lango.store import turn_rows
+from lango.store.database import Database
+from lango.store.turn_rows import Claim
+
+PROOF_LASTS: Final = 1.0
+"""Seconds; a worker counts as dead after several times as long."""
+
+
+class Holding:
+    """The newest proof that a claim holds."""
+
+    def __init__(self, database: Database, claim: Claim, lasts: float = PROOF_LASTS) -> None:
+        self._database = database
+        self._claim = claim
+        self._lasts = lasts
+        self._proved: tuple[float, float] | None = None
+
+    @contextmanager
+    def proving(self) -> Generator[None]:
+        """Around a statement under the fence: if it gets through, the claim held when it began."""
+        began = _clocks()
+        yield
+        self._proved = began
+
+    async def check(self) -> None:
+        """Raise Fenced if another worker has the turn; a new proof is believed without a look."""
+        if self._is_proved():
+            return
+        with self.proving():
+            if not await turn_rows.still_held(self._database, self._claim):
+                raise Fenced
+
+    def _is_proved(self) -> bool:
+        if self._proved is None:
+            return False
+        now = _clocks()
+        return all(0 <= new - old < self._lasts for new, old in zip(now, self._proved, strict=True))
+
+
+def _clocks() -> tuple[float, float]:
+    """Both, as one of them may stand still while a machine is suspended, and the other may jump."""
+    return time.monotonic(), time.time()
