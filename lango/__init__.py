@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lango.errors import (
         AgentChangedError,
         AgentNotFoundError,
+        AppGoneError,
         AppLoadError,
         ApprovalNeededError,
         ApprovalNotFoundError,
@@ -115,6 +116,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted(), constants among the rest
     "AgentChangedError",
     "AgentNotFoundError",
     "Answer",
+    "AppGoneError",
     "AppLoadError",
     "Approval",
     "ApprovalNeededError",

@@ -41,6 +41,7 @@
     │   ├── UnknownFileError       its session does not have a file that it names
     │   ├── TurnTimeoutError       it ran longer than it may
     │   ├── WorkerLostError        its worker died, and so did those that took it over
+    │   ├── AppGoneError           its worker died, and no worker has loaded its app since
     │   ├── NotResumableError      its worker died, and this kind of agent cannot go on
     │   ├── AgentChangedError      its worker died, and the new one has another agent
     │   ├── LedgerConflictError    a tool call under the key of another one; no result is used
@@ -351,6 +352,10 @@ class TurnTimeoutError(TurnError):
 
 class WorkerLostError(TurnError):
     """The turn's worker died, and so did each that took it over."""
+
+
+class AppGoneError(TurnError):
+    """The turn's worker died, and no worker has loaded the turn's app since."""
 
 
 class NotResumableError(TurnError):

@@ -17,14 +17,14 @@ import sqlalchemy as sa
 from lango.core.ids import new_id
 from lango.core.turn_states import ANY_LOSSES, MAX_ATTEMPTS, MIN_ALONE, kept_time_limit
 from lango.core.turns import Cancelled, End, Event, Failed, GivenUp, Started, Waiting
-from lango.errors import Fenced, TurnTimeoutError, WorkerLostError
+from lango.errors import AppGoneError, Fenced, TurnTimeoutError, WorkerLostError
 from lango.store import suspects, turn_rows
 from lango.store.clock import NOW, ago, seconds
 from lango.store.database import Database
 from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, turns, workers
 from lango.store.turn_rows import OF_SESSION, Claim, Head, LockedSession, OnHead, Turn, turn_of
-from lango.store.workers import Roll, Worker, call_roll
+from lango.store.workers import Roll, Worker, Workers, call_roll
 
 DEAD_AFTER: Final = 5.0
 """Seconds without a heartbeat after which a worker counts as dead."""
@@ -73,6 +73,18 @@ def _heads(apps: int) -> Prepared:
     return Prepared(sa.select(found).order_by(*order).limit(most))
 
 
+_LOST: Final = Prepared(
+    sa.select(turns.c.session_pk, turns.c.app)
+    .where(
+        IS_RUNNING,
+        turns.c.worker.not_in(sa.select(workers.c.id).where(workers.c.beat > ago("dead_after"))),
+    )
+    .limit(sa.bindparam("at_most"))
+)
+_GONE: Final = (
+    "The turn's worker died, and no worker has loaded the app {app!r} since. Start a worker that "
+    "has it, and hand the message in again."
+)
 _HELD: Final = Prepared(
     sa.select(turns.c.claim_id, turns.c.cancel_requested).where(
         IS_RUNNING, turns.c.worker == sa.bindparam("by_worker")
@@ -163,6 +175,48 @@ class TurnQueue:
             if session.owner is not None and session.owner in roll.living:
                 return None
             return await _take(transaction, session, running, taker, roll)
+
+        return await self.database.transact(once)
+
+    async def unloaded(self, limit: int = 1_000) -> list[int]:
+        """Sessions whose running turn has lost its worker, of apps that no living one has."""
+        living = await Workers(self.database).living(self.dead_after)
+        loaded = {app for worker in living for app in worker.apps}
+        dead_after = timedelta(seconds=self.dead_after)
+        rows = await self.database.find(_LOST, dead_after=dead_after, at_most=limit)
+        return [row.session_pk for row in rows if row.app not in loaded]
+
+    async def claim_unloaded(
+        self, session_pk: int, worker: Worker, claim_id: str, *, gone: bool
+    ) -> Claim | None:
+        """Take a dead worker's turn of an app that this one has not loaded, to close it.
+
+        That is to be done if it was cancelled, is over its time, or if its app counts as `gone`.
+        """
+        taker = _Taker(worker, claim_id)
+
+        async def once(transaction: Transaction) -> Claim | None:
+            session = await turn_rows.lock_session(transaction, session_pk)
+            if session is None:
+                return None
+            roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
+            running = await turn_rows.running_turn(transaction, session_pk)
+            if running is None or roll is None or worker.id not in roll.living:
+                return None
+            app = session.key.app_name
+            taker.verdict = _hopeless(running, running.lost_alone, roll.clock)
+            if taker.verdict is None and gone:
+                taker.verdict = Failed(AppGoneError(_GONE.format(app=app)))
+            if running.claim_id == claim_id:
+                return _claim(session, running, taker, roll)
+            if session.owner in roll.living or taker.verdict is None:
+                return None
+            epoch = session.epoch + 1
+            await turn_rows.change_session(transaction, session, epoch=epoch, owner=worker.id)
+            held = await turn_rows.change_turn(
+                transaction, running, epoch=epoch, worker=worker.id, claim_id=claim_id, closing=True
+            )
+            return _claim(session, held, taker, roll)
 
         return await self.database.transact(once)
 

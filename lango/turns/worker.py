@@ -11,13 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from lango.adk.durable.giving_up import UnloadedApp
 from lango.core.ids import new_id
 from lango.core.turn_states import most_losses_beside
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
+from lango.store.turn_rows import Claim
 from lango.store.workers import Worker, Workers
 from lango.turns.attempt import Attempt, Desk, LoadedApp
-from lango.turns.engine import Engine
+from lango.turns.engine import ChosenSessions, Engine
 from lango.turns.feeds import Feeds, Over
 from lango.turns.heartbeat import HANG_AFTER, Heartbeat
 from lango.turns.log import LogWriter
@@ -42,6 +44,7 @@ class WorkerOptions:
     hang_after: float = HANG_AFTER  # seconds without a tick of the event loop
     keep_logs: float = 24 * 3600.0  # seconds, of turns that are over
     drain: float = DRAIN  # seconds that turns have to end when it stops
+    app_gone_after: float = 900.0  # seconds in which no worker has loaded the app of a lost turn
 
 
 class TurnWorker:
@@ -69,6 +72,7 @@ class TurnWorker:
         self._desk = Desk(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
         self._claiming: set[str] = set()  # claims that are being made
+        self._unloaded: dict[int, float] = {}  # sessions of apps that no worker has, since when
         self._unaccounted: set[str] = set()  # claims of which the worker does not know the end
         self._handed_over: list[str] = []  # claims, until the database knows
         self._changed = asyncio.Event()
@@ -103,6 +107,8 @@ class TurnWorker:
         self._wants_work = True
         loops = (self._writer.run(), self._for_ever(self._watch), self._for_ever(self._keep_up))
         self._loops = [asyncio.create_task(loop) for loop in loops]
+        if not isinstance(self._engine, ChosenSessions):  # such a worker does its callers' turns
+            self._loops.append(asyncio.create_task(self._for_ever(self._close_unloaded)))
         self._looking = asyncio.create_task(self._engine.run(self))
 
     async def stop(self, drain: float | None = None) -> None:
@@ -177,13 +183,19 @@ class TurnWorker:
 
     async def take(self, session_pk: int) -> bool:
         """Claim what a session has to do and begin it; False if there was nothing to be had."""
+        queue = self._engine.queue
+        return await self._begin(lambda claim_id: queue.claim(session_pk, self.worker, claim_id))
+
+    async def _begin(self, make: Callable[[str], Awaitable[Claim | None]]) -> bool:
+        """Make a claim and begin what it is for; False if there was nothing to be had."""
         claim_id = new_id("clm")
         self._claiming.add(claim_id)
         try:
-            claim = await self._engine.queue.claim(session_pk, self.worker, claim_id)
+            claim = await make(claim_id)
             if claim is None:
                 return False
-            attempt = Attempt(self._desk, self._apps[claim.turn.session.app_name], claim)
+            app = self._apps.get(claim.turn.session.app_name) or UnloadedApp(self._store)
+            attempt = Attempt(self._desk, app, claim)
             self._attempts[claim.id] = attempt
         except BaseException:
             self._unaccounted.add(claim_id)  # the database may have it all the same
@@ -193,6 +205,27 @@ class TurnWorker:
         self._engine.wakes.tell(claim.turn.id)
         attempt.task.add_done_callback(lambda _: self._ended(attempt, claim_id))
         return True
+
+    async def _close_unloaded(self) -> None:
+        """Close lost turns of apps that no living worker has loaded, as far as they are to end.
+
+        An app may be away for a while, as in a deploy: its turns wait for it for so long.
+        """
+        await asyncio.sleep(self._engine.queue.dead_after)
+        now, found = time.monotonic(), await self._engine.queue.unloaded()
+        self._unloaded = {pk: self._unloaded.get(pk, now) for pk in found}
+        for pk, since in self._unloaded.items():
+            if len(self._attempts) < self.options.concurrency:
+                gone = now - since >= self.options.app_gone_after
+                await self._take_unloaded(pk, gone=gone)
+
+    async def _take_unloaded(self, session_pk: int, *, gone: bool) -> None:
+        queue = self._engine.queue
+
+        async def claim(claim_id: str) -> Claim | None:
+            return await queue.claim_unloaded(session_pk, self.worker, claim_id, gone=gone)
+
+        await self._begin(claim)
 
     def _ended(self, attempt: Attempt, claim_id: str) -> None:
         self._attempts.pop(claim_id, None)

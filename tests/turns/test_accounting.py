@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 from google.adk.agents import LlmAgent
 
+from faults.turn_agents import loaded
 from faults.turn_place import Process, check_log
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.adk.durable.turn import DurableAgent
@@ -21,7 +22,7 @@ from lango.store.turn_queue import Closed, TurnQueue
 from lango.store.turn_rows import Claim, Turn
 from lango.store.workers import Worker
 from lango.turns import attempt
-from lango.turns.worker import TurnWorker
+from lango.turns.worker import TurnWorker, WorkerOptions
 from tests.store.rows import beside
 
 OPEN_CALL = ["user", "assistant", "tool"]
@@ -199,3 +200,41 @@ async def test_an_end_that_is_refused_is_tried_again_elsewhere_and_then_fails(
     assert await _column(here, turn, "close_failures") == attempts - 1
     assert await _roles(here, ended) == ["user", "assistant"]
     check_log(await here.read(turn))
+
+
+@pytest.mark.parametrize("why", ["cancelled", "gone"])
+async def test_a_lost_turn_of_an_app_that_no_worker_has_is_closed(here: Process, why: str) -> None:
+    async with here.worker(drain=0.0):
+        turn = await here.say('call hold {"name": "never"}')
+        await here.place.effects.wait(lambda said: "held never" in said)
+    app = here.place.app
+    renamed = loaded(here.store, f"{app}_renamed", here.place.effects)
+    patience = 0.0 if why == "gone" else 3600.0
+    options = WorkerOptions(app_gone_after=patience)
+    async with TurnWorker(here.store, here.engine, renamed, options):
+        after = await here.say("and now?")
+        if why == "cancelled":
+            await here.turns.cancel(turn)
+        ended = await _ended(here, turn)
+        error = ended.error or {}
+        expected = ("cancelled", None) if why == "cancelled" else ("failed", "AppGoneError")
+        assert (ended.state, error.get("type")) == expected
+        assert why == "cancelled" or app in error["message"]
+        assert await _roles(here, ended) == OPEN_CALL
+        assert (await here.turns.get(after)).state == "queued"
+    check_log(await here.read(turn))
+    async with here.worker():
+        assert (await _ended(here, after)).state == "completed"
+
+
+async def test_a_lost_turn_waits_a_while_for_its_app(here: Process) -> None:
+    async with here.worker(drain=0.0):
+        turn = await here.say('call hold {"name": "go"}')
+        await here.place.effects.wait(lambda said: "held go" in said)
+    renamed = loaded(here.store, f"{here.place.app}_renamed", here.place.effects)
+    async with TurnWorker(here.store, here.engine, renamed) as other:
+        await other._close_unloaded()  # pyright: ignore[reportPrivateUsage]
+        assert (await here.turns.get(turn)).state == "running"
+        (here.place.folder / "go").touch()
+        async with here.worker():
+            assert (await _ended(here, turn)).state == "completed"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from google.adk.apps.app import App
@@ -23,11 +22,10 @@ from lango.adk.durable.claimed import ClaimedSessions
 from lango.adk.durable.closing import (
     before_closing,
     close_history,
-    keep_unfinished,
     speaker_after,
-    unfinished,
 )
 from lango.adk.durable.function_nodes import NodeLedger, node_ledger
+from lango.adk.durable.giving_up import give_up
 from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
 from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.output_key import output_keys
@@ -48,7 +46,6 @@ from lango.errors import (
 )
 from lango.store.holding import PROOF_LASTS, Holding
 from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import TurnLog
 from lango.store.turn_rows import Claim, user_event_id
 
 
@@ -214,18 +211,7 @@ class _ClaimedTurn:
         A turn that never got to write has nothing to close: a call that it was to answer stays
         open, and may be answered again.
         """
-        session = await load(self.sessions, self.key)
-        if session is None:  # deleted, and the turn with it: closing finds that out
-            return verdict
-        drafts = unfinished(await TurnLog(self.agent.store.database).read_all(self.claim.turn))
-        text = await keep_unfinished(self.sessions, session, drafts, self._speaker(session))
-        failpoint("turn.kept")
-        await close_history(self.sessions, session, self.message_id)
-        reader = TurnReader()
-        for event in since_message(self.sessions, session, self.message_id):
-            list(reader.read(event))
-        failpoint("turn.given_up")
-        return replace(verdict, text=text, usage=reader.usage)
+        return await give_up(self.sessions, verdict, self._speaker)
 
     def _speaker(self, session: Session) -> str:
         """Who was speaking; at the beginning of a turn that is, but for "root", who spoke last."""

@@ -1,0 +1,68 @@
+"""Closing the history of a turn that is not run again; no agent is needed for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+
+from google.adk.sessions.session import Session
+
+from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.closing import close_history, keep_unfinished, speaker_after, unfinished
+from lango.adk.durable.resume import load, since_message
+from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.turn_events import TurnReader
+from lango.core.failpoints import failpoint
+from lango.core.turns import GivenUp, TurnEvent
+from lango.errors import TurnError
+from lango.store.sessions import SqlSessionStore
+from lango.store.turn_log import TurnLog
+from lango.store.turn_rows import Claim
+
+
+async def give_up(
+    sessions: ClaimedSessions, verdict: GivenUp, speaker: Callable[[Session], str]
+) -> GivenUp:
+    """Close the history of a claimed turn: the verdict, with what had come.
+
+    A turn that never got to write has nothing to close: a call that it was to answer stays
+    open, and may be answered again.
+    """
+    turn = sessions.claim.turn
+    session = await load(sessions, turn.session)
+    if session is None:  # deleted, and the turn with it: closing finds that out
+        return verdict
+    message_id = f"{turn.id}.user"
+    drafts = unfinished(await TurnLog(sessions.store.database).read_all(turn))
+    text = await keep_unfinished(sessions, session, drafts, speaker(session))
+    failpoint("turn.kept")
+    await close_history(sessions, session, message_id)
+    reader = TurnReader()
+    for event in since_message(sessions, session, message_id):
+        list(reader.read(event))
+    failpoint("turn.given_up")
+    return replace(verdict, text=text, usage=reader.usage)
+
+
+class UnloadedApp:
+    """Stands for an app that no worker has loaded: its turns can be closed, and not run."""
+
+    fingerprint = ""
+
+    def __init__(self, store: SqlSessionStore) -> None:
+        self.store = store
+
+    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+        """Close the history of a claim's turn; the verdict is its end."""
+        del abort
+        key = claim.turn.session
+        if claim.verdict is None:
+            raise TurnError(f"The app {key.app_name!r} is not loaded here.")
+        around = SessionServiceAdapter(
+            self.store, tenant=key.tenant, token_budget=None, root_agent_name=key.app_name
+        )
+        sessions = ClaimedSessions(around, claim)
+        yield await give_up(
+            sessions, claim.verdict, lambda session: speaker_after(session.events, key.app_name)
+        )
