@@ -77,7 +77,7 @@ async def _ended(
 
 def _is_worn_out(turn: Turn) -> bool:
     lost = (turn.error or {}).get("type") == WorkerLostError.__name__
-    return lost and (turn.state, turn.attempts) == ("failed", MAX_ATTEMPTS)
+    return lost and turn.state == "failed" and turn.attempts >= MAX_ATTEMPTS
 
 
 async def _check_history(here: Process, name: str, turn: Turn, outcome: Outcome) -> None:
@@ -124,7 +124,7 @@ async def _kill_at_random(
     resumed = sum(each > 1 for each in attempts)
     outcome.note(
         f"{count + more} kills over {len(turns) + len(endless)} turns, {resumed} resumed, "
-        f"{len(worn)} given up after {MAX_ATTEMPTS} deaths with a closed history"
+        f"{len(worn)} given up after {MAX_ATTEMPTS} deaths or more with a closed history"
     )
 
 
