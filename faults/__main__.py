@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from faults import results
+from faults.blackbox.row import BLACKBOX
 from faults.g1_kills import G1, G3
 from faults.g4_writers import G4, G5
 from faults.g7_backends import G7
@@ -40,7 +41,12 @@ from faults.turn_readers import READ
 _NUMBERED: Final = (
     *(G1, G2, G3, G4, G5, G6, G7, G8, G9, G10, G11, G12, G13, G14, G15, G16, G17, G18),
 )
-_NAMED: Final = (QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY, IDS, POISON)
+_NAMED: Final = (
+    *(QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY),
+    IDS,
+    POISON,
+    BLACKBOX,
+)
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 
 

@@ -1,0 +1,1 @@
+"""BLACKBOX: servers and workers as users run them, judged from outside."""

@@ -1,0 +1,111 @@
+"""The processes of a fleet: asked for at the zygote, then known by their ids alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PATIENCE: Final = 300.0
+
+
+class Running:
+    """One process."""
+
+    def __init__(self, pid: int, log: Path) -> None:
+        self.pid, self.log = pid, log
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        if not self.ended.done():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    async def kill(self) -> None:
+        """End it as the power would."""
+        self.signal(signal.SIGKILL)
+        await asyncio.wait_for(asyncio.shield(self.ended), _PATIENCE)
+
+    async def said(self, text: str) -> str:
+        """Its log, as soon as that holds a text."""
+        async with asyncio.timeout(_PATIENCE):
+            while text not in (told := self.log.read_text("utf-8", "replace")):
+                if self.ended.done():
+                    raise RuntimeError(f"it ended with {self.ended.result()}: {told[-500:]}")
+                await asyncio.sleep(0.02)
+            return told
+
+
+class Zygote:
+    """Starts processes."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self._process, self._folder = process, folder
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[Running]] = {}
+        self._logs: dict[int, Path] = {}
+        self._running: dict[int, Running] = {}
+
+    async def listen(self) -> None:
+        """Take in what the zygote tells, as long as it does."""
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            told = json.loads(line)
+            if "started" in told:
+                running = Running(told["started"], self._logs[told["id"]])
+                self._running[running.pid] = running
+                self._asked.pop(told["id"]).set_result(running)
+            elif "ended" in told:
+                self._running.pop(told["ended"]).ended.set_result(told["code"])
+
+    async def start(self, *argv: str, env: dict[str, str]) -> Running:
+        """A `lango` process, which has just begun."""
+        number = next(self._numbers)
+        log = self._folder / f"{argv[0]}-{number}.log"
+        log.touch()
+        self._logs[number] = log
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        asked: dict[str, Any] = {"id": number, "argv": argv, "env": env, "log": str(log)}
+        assert self._process.stdin is not None
+        self._process.stdin.write(
+            (json.dumps(asked | {"folder": str(self._folder)}) + "\n").encode()
+        )
+        await self._process.stdin.drain()
+        return await asyncio.wait_for(self._asked[number], _PATIENCE)
+
+
+@asynccontextmanager
+async def zygote(folder: Path) -> AsyncGenerator[Zygote]:
+    """One that is ready; what it started is killed with it."""
+    environment = os.environ | {"PYTHONPATH": str(_ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
+    with (folder / "zygote.log").open("w") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "faults.blackbox.zygote"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            cwd=_ROOT,
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    ready = await asyncio.wait_for(process.stdout.readline(), _PATIENCE)
+    if b"ready" not in ready:
+        raise RuntimeError((folder / "zygote.log").read_text()[-500:])
+    made = Zygote(process, folder)
+    listening = asyncio.create_task(made.listen())
+    try:
+        yield made
+    finally:
+        process.stdin.close()
+        await asyncio.wait_for(process.wait(), _PATIENCE)
+        await listening

@@ -1,0 +1,95 @@
+"""Forks `lango …` processes that have their imports done, each in a session of its own.
+
+A line on standard input asks for one: `{"id", "argv", "env", "folder", "log"}`. A line on standard
+output tells its process, and later its end. When the input ends, all of them are killed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any, Final
+
+_NEEDED: Final = (
+    *("faults.turn_warm", "lango.app", "lango.cli.serve", "lango.cli.worker", "lango.server.app"),
+    *("lango.server.serving", "lango.providers.openai_chat", "google.adk.workflow", "openai"),
+    *("google.adk.tools.agent_tool", "uvicorn", "uvloop", "httptools"),
+)
+
+
+def _tell(**said: Any) -> None:
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+def _become(asked: dict[str, Any]) -> None:
+    """The child: standard output and error to its log, then the command line's own entry."""
+    from lango.cli import main
+
+    log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for new, old in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(new, old)
+    os.setsid()
+    os.environ.update(asked["env"])
+    os.chdir(asked["folder"])
+    sys.path.insert(0, asked["folder"])
+    sys.argv = ["lango", *asked["argv"]]
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:  # noqa: BLE001 - the log is all that is left of a child
+        traceback.print_exc()
+        code = 70
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 0)
+
+
+def _reap(children: set[int]) -> None:
+    while children:
+        process, status = os.waitpid(-1, os.WNOHANG)
+        if not process:
+            return
+        children.discard(process)
+        _tell(ended=process, code=os.waitstatus_to_exitcode(status))
+
+
+def main() -> None:
+    """Fork until nobody asks any more."""
+    for name in _NEEDED:
+        importlib.import_module(name)
+    gc.freeze()
+    _tell(ready=os.getpid())
+    children: set[int] = set()
+    rest = b""
+    while True:
+        if select.select([0], [], [], 0.05)[0]:
+            more = os.read(0, 65_536)
+            if not more:
+                break
+            *lines, rest = (rest + more).split(b"\n")
+            for line in lines:
+                asked = json.loads(line)
+                child = os.fork()
+                if not child:
+                    _become(asked)
+                children.add(child)
+                _tell(id=asked["id"], started=child)
+        _reap(children)
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
