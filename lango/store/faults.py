@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from itertools import chain, repeat
 from typing import Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -21,6 +24,10 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 TRIES: Final = 9  # again, over about seven seconds
+RETRY_FOR: Final = 30.0
+"""Seconds after which nothing is tried again, if each try takes long, as with a locked row."""
+_LONGEST_WAIT: Final = 2.0
+_outlasts_outages: ContextVar[bool] = ContextVar("lango_outlasts_outages", default=False)
 
 _READ_ONLY: Final = "25006"
 """The server was demoted, or the connection was opened on a replica."""
@@ -111,9 +118,25 @@ def is_duplicate(error: BaseException) -> bool:
     return any(_SQLITE_DUPLICATE in str(cause) for cause in _causes(error))
 
 
+def outlast_outages() -> None:
+    """Let this task, and those that it starts, retry for as long as the database is away.
+
+    For a turn that runs: to wait costs nothing, and to fail would repeat paid work. When the
+    database is back the fence decides whether the turn still belongs to this worker.
+    """
+    _outlasts_outages.set(True)
+
+
+def _waits() -> Iterator[float]:
+    """Seconds between tries: for ever in a task that outlasts outages."""
+    if _outlasts_outages.get():
+        return chain(delays(TRIES), repeat(_LONGEST_WAIT))
+    return delays(TRIES)
+
+
 async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
     """Do it, again after a transient fault, until the tries are used up."""
-    waits = delays(TRIES)
+    waits, began = _waits(), time.monotonic()
     while True:
         try:
             return await operation()
@@ -121,6 +144,8 @@ async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
             if not is_transient(error):
                 raise
             delay = next(waits, None)
+            if time.monotonic() - began > RETRY_FOR and not _outlasts_outages.get():
+                delay = None
             if delay is None and isinstance(error, StoreUnavailableError):
                 raise
             if delay is None:

@@ -6,6 +6,7 @@ knows the new one can write to the session, the log and the ledger.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -26,6 +27,8 @@ from lango.store.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, turns, worke
 from lango.store.turn_rows import OF_SESSION, Claim, Head, LockedSession, OnHead, Turn, turn_of
 from lango.store.workers import Roll, Worker, Workers, call_roll
 
+_WHILE_LOCKED: Final = (0.01, 0.02, 0.04)
+"""Seconds between looks at a session that another transaction has locked: mostly for a moment."""
 DEAD_AFTER: Final = 5.0
 """Seconds without a heartbeat after which a worker counts as dead."""
 
@@ -113,6 +116,10 @@ _LAST_PLACE: Final = Prepared(
 )
 
 
+class _Locked:
+    """The session's row is locked by another transaction, or deleted."""
+
+
 class TurnQueue:
     """The queues of all sessions. Every operation may be repeated after a fault."""
 
@@ -155,15 +162,17 @@ class TurnQueue:
 
         A dead worker's turn that is not worth another attempt comes with a verdict: it is to be
         closed, not run. Nothing is taken while another worker that lives runs a turn there, or if
-        this one has not loaded the app or counts as dead itself. A caller that chooses the claim's
-        id can find out what became of a claim whose reply was lost.
+        this one has not loaded the app or counts as dead itself, or while the session's row is
+        locked. A caller that chooses the claim's id can find out what became of a claim whose reply was lost.
         """
         # Chosen before the first try: a retry recognises the claim that it made.
         taker = _Taker(worker, claim_id or new_id("clm"))
 
-        async def once(transaction: Transaction) -> Claim | None:
-            session = await turn_rows.lock_session(transaction, session_pk)
-            if session is None or session.key.app_name not in worker.apps:
+        async def once(transaction: Transaction) -> Claim | _Locked | None:
+            session = await turn_rows.lock_session(transaction, session_pk, wait=False)
+            if session is None:
+                return _Locked()
+            if session.key.app_name not in worker.apps:
                 return None
             # The roll first: of a worker that is struck out, we see what it handed over.
             roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
@@ -176,7 +185,14 @@ class TurnQueue:
                 return None
             return await _take(transaction, session, running, taker, roll)
 
-        return await self.database.transact(once)
+        # A session whose row stays locked is skipped: waiting would keep a connection from others.
+        for wait in (*_WHILE_LOCKED, None):
+            found = await self.database.transact(once)
+            if not isinstance(found, _Locked):
+                return found
+            if wait is not None:
+                await asyncio.sleep(wait)
+        return None
 
     async def unloaded(self, limit: int = 1_000) -> list[int]:
         """Sessions whose running turn has lost its worker, of apps that no living one has."""
@@ -328,8 +344,8 @@ class TurnQueue:
 
     async def _promote(self, session_pk: int, numbers: Sequence[int]) -> list[Head]:
         async def once(transaction: Transaction) -> list[Head]:
-            session = await turn_rows.lock_session(transaction, session_pk)
-            if session is None:
+            session = await turn_rows.lock_session(transaction, session_pk, wait=False)
+            if session is None:  # deleted, or locked: then it stays due
                 return []
             (last,) = await transaction.all(_LAST_PLACE, of_session=session_pk)
             scheduled = await transaction.all(_SCHEDULED, of_session=session_pk)

@@ -131,6 +131,9 @@ _LOCK: Final = sa.select(
     sessions.c.pk, sessions.c.epoch, sessions.c.owner, *_KEY, NOW.label("clock")
 ).with_for_update()
 _LOCK_BY_PK: Final = Prepared(_LOCK.where(sessions.c.pk == sa.bindparam("of_session")))
+_LOCK_UNLESS_LOCKED: Final = Prepared(
+    _LOCK.with_for_update(skip_locked=True).where(sessions.c.pk == sa.bindparam("of_session"))
+)
 _LOCK_BY_KEY: Final = Prepared(
     _LOCK.where(*(column == sa.bindparam(column.name) for column in _KEY))
 )
@@ -192,9 +195,12 @@ def user_event_id(turn_id: str) -> str:
     return f"{turn_id}.user"
 
 
-async def lock_session(transaction: Transaction, pk: int) -> LockedSession | None:
-    """Lock a session's row; None if there is none."""
-    return _locked(await transaction.one(_LOCK_BY_PK, of_session=pk))
+async def lock_session(
+    transaction: Transaction, pk: int, *, wait: bool = True
+) -> LockedSession | None:
+    """Lock a session's row; None if there is none, or without `wait` if it is locked already."""
+    lock = _LOCK_BY_PK if wait else _LOCK_UNLESS_LOCKED
+    return _locked(await transaction.one(lock, of_session=pk))
 
 
 async def lock_session_by_key(transaction: Transaction, key: SessionKey) -> LockedSession | None:

@@ -30,6 +30,7 @@ from lango.core.turns import (
 )
 from lango.errors import Fenced, StoreUnavailableError, TurnError, TurnTimeoutError
 from lango.providers.turnstile import Turnstile
+from lango.store.faults import outlast_outages
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_queue import Closed, TurnQueue
@@ -135,6 +136,7 @@ class Attempt:
 
     async def _run(self) -> None:
         timer = asyncio.get_running_loop().call_later(self.claim.time_left, self._expire)
+        outlast_outages()
         try:
             verdict = self.claim.verdict
             end = await (self._end() if verdict is None else self._end_as(verdict))

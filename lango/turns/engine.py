@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 POLL_SQLITE: Final = 0.25
 POLL_POSTGRES: Final = 1.0
 _AT_A_TIME: Final = 16
+_SLOW_CLAIM: Final = 0.5
+"""Seconds after which the next sessions are claimed although a claim is still under way."""
 _AFTER_A_FAULT: Final = 1.0
 _IDLE: Final = 60.0
 
@@ -106,26 +108,126 @@ class LocalEngine:
 
     async def run(self, worker: Hands) -> None:
         """Hand work to a worker until it wants no more; a database that fails is waited for."""
+        dispatch = _Dispatch(self.queue, worker, self.poll)
         with self.wakes.hear(WORK) as ear:
-            while room := await worker.room():
-                try:
-                    if not await self._hand_over(worker, room):
-                        await ear.wait(self.poll)
-                except Exception:
-                    logger.exception("Looking for turns failed; it is tried again.")
-                    await asyncio.sleep(_AFTER_A_FAULT)
+            try:
+                while room := await worker.room():
+                    try:
+                        await self._promote()
+                        if not await dispatch.hand_over(room):
+                            await ear.wait(self.poll)
+                    except Exception:
+                        logger.exception("Looking for turns failed; it is tried again.")
+                        await asyncio.sleep(_AFTER_A_FAULT)
+                await dispatch.finish()
+            finally:
+                await dispatch.cancel()
 
-    async def _hand_over(self, worker: Hands, room: int) -> bool:
-        """One look for work; whether some was begun and more was seen."""
+    async def _promote(self) -> None:
         if time.monotonic() >= self._next_promotion:
             await self.queue.promote_due()
             self._next_promotion = time.monotonic() + self.poll
-        at_once = min(room, _AT_A_TIME)
-        heads = await self.queue.heads(worker.apps, 2 * at_once, worker.most_losses)
+
+
+class _Dispatch:
+    """Claims sessions for one worker, each independently: a slow claim holds up no other.
+
+    A session that could not be claimed, because its row is locked for instance, is left out for
+    one polling interval.
+    """
+
+    def __init__(self, queue: TurnQueue, worker: Hands, poll: float) -> None:
+        self._queue, self._worker, self._poll = queue, worker, poll
+        self._claims: dict[int, asyncio.Task[bool]] = {}
+        self._skipped: dict[int, float] = {}  # sessions, each with the end of its time
+        self._takeovers = _Takeovers(queue.dead_after, poll)
+
+    async def hand_over(self, room: int) -> bool:
+        """Look for work once; whether some was begun and more was seen."""
+        at_once = min(room - len(self._claims), _AT_A_TIME)
+        if at_once <= 0:
+            await asyncio.wait(
+                self._claims.values(), timeout=self._poll, return_when=asyncio.FIRST_COMPLETED
+            )
+            return True
+        left_out = self._left_out()
+        most = 2 * at_once + len(left_out)
+        heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
+        may_take_over = self._takeovers.are_safe()
+        free = [
+            head
+            for head in heads
+            if head.session_pk not in left_out and (may_take_over or not head.lost)
+        ]
         # Workers that look at the same moment see the same: each begins somewhere else.
-        chosen = random.sample(heads, min(at_once, len(heads)))
-        begun = any(await asyncio.gather(*(worker.take(head.session_pk) for head in chosen)))
-        return begun and len(heads) > len(chosen)
+        chosen = random.sample(free, min(at_once, len(free)))
+        claims = [self._claim(head.session_pk) for head in chosen]
+        if not claims:
+            return False
+        done, _ = await asyncio.wait(claims, timeout=_SLOW_CLAIM)
+        begun = any(not claim.cancelled() and claim.result() for claim in done)
+        return begun and len(free) > len(chosen)
+
+    def _left_out(self) -> set[int]:
+        now = time.monotonic()
+        self._skipped = {pk: until for pk, until in self._skipped.items() if until > now}
+        return self._skipped.keys() | self._claims.keys()
+
+    def _claim(self, session_pk: int) -> asyncio.Task[bool]:
+        claim = asyncio.create_task(self._take(session_pk))
+        self._claims[session_pk] = claim
+        claim.add_done_callback(lambda _: self._claims.pop(session_pk))
+        return claim
+
+    async def _take(self, session_pk: int) -> bool:
+        begun = False
+        try:
+            begun = await self._worker.take(session_pk)
+        except Exception:
+            logger.exception("A session could not be claimed; it is tried again.")
+        if not begun:
+            self._skipped[session_pk] = time.monotonic() + self._poll
+        return begun
+
+    async def finish(self) -> None:
+        """Wait for the claims under way."""
+        if self._claims:
+            await asyncio.wait(list(self._claims.values()))
+
+    async def cancel(self) -> None:
+        """Cancel the claims under way."""
+        claims = list(self._claims.values())
+        for claim in claims:
+            claim.cancel()
+        await asyncio.gather(*claims, return_exceptions=True)
+
+
+class _Takeovers:
+    """Decides whether another worker's missing heartbeats mean that it is dead.
+
+    After a time in which this worker could not reach the database either, they do not: the others
+    get `dead_after` seconds to send theirs, and keep the turns that they still hold in memory.
+    """
+
+    def __init__(self, dead_after: float, poll: float) -> None:
+        self._dead_after = dead_after
+        self._gap = max(dead_after / 2, 2 * poll)  # the longest usual time between two looks
+        self._looked = time.monotonic()
+        self._doubts_until: float | None = None
+
+    def are_safe(self) -> bool:
+        """Note that a look for work has succeeded just now; whether lost turns may be claimed."""
+        now = time.monotonic()
+        was_away = now - self._looked > self._gap
+        self._looked = now
+        if self._doubts_until is not None:
+            if now < self._doubts_until:
+                return False
+            self._doubts_until = None  # and a database that is always slow gives no new doubt
+        elif was_away:
+            self._doubts_until = now + self._dead_after
+            return False
+        return True
 
 
 class ChosenSessions:

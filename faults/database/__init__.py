@@ -1,0 +1,1 @@
+"""Rows that break the database: away, locked, or behind a network that forgets connections."""
