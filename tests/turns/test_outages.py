@@ -71,20 +71,19 @@ async def test_a_worker_that_was_cut_off_itself_takes_no_turn_of_another(
             assert (await direct.turns.get(turn)).attempts == 1
 
 
-async def test_a_locked_session_holds_up_no_other(postgres_url: str, tmp_path: Path) -> None:
+async def test_locked_sessions_hold_up_no_other(postgres_url: str, tmp_path: Path) -> None:
+    """More of them than the worker has connections."""
     place = Place(postgres_url, new_id("app"), tmp_path)
     async with process(place) as here:
-        stuck = await here.say("hello", session="locked")
-        mine = sa.select(sessions.c.pk).where(
-            sessions.c.app_name == place.app, sessions.c.id == "locked"
-        )
+        stuck = [await here.say("hello", session=f"locked{n}") for n in range(12)]
+        locked = sa.select(sessions.c.pk).where(sessions.c.app_name == place.app)
         async with beside(postgres_url) as other:
-            await other.execute(mine.with_for_update())
+            await other.execute(locked.with_for_update())
             async with here.worker(drain=0.0):
                 for number in range(3):
                     turn = await here.say("hello", session=f"s{number}")
                     assert await _ends(here, turn) == "completed"
-                    await other.execute(mine)  # keeps the transaction from standing still
-                assert (await here.turns.get(stuck)).state == "queued"
+                    await other.execute(locked)  # keeps the transaction from standing still
+                assert {(await here.turns.get(turn)).state for turn in stuck} == {"queued"}
                 await other.rollback()
-                assert await _ends(here, stuck) == "completed"
+                assert {await _ends(here, turn) for turn in stuck} == {"completed"}
