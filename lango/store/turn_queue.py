@@ -163,7 +163,8 @@ class TurnQueue:
         A dead worker's turn that is not worth another attempt comes with a verdict: it is to be
         closed, not run. Nothing is taken while another worker that lives runs a turn there, or if
         this one has not loaded the app or counts as dead itself, or while the session's row is
-        locked. A caller that chooses the claim's id can find out what became of a claim whose reply was lost.
+        locked. A caller that chooses the claim's id can find out what became of a claim whose
+        reply was lost.
         """
         # Chosen before the first try: a retry recognises the claim that it made.
         taker = _Taker(worker, claim_id or new_id("clm"))
