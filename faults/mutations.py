@@ -1,0 +1,334 @@
+"""`python -m faults.mutations`: break one line of the code at a time, and see which check notices.
+
+Each mutation is made in a copy of the last commit. The tests of the file's folder run first; what
+they let pass is given to named rows of the fault table at their CI counts. A line of the results
+says who noticed, or that nobody did. With the same seed at the same commit the mutations are the
+same, so a run may be made in parts, and goes on where it was broken off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from faults.harness import WHOLE, Part
+from faults.results import ROOT, today
+
+RESULTS: Final = ROOT / "docs" / "mutation-results.jsonl"
+CHECKS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "lango/store": ("tests/store", ("QUEUE", "G12", "G1", "BLACKBOX")),
+    "lango/turns": ("tests/turns", ("QUEUE", "READ", "G2", "BLACKBOX")),
+    "lango/adk/durable": ("tests/durable", ("G1", "G3", "G2", "BLACKBOX")),
+    "lango/providers": ("tests/providers", ("G13", "G14", "G15", "BLACKBOX")),
+    "lango/server": ("tests/server", ("G17", "BLACKBOX")),
+}
+"""Each folder: the tests that cover it, and the rows for what these let pass."""
+_LEFT_OUT: Final = ("migrations", "__init__.py")
+_LOGGERS: Final = ("log", "_log", "logger", "_logger", "logging")
+_OTHER: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+}
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A line of a file, as it is and as it will be."""
+
+    file: str
+    line: int
+    kind: str
+    before: str
+    after: str
+
+    def applied(self, source: str) -> str:
+        """The whole file with the line changed."""
+        lines = source.splitlines(keepends=True)
+        end = lines[self.line - 1][len(lines[self.line - 1].rstrip("\r\n")) :]
+        lines[self.line - 1] = self.after + end
+        return "".join(lines)
+
+
+class _Finder(ast.NodeVisitor):
+    """Everything in a file that can be broken within one line."""
+
+    def __init__(self, file: str, source: str) -> None:
+        self._file = file
+        self._lines = source.splitlines()
+        self.found: list[Mutation] = []
+
+    def _add(self, node: ast.expr | ast.stmt, kind: str, new: str) -> None:
+        """The text of the node, replaced; a node of several lines is left alone."""
+        if node.lineno != node.end_lineno or node.end_col_offset is None:
+            return
+        line = self._lines[node.lineno - 1]
+        raw = line.encode()
+        after = raw[: node.col_offset] + new.encode() + raw[node.end_col_offset :]
+        if after != raw:
+            made = Mutation(self._file, node.lineno, kind, line, after.decode())
+            self.found.append(made)
+
+    def _text(self, node: ast.expr) -> str:
+        raw = self._lines[node.lineno - 1].encode()
+        return raw[node.col_offset : node.end_col_offset].decode()
+
+    def visit_If(self, node: ast.If) -> None:
+        if not (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            self._add(node.test, "negated condition", f"not ({self._text(node.test)})")
+            self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        self._add(node.test, "negated condition", f"not ({self._text(node.test)})")
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if len(node.ops) == 1 and node.lineno == node.end_lineno:
+            left, right = self._text(node.left), self._text(node.comparators[0])
+            old, new = _OTHER[type(node.ops[0])]
+            if self._text(node) == f"{left} {old} {right}":
+                self._add(node, "other comparison", f"{left} {new} {right}")
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        if node.lineno == node.end_lineno:
+            word = " or " if isinstance(node.op, ast.And) else " and "
+            new = word.join(f"({self._text(value)})" for value in node.values)
+            self._add(node, "and for or", f"({new})")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bool):
+            self._add(node, "other truth", str(not node.value))
+        elif isinstance(node.value, int):
+            self._add(node, "off by one", str(node.value + 1))
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        value = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(value, ast.Constant) or _is_logging(value):
+            return
+        kind = "awaited call dropped" if value is not node.value else "statement dropped"
+        if isinstance(value, ast.Call):
+            self._add(node, kind, "pass")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if any(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets):
+            self._add(node, "statement dropped", "pass")
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._add(node, "statement dropped", "pass")
+        self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        self._add(node, "statement dropped", "pass")
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None and not isinstance(node.value, ast.Constant):
+            self._add(node, "returned nothing", "return None")
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Its body and its defaults: decorators and annotations say nothing of what it does."""
+        for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+            self.visit(default)
+        for statement in node.body:
+            self.visit(statement)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = _visit_function
+
+
+def _is_logging(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    owner = called.value if isinstance(called, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and owner.id in _LOGGERS
+
+
+def mutations_of(file: str, source: str) -> list[Mutation]:
+    """Every mutation of a file that still is Python."""
+    finder = _Finder(file, source)
+    finder.visit(ast.parse(source))
+    return list(dict.fromkeys(finder.found))
+
+
+def drawn(root: Path, seed: int, count: int) -> list[Mutation]:
+    """So many, shared out evenly over the folders; of the same files always the same."""
+    draw = random.Random(seed)
+    chosen: dict[str, list[Mutation]] = {}
+    for folder in CHECKS:
+        every = [
+            mutation
+            for path in sorted((root / folder).rglob("*.py"))
+            if not any(part in _LEFT_OUT for part in path.parts)
+            for mutation in mutations_of(str(path.relative_to(root)), path.read_text("utf-8"))
+        ]
+        chosen[folder] = draw.sample(every, -(-count // len(CHECKS)))
+    in_turn = [each for some in zip(*chosen.values(), strict=True) for each in some]
+    return in_turn[:count]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutation: `killed` by a check, `timeout` of one, or `survived` all."""
+
+    outcome: str
+    by: str = ""
+
+
+def _checks(mutation: Mutation, root: Path, *, rows: bool) -> Iterator[tuple[str, list[str]]]:
+    """The checks in the order in which they are tried: the file's own tests come first."""
+    folder = next(each for each in CHECKS if mutation.file.startswith(each + "/"))
+    tests, named = CHECKS[folder]
+    pytest = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    own = sorted((root / tests).glob(f"test_{Path(mutation.file).stem}*.py"))
+    if own:
+        paths = [str(path.relative_to(root)) for path in own]
+        yield " ".join(paths), [*pytest, *paths]
+    yield tests, [*pytest, tests]
+    for row in named if rows else ():
+        yield row, ["-m", "faults", "--only", row, "--ci", "--seed", "1"]
+
+
+def tried(mutation: Mutation, root: Path, limit: float, *, rows: bool) -> Verdict:
+    """Make the mutation in a copy, run the checks until one notices, and take it back."""
+    path = root / mutation.file
+    source = path.read_text("utf-8")
+    path.write_text(mutation.applied(source), "utf-8")
+    try:
+        for name, command in _checks(mutation, root, rows=rows):
+            code = _run(command, root, limit)
+            if code is None:
+                return Verdict("timeout", name)
+            if code:
+                return Verdict("killed", name)
+        return Verdict("survived")
+    finally:
+        path.write_text(source, "utf-8")
+
+
+def _run(command: Sequence[str], root: Path, limit: float) -> int | None:
+    """The exit code; none, if it took too long."""
+    environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=root,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "log", "-1", "--format=%h", "--", "lango", "tests", "faults"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def _copy(commit: str, folder: Path) -> None:
+    """The files of a commit, without its history."""
+    with subprocess.Popen(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE) as archive:
+        subprocess.run(["tar", "-x", "-C", str(folder)], stdin=archive.stdout, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", "import lango; print(lango.__file__)"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    if not Path(found.stdout.strip()).is_relative_to(folder):
+        raise RuntimeError(f"the copy is not what would be tested: {found.stdout.strip()}")
+
+
+def done_before(path: Path, seed: int, commit: str) -> set[int]:
+    """The numbers of the mutations whose results are there."""
+    if not path.exists():
+        return set()
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return {each["number"] for each in lines if (each["seed"], each["commit"]) == (seed, commit)}
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m faults.mutations", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--part", type=Part.parsed, default=WHOLE, help="a slice of it, as 3/8")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for each check")
+    parser.add_argument("--no-rows", action="store_true", help="the tests alone")
+    parser.add_argument("--list", action="store_true", help="print the mutations and end")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Try the mutations of a part; 0 if each was noticed."""
+    arguments = _arguments(argv)
+    commit = _commit()
+    survived = 0
+    with tempfile.TemporaryDirectory(prefix="lango-") as folder:
+        root = Path(folder).resolve()
+        _copy(commit, root)
+        everything = list(enumerate(drawn(root, arguments.seed, arguments.count), 1))
+        before = done_before(arguments.results, arguments.seed, commit)
+        for number, mutation in arguments.part.pick(everything):
+            about = f"{number}: {mutation.file}:{mutation.line} {mutation.kind}"
+            print(f"{about}\n  - {mutation.before.strip()}\n  + {mutation.after.strip()}")
+            if arguments.list or number in before:
+                continue
+            began = time.monotonic()
+            verdict = tried(mutation, root, arguments.limit, rows=not arguments.no_rows)
+            survived += verdict.outcome == "survived"
+            print(f"  {verdict.outcome} {verdict.by}", flush=True)
+            result = {
+                **{"number": number, "seed": arguments.seed, "commit": commit, "date": today()},
+                **asdict(mutation),
+                **asdict(verdict),
+                **{"rows": not arguments.no_rows, "limit": arguments.limit},
+                "seconds": round(time.monotonic() - began, 1),
+            }
+            with arguments.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(result, ensure_ascii=False) + "\n")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
