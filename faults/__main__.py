@@ -28,8 +28,10 @@ from faults.g17_reconnects import G17
 from faults.g18_tenants import G18
 from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, report, temporary_places
 from faults.queue_machine import QUEUE
+from faults.recovery.agent_shapes import SHAPES_ROW
 from faults.recovery.call_ids import IDS
 from faults.recovery.poison import POISON
+from faults.recovery.upgrades import UPGRADE
 from faults.turn_chaos import CHAOS
 from faults.turn_chats import CHATS
 from faults.turn_deploys import DEPLOY
@@ -46,6 +48,8 @@ _NAMED: Final = (
     IDS,
     POISON,
     BLACKBOX,
+    SHAPES_ROW,
+    UPGRADE,
 )
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 

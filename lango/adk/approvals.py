@@ -53,6 +53,20 @@ def approval_of(call: types.FunctionCall, agent: str) -> Approval | None:
     )
 
 
+def closed_waits(event: Event) -> set[str]:
+    """The calls that no longer wait for a person after an event.
+
+    What a long-running tool returns is a pending value and closes nothing; an error does.
+    """
+    asks = event.actions.requested_tool_confirmations
+    closes = event.author == "user" or bool(event.error_code)
+    return {
+        response.id or ""
+        for response in event.get_function_responses()
+        if closes or ((response.response or {}).get("error") and response.id not in asks)
+    }
+
+
 def asked_in(events: Iterable[Event]) -> dict[str, Asked]:
     """Every question in a session by its id, in order."""
     found: dict[str, Asked] = {}

@@ -30,7 +30,7 @@ from google.genai import types
 from lango.adk.approvals import Asked, asked_in, content_of, matched
 from lango.adk.errors import unknown_agent, unwrapped
 from lango.adk.loading import Root
-from lango.adk.transfers import find_agent, root_of, transfer_targets
+from lango.adk.transfers import check_names, find_agent, root_of, transfer_targets
 from lango.adk.turn_events import TurnReader
 from lango.adk.warm import skip_a2a
 from lango.core.turns import (
@@ -101,6 +101,7 @@ class AgentRunner:
         skip_a2a()
         self.app = as_app(root, plugins, name)
         self.root = root_of(self.app)
+        check_names(self.root)
         self.session_service = session_service
         self.artifact_service = artifact_service
         self.next_turn: NextTurn = next_turn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -40,6 +41,17 @@ def agents_of(node: BaseNode) -> Iterator[BaseAgent]:
         below = list(graph.nodes) if graph else []
     for one in below:
         yield from agents_of(one)
+
+
+def check_names(root: BaseNode) -> None:
+    """Raise AppLoadError if two agents of a tree have one name: events name agents by it alone."""
+    names = Counter(agent.name for agent in agents_of(root))
+    twice = sorted(name for name, times in names.items() if times > 1)
+    if twice:
+        raise AppLoadError(
+            f"Several agents under {root.name} are named {', '.join(twice)}. Give each agent of a "
+            "tree a name of its own: stored events name agents by it."
+        )
 
 
 def transfer_targets(agent: BaseAgent) -> list[str]:

@@ -10,7 +10,7 @@ from google.adk.events.event import Event
 from google.adk.tools.transfer_to_agent_tool import transfer_to_agent
 from google.genai import types
 
-from lango.adk.approvals import QUESTIONS, approval_of
+from lango.adk.approvals import QUESTIONS, approval_of, closed_waits
 from lango.adk.usage import usage_of
 from lango.core.streams import Usage
 from lango.core.turns import (
@@ -99,7 +99,7 @@ class TurnReader:
             self.passed_on_by = event.author
             self._next_agent = event.actions.transfer_to_agent
         self.waits |= event.long_running_tool_ids or set()
-        self.waits -= {response.id or "" for response in event.get_function_responses()}
+        self.waits -= closed_waits(event)
 
     def _message(self, event: Event) -> Iterator[TurnEvent]:
         """The whole message, which replaces its deltas; its thoughts only if none were told."""

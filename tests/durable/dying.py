@@ -7,7 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from faults.kill_shapes import SHAPES
+from faults import kill_shapes
+from faults.recovery import shapes
 from lango.core import failpoints
 from lango.store.entries import SessionKey
 from lango.testing.kill_checks import Snapshot, snapshot
@@ -19,7 +20,7 @@ class Died(BaseException):
 
 
 def sweep_of(shape: str, url: str) -> Sweep:
-    chosen = SHAPES[shape]
+    chosen = (kill_shapes.SHAPES | shapes.SHAPES)[shape]
     return Sweep(chosen.make, chosen.turns, url, chosen.state or {})
 
 

@@ -38,7 +38,7 @@ DEATHS = [
     ("parallel tools", "ledger.finish.after", 3, ""),
     ("transfer and back", "append.after", 3, ".end"),
     ("sequence", "append.after", 5, ".end"),
-    ("sequence", "append.after", 6, ".next"),
+    ("sequence", "append.after", 6, ""),
     ("loop", "append.after", 5, ".end"),
     ("confirmation", "append.after", 3, ".confirm"),
     ("confirmation", "tool.before_effect", 1, ""),
@@ -47,6 +47,10 @@ DEATHS = [
     ("artifacts", "artifact.after", 1, ""),
     ("agent as tool", "append.after", 5, ""),
     ("agent as tool", "ledger.finish.after", 1, ""),
+    ("confirmation in sequence", "append.after", 9, ".asked"),  # asked, its call not answered
+    ("agent callbacks", "append.after", 2, ""),  # the before callback has run
+    ("agent callbacks", "append.after", 6, ""),  # the agent has ended, its after callback not run
+    ("skip_summarization", "append.after", 3, ".end"),
     ("workflow", "ledger.finish.after", 1, ""),
     ("workflow", "tool.effect", 2, ""),
 ]

@@ -23,9 +23,11 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.utils._schema_utils import validate_schema
+from google.adk.workflow import BaseNode
 from google.genai import types
 
 from lango.adk.append import split_state
+from lango.adk.durable.journal import agent_places
 from lango.adk.durable.output_key import output_keys
 from lango.adk.durable.resume import Resumed, resumable
 from lango.core.ids import MAX_ID_LENGTH
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 ForChild = Callable[[str], "ClaimedSessions"]
 """The session service for the invocation of a child."""
+Prepare = Callable[[BaseNode], BaseNode]
+"""Makes an agent ready to be resumed."""
 _OF_ADK: Final = "_adk"
 
 
@@ -54,8 +58,9 @@ def child_id(invocation_id: str, call_id: str) -> str:
 class ChildAgents:
     """Runs the agents that a turn's tools call."""
 
-    def __init__(self, for_child: ForChild) -> None:
+    def __init__(self, for_child: ForChild, prepare: Prepare) -> None:
         self._for_child = for_child
+        self._prepare = prepare
 
     async def run(
         self, tool: AgentTool, args: dict[str, Any], context: ToolContext
@@ -66,14 +71,14 @@ class ChildAgents:
         name = child_id(context.invocation_id, context.function_call_id or "")
         sessions = self._for_child(name)
         sessions.output_keys = output_keys(tool.agent)
+        sessions.places = agent_places(tool.agent)
         around = context.session
         key = SessionKey(sessions.tenant, around.app_name, around.user_id, name)
         await sessions.writes.open_child(key, _initial_state(context))
         message = types.Content(role="user", parts=[types.Part(text=_request(tool, args))])
-        runner = _runner(tool, context, sessions)
+        runner = _runner(tool, self._prepare(tool.agent), context, sessions)
         resumed = await resumable(runner, sessions, key, f"{name}.user", message)
-        if not resumed.is_over:
-            await _drive(runner, key, name, resumed, context)
+        await _drive(runner, key, name, resumed, context)
         session = await sessions.get_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
         )
@@ -97,14 +102,16 @@ def _request(tool: AgentTool, args: dict[str, Any]) -> str:
     return given if isinstance(given, str) else json.dumps(args, ensure_ascii=False, sort_keys=True)
 
 
-def _runner(tool: AgentTool, context: ToolContext, sessions: ClaimedSessions) -> Runner:
+def _runner(
+    tool: AgentTool, root: BaseNode, context: ToolContext, sessions: ClaimedSessions
+) -> Runner:
     around = context.get_invocation_context()
     plugins = around.plugin_manager.plugins if tool.include_plugins else []
     ours = [one for one in around.plugin_manager.plugins if one.name.startswith("lango_ledger")]
     runner = Runner(
         app=App(
             name=context.session.app_name,
-            root_agent=tool.agent,
+            root_agent=root,
             plugins=list(plugins or ours),
             resumability_config=around.resumability_config,
         ),

@@ -8,6 +8,7 @@ from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
 
+from lango.adk.durable.journal import AgentPlace, is_end, root_container, stamp
 from lango.adk.durable.long_running import hide_marks
 from lango.adk.durable.open_calls import calls_last
 from lango.adk.durable.output_key import complete_output
@@ -25,7 +26,7 @@ class ClaimedSessions(SessionServiceAdapter):
     """The sessions of one claimed turn: its own, and those of agents that its tools run.
 
     Who has lost the claim gets `Fenced`, which ADK cannot catch. A turn that is taken up again
-    loads its session whole: ADK looks for what has happened in all of its events.
+    loads its session whole, and so does one that answers a question: the journal needs all events.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class ClaimedSessions(SessionServiceAdapter):
         super().__init__(
             sessions.store,
             tenant=claim.turn.session.tenant,
-            token_budget=None if claim.resumes else sessions.token_budget,
+            token_budget=None if _needs_whole(claim) else sessions.token_budget,
             root_agent_name=sessions.root_agent_name,
         )
         self.claim = claim
@@ -49,6 +50,8 @@ class ClaimedSessions(SessionServiceAdapter):
         self.message_id: str | None = None
         """The id of the user's next message: appended again, it is known by it."""
         self.output_keys: dict[str, str] = {}
+        self.places: dict[str, AgentPlace] = {}
+        """Where the agents of this session's tree stand, for the journal."""
         self.unmarked: set[str] = set()
         """Long-running calls that must run again, and then still wait for somebody."""
 
@@ -82,10 +85,25 @@ class ClaimedSessions(SessionServiceAdapter):
         if session is not None:
             self._check_own(link_of(session).ref)
         if session is not None and self.claim.resumes:
-            finished = await self.ledger.finished(self.claim, self.invocation_id)
+            results = await self.ledger.results(self.claim, self.invocation_id)
+            # One that gave a pending value, which is not stored yet, gives it again.
+            finished = {call for call, given in results.items() if given.result is None}
             self.unmarked = hide_marks(session.events, self.invocation_id, finished)
             calls_last(session.events, self.invocation_id)
+            self._hide_root_end(session)
         return session
+
+    def _hide_root_end(self, session: Session) -> None:
+        """Show ADK a root that has not ended, in memory only; the journal still knows that it has.
+
+        ADK does not run a sequence, loop or parallel agent that has ended, and its after callback
+        comes behind that mark.
+        """
+        root = root_container(self.places)
+        for event in session.events:
+            if event.invocation_id == self.invocation_id and event.author == root and is_end(event):
+                event.actions.end_of_agent = None
+                stamp(event, "end")
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append under the fence; the turn's own message gets its id here."""
@@ -110,3 +128,8 @@ class ClaimedSessions(SessionServiceAdapter):
         own = self.claim.ref
         if ref is not None and ref.key == own.key and ref.pk not in (None, own.pk):
             raise Fenced
+
+
+def _needs_whole(claim: Claim) -> bool:
+    """Whether the journal of an invocation may reach back further than a token budget."""
+    return claim.resumes or claim.turn.answers is not None

@@ -15,6 +15,7 @@ from google.genai import types
 
 from lango.adk.durable.agent_tool import child_id
 from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.journal import CLOSED
 from lango.adk.durable.ledger import INTERRUPTED, as_response
 from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.resume import load
@@ -40,7 +41,7 @@ async def close_history(sessions: ClaimedSessions, session: Session, message_id:
 
 def _closing(turn: Turn) -> str:
     """How the ids of answers end that a turn closes calls with; another may close the rest."""
-    return f".closed.{turn.number}"
+    return f"{CLOSED}{turn.number}"
 
 
 def before_closing(events: Iterable[Event], turn: Turn) -> list[Event]:

@@ -10,9 +10,10 @@ from lango.adk.approvals import QUESTIONS
 
 
 def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection[str]) -> set[str]:
-    """Take the mark from calls that nobody answered and whose tool never finished, in memory only.
+    """Take the marks from an event with a call whose tool never finished, in memory only.
 
-    ADK then runs them again, as it does any call without a response. They are returned.
+    ADK then runs its calls again, as it does any call without a response; those that have finished
+    give what the ledger holds. The calls that lost their mark are returned.
     """
     mine = [event for event in events if event.invocation_id == invocation_id]
     answered = {response.id for event in mine for response in event.get_function_responses()}
@@ -27,6 +28,7 @@ def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection
             if call.id in marks and call.name not in QUESTIONS
             if call.id not in answered and call.id not in finished
         }
-        event.long_running_tool_ids = marks - lost
-        hidden |= lost
+        if lost:
+            event.long_running_tool_ids = set()
+            hidden |= marks
     return hidden

@@ -22,10 +22,11 @@ def calls_last(events: list[Event], invocation_id: str) -> None:
 
     ADK runs a call that was cut off if it is the last event of its branch, and takes one that
     anything follows for one that waits. A Workflow that goes on writes down where it stands, at any
-    moment, and those of attempts that died are stored behind the call.
+    moment, and those of attempts that died are stored behind the call. A call that waits for a
+    person does not run, and stays where it is.
     """
     mine = [event for event in events if event.invocation_id == invocation_id]
-    call = next((event for event, _ in open_calls(mine)), None)
+    call = next((event for event, _ in open_calls(mine) if not event.long_running_tool_ids), None)
     if call is None:
         return
     place = next(number for number, event in enumerate(events) if event is call)

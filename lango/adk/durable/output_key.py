@@ -13,6 +13,7 @@ from google.adk.agents.llm_agent import LlmAgent
 from google.adk.events.event import Event
 from google.adk.workflow import BaseNode
 
+from lango.adk.durable.journal import step_of
 from lango.adk.transfers import agents_of
 
 
@@ -34,7 +35,7 @@ def output_keys(root: BaseNode) -> dict[str, str]:
 def complete_output(keys: Mapping[str, str], before: Sequence[Event], event: Event) -> None:
     """Put the agent's whole output into the event that changes it."""
     key = keys.get(event.author)
-    if key is None or key not in event.actions.state_delta or not _text(event):
+    if key is None or key not in event.actions.state_delta or not _text(event) or step_of(event):
         return
     texts = [_text(event)]
     for earlier in reversed(before):

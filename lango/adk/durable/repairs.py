@@ -6,63 +6,38 @@ ids come from the events they follow, so that writing them twice writes them onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from google.adk.agents import (
-    LoopAgent,  # pyright: ignore[reportDeprecated]  # people have them
-    SequentialAgent,  # pyright: ignore[reportDeprecated]
-)
-from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.invocation_context import InvocationContext
-from google.adk.agents.llm_agent import LlmAgent
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.flows.llm_flows.functions import (
     generate_auth_event,
     generate_request_confirmation_event,
 )
-from google.adk.workflow import BaseNode
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 from lango.adk.approvals import CONFIRMATION
-from lango.adk.transfers import agents_of, find_agent
+from lango.adk.durable.journal import finishes, has_parts, is_end, is_message, step_of
 from lango.core.values import JsonObject
+from lango.store.ledger import Finished, bounded_key
 
 CREDENTIAL: Final = "adk_request_credential"
-_CALLED_AS_TOOLS: Final = ("single_turn", "task")
+_CALL_ID: Final = ("functionCallId", "function_call_id")
+AWAITS_CONFIRMATION: Final = "This tool call requires confirmation, please approve or reject."
+"""What ADK answers a call with that a person has still to confirm."""
 
-Repair = Callable[[Sequence[Event], BaseNode], Iterator[Event]]
-
-
-def is_over(since_message: Sequence[Event], root: BaseNode) -> bool:
-    """Whether an agent that talks with the user has had its last word in the turn.
-
-    Agents in a fixed order and Workflows find that out by themselves.
-    """
-    said = [event for event in since_message if _has_parts(event) and event.author != "user"]
-    if not isinstance(root, LlmAgent) or not said:
-        return False
-    last = said[-1]
-    if not _is_final_text(last) or last.isolation_scope:
-        return False
-    agent = find_agent(root, last.author)
-    return agent is not None and _talks_with_the_user(agent)
+Results = Mapping[str, Finished]
+"""What calls gave, by their ids, as the ledger has it."""
+Repair = Callable[[Sequence[Event], Results], Iterator[Event]]
 
 
-def _talks_with_the_user(agent: BaseAgent) -> bool:
-    above: BaseAgent | None = agent
-    while above is not None:
-        if not isinstance(above, LlmAgent) or above.mode in _CALLED_AS_TOOLS:
-            return False
-        above = above.parent_agent
-    return True
-
-
-def missing_confirmations(events: Sequence[Event], root: BaseNode) -> Iterator[Event]:
+def missing_confirmations(events: Sequence[Event], results: Results) -> Iterator[Event]:
     """Questions to a person that a tool's response asks for and nobody has put."""
-    del root
+    del results
     asked = {
         _arguments(c).get("originalFunctionCall", {}).get("id")
         for c in _calls(events, CONFIRMATION)
@@ -77,11 +52,10 @@ def missing_confirmations(events: Sequence[Event], root: BaseNode) -> Iterator[E
             yield _beside(question, event, "confirm")
 
 
-def missing_credentials(events: Sequence[Event], root: BaseNode) -> Iterator[Event]:
+def missing_credentials(events: Sequence[Event], results: Results) -> Iterator[Event]:
     """Requests for a credential that a tool's response asks for and nobody has made."""
-    del root
-    names = ("functionCallId", "function_call_id")
-    asked = {_arguments(c).get(name) for c in _calls(events, CREDENTIAL) for name in names}
+    del results
+    asked = {_arguments(c).get(name) for c in _calls(events, CREDENTIAL) for name in _CALL_ID}
     for event in events:
         wanted = set(event.actions.requested_auth_configs)
         request = generate_auth_event(_context_of(event), event) if wanted - asked else None
@@ -89,78 +63,87 @@ def missing_credentials(events: Sequence[Event], root: BaseNode) -> Iterator[Eve
             yield _beside(request, event, "credential")
 
 
-def missing_ends(events: Sequence[Event], root: BaseNode) -> Iterator[Event]:
+def missing_ends(events: Sequence[Event], results: Results) -> Iterator[Event]:
     """Marks that an agent has ended: after its final text, a transfer or a way out of a loop."""
-    if not isinstance(root, BaseAgent):
-        return
+    del results
     last: dict[tuple[str, str | None], Event] = {}
     for event in events:
         place = (event.author, event.branch)
-        if event.actions.end_of_agent:
+        if is_message(event):  # an agent that waited for it has not ended
+            last.clear()
+        elif is_end(event):
             last.pop(place, None)
-        elif _has_parts(event) and event.author != "user":
+        elif has_parts(event) and event.author != "user" and step_of(event) is None:
             last[place] = event
     for event in last.values():
-        if _is_final_text(event) or _passes_on(event):
+        if finishes(event):
             yield _mark(event, EventActions(end_of_agent=True), "end")
 
 
-def next_states(events: Sequence[Event], root: BaseNode) -> Iterator[Event]:
-    """Where a sequence or a loop stands, when its agent has ended and that was not noted."""
-    for agent in agents_of(root):
-        if isinstance(agent, SequentialAgent | LoopAgent):  # pyright: ignore[reportDeprecated]
-            yield from _next_state(agent, events)
+def missing_responses(events: Sequence[Event], results: Results) -> Iterator[Event]:
+    """Responses of calls that ask a person: ADK stores the question before them.
+
+    What the tool gave is in the ledger; a call that only awaits its confirmation never ran.
+    """
+    answered = {response.id for event in events for response in event.get_function_responses()}
+    calls = {call.id: call for event in events for call in event.get_function_calls()}
+    for event in events:
+        asked = {call: each for each in event.get_function_calls() for call in _asked_for(each)}
+        lacking = [call for call in asked if call in calls and call not in answered]
+        if lacking:
+            yield _stand_in(event, [calls[call] for call in lacking], asked, results)
 
 
-def _next_state(agent: BaseAgent, events: Sequence[Event]) -> Iterator[Event]:
-    noted = [place for place, event in enumerate(events) if _notes_state(event, agent.name)]
-    if not noted or events[noted[-1]].actions.end_of_agent:
-        return
-    newest, since = events[noted[-1]], events[noted[-1] + 1 :]
-    state = newest.actions.agent_state or {}
-    current: str = state.get("current_sub_agent", "")
-    names = [below.name for below in agent.sub_agents]
-    ended = any(event.author == current and event.actions.end_of_agent for event in since)
-    if not ended or current not in names:
-        return
-    following = names.index(current) + 1
-    if isinstance(agent, LoopAgent):  # pyright: ignore[reportDeprecated]
-        escalated = any(event.actions.escalate for event in since)
-        actions = _loop_state(agent, names, following, state, escalated=escalated)
-    elif following == len(names):
-        actions = EventActions(end_of_agent=True)
-    else:
-        actions = EventActions(agent_state={"current_sub_agent": names[following]})
-    yield _mark(newest, actions, "next")
+def _asked_for(question: types.FunctionCall) -> Iterator[str]:
+    """The id of the call that a question is about."""
+    arguments = _arguments(question)
+    if question.name == CONFIRMATION:
+        yield str(arguments.get("originalFunctionCall", {}).get("id"))
+    elif question.name == CREDENTIAL:
+        yield from (str(arguments[name]) for name in _CALL_ID if name in arguments)
 
 
-def _loop_state(
-    agent: LoopAgent,  # pyright: ignore[reportDeprecated]
-    names: Sequence[str],
-    following: int,
-    state: dict[str, Any],
-    *,
-    escalated: bool,
-) -> EventActions:
-    rounds: int = state.get("times_looped", 0) + (following == len(names))
-    most = agent.max_iterations
-    if escalated or (following == len(names) and most is not None and rounds >= most):
-        return EventActions(end_of_agent=True)
-    name = names[following % len(names)]
-    return EventActions(agent_state={"current_sub_agent": name, "times_looped": rounds})
+def _stand_in(
+    event: Event,
+    calls: Sequence[types.FunctionCall],
+    asked: Mapping[str, types.FunctionCall],
+    results: Results,
+) -> Event:
+    actions, parts = EventActions(), list[types.Part]()
+    for call in calls:
+        known, question = results.get(bounded_key(call.id or "")), asked[call.id or ""]
+        if known is not None:
+            actions = _merged(actions, EventActions.model_validate(known.actions))
+        elif question.name == CONFIRMATION:
+            wanted = ToolConfirmation.model_validate(_arguments(question)["toolConfirmation"])
+            actions.requested_tool_confirmations[call.id or ""] = wanted
+            actions.skip_summarization = True
+        given: Any = known.result if known else {"error": AWAITS_CONFIRMATION}
+        answer = cast(JsonObject, given) if isinstance(given, dict) else {"result": given}
+        response = types.FunctionResponse(id=call.id, name=call.name, response=answer)
+        parts.append(types.Part(function_response=response))
+    made = _mark(event, actions, "asked")
+    made.content = types.Content(role="user", parts=parts)
+    return made
+
+
+def _merged(actions: EventActions, more: EventActions) -> EventActions:
+    """The actions of several calls, as ADK merges them into one event."""
+    said = {name: getattr(more, name) for name in more.model_fields_set}
+    for name, value in said.items():
+        known: Any = getattr(actions, name)
+        said[name] = {**known, **value} if isinstance(value, dict) and known else value
+    return actions.model_copy(update=said)
 
 
 REPAIRS: Final[Sequence[Repair]] = (
     missing_confirmations,
     missing_credentials,
-    missing_ends,
-    next_states,
+    missing_responses,
 )
 """In this order: each sees what those before it have written."""
-
-
-def _has_parts(event: Event) -> bool:
-    return bool(event.content and event.content.parts)
+REPAIRS_OF_AGENTS: Final[Sequence[Repair]] = (*REPAIRS, missing_ends)
+"""The same for a tree of agents; a Workflow notes the end of its nodes itself."""
 
 
 def _call_ids(event: Event) -> set[str | None]:
@@ -174,26 +157,6 @@ def _arguments(call: types.FunctionCall) -> JsonObject:
 def _calls(events: Sequence[Event], name: str) -> Iterator[types.FunctionCall]:
     for event in events:
         yield from (call for call in event.get_function_calls() if call.name == name)
-
-
-def _is_final_text(event: Event) -> bool:
-    if event.author == "user" or not _has_parts(event) or event.partial or event.interrupted:
-        return False
-    if event.get_function_calls() or event.get_function_responses():
-        return False
-    return not event.error_code and not event.actions.compaction and event.is_final_response()
-
-
-def _passes_on(event: Event) -> bool:
-    actions = event.actions
-    leaves = actions.transfer_to_agent or actions.escalate or actions.skip_summarization
-    waits = actions.requested_tool_confirmations or actions.requested_auth_configs
-    return bool(event.get_function_responses() and leaves and not waits)
-
-
-def _notes_state(event: Event, name: str) -> bool:
-    noted = event.actions.agent_state is not None or event.actions.end_of_agent
-    return bool(event.author == name and noted)
 
 
 def _context_of(event: Event) -> InvocationContext:

@@ -16,7 +16,7 @@ from google.adk.workflow import BaseNode
 from google.genai import types
 
 from lango.adk.durable.claimed import ClaimedSessions
-from lango.adk.durable.repairs import REPAIRS, is_over
+from lango.adk.durable.repairs import REPAIRS, REPAIRS_OF_AGENTS
 from lango.store.entries import SessionKey
 
 
@@ -25,7 +25,6 @@ class Resumed:
     """An invocation that is ready to run."""
 
     message: types.Content | None  # what ADK is to be given
-    is_over: bool = False
     stored: Sequence[Event] = field(default_factory=list[Event])  # since the message
     repaired: Sequence[Event] = field(default_factory=list[Event])  # written just now
     state: dict[str, Any] | None = None  # to go with the message
@@ -70,9 +69,7 @@ async def resumable(
     if session is None or not written:
         return await _begun(sessions, session, root, message_id, message, state)
     stored = written[1:]
-    if is_over(stored, root):
-        return Resumed(None, is_over=True, stored=stored)
-    repaired = await _repaired(sessions, session, root)
+    repaired = await _repaired(sessions, session)
     said: types.Content | None = written[0].content or message
     if _answers(said or message):  # ADK must be told again; by its id the store knows it
         sessions.message_id = message_id
@@ -81,12 +78,13 @@ async def resumable(
     return Resumed(said, stored=stored, repaired=repaired)
 
 
-async def _repaired(sessions: ClaimedSessions, session: Session, root: BaseNode) -> list[Event]:
+async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
     """Write what is missing, each repair on what those before it have written."""
     done: list[Event] = []
-    for repair in REPAIRS:
+    results = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
+    for repair in REPAIRS_OF_AGENTS if sessions.places else REPAIRS:
         mine = [e for e in session.events if e.invocation_id == sessions.invocation_id]
-        for event in list(repair(mine, root)):
+        for event in list(repair(mine, results)):
             await sessions.append_event(session, event)
             done.append(event)
     return done

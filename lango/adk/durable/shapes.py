@@ -8,11 +8,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from google.adk.agents import (
-    LoopAgent,  # pyright: ignore[reportDeprecated]  # people have them
-    ParallelAgent,  # pyright: ignore[reportDeprecated]
-    SequentialAgent,  # pyright: ignore[reportDeprecated]
-)
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
@@ -21,14 +16,15 @@ from google.adk.tools.base_toolset import BaseToolset
 from google.adk.workflow import START, BaseNode, FunctionNode, JoinNode, Workflow
 
 from lango.adk.durable.agent_tool import runs_a_child
-from lango.adk.transfers import agents_of
+from lango.adk.durable.gated_agents import gated, runs_as_adk_does
+from lango.adk.durable.journal import CONTAINERS
+from lango.adk.transfers import agents_of, transfer_targets
 from lango.core.values import json_text
 
-_IN_FIXED_ORDER: Final = (
-    LoopAgent,  # pyright: ignore[reportDeprecated]
-    ParallelAgent,  # pyright: ignore[reportDeprecated]
-    SequentialAgent,  # pyright: ignore[reportDeprecated]
-)
+TRANSFER: Final = "transfer_to_agent"
+"""The tool that ADK gives an agent which has agents to transfer to."""
+SET_MODEL_RESPONSE: Final = "set_model_response"
+"""The tool that ADK gives an agent which has an output schema and tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +44,31 @@ def shape_of(root: BaseNode) -> Shape:
     return Shape(tuple(dict.fromkeys(_problems(root))))
 
 
+def gated_if_exact(root: BaseNode) -> BaseNode:
+    """The tree as a claimed turn runs it; one that cannot be resumed runs as its owner wrote it."""
+    return gated(root) if shape_of(root).is_exact else root
+
+
 def _problems(root: BaseNode) -> Iterator[str]:
     if isinstance(root, Workflow):
         for node in root.graph.nodes if root.graph else ():
             yield from _node_problems(node)
-    elif isinstance(root, _IN_FIXED_ORDER):
-        for below in root.sub_agents:
-            yield from _llm_problems(below, f"in {type(root).__name__} {root.name}")
-            if below.sub_agents:
-                yield f"{below.name} in {root.name} has agents of its own"
+    elif isinstance(root, CONTAINERS):
+        yield from _container_problems(root)
     else:
         yield from _chat_problems(root)
+
+
+def _container_problems(root: BaseAgent) -> Iterator[str]:
+    if not any(runs_as_adk_does(root, kind) for kind in CONTAINERS):
+        yield f"{root.name} ({type(root).__name__}) runs in a way of its own"
+    for below in root.sub_agents:
+        if isinstance(below, CONTAINERS):
+            yield from _container_problems(below)
+            continue
+        yield from _llm_problems(below, f"in {type(root).__name__} {root.name}")
+        if below.sub_agents:
+            yield f"{below.name} in {root.name} has agents of its own"
 
 
 def _chat_problems(root: BaseNode) -> Iterator[str]:
@@ -91,8 +101,7 @@ def _llm_problems(
     agent: BaseNode, where: str, modes: tuple[str | None, ...] = (None, "chat")
 ) -> Iterator[str]:
     named = f"{agent.name} ({type(agent).__name__}{' ' if where else ''}{where})"
-    runs = getattr(type(agent), "_run_async_impl", None)
-    if not isinstance(agent, LlmAgent) or runs is not LlmAgent._run_async_impl:  # pyright: ignore[reportPrivateUsage]
+    if not isinstance(agent, LlmAgent) or not runs_as_adk_does(agent, LlmAgent):
         yield f"{named} runs in a way of its own"
         return
     if agent.mode not in modes:
@@ -144,15 +153,24 @@ def _name(tool: Any) -> str:
     return getattr(tool, "__name__", type(tool).__name__)
 
 
-def missing_parts(root: BaseNode, authors: set[str], calls: dict[str, str]) -> list[str]:
-    """The agents and tools that a turn has begun with and a changed tree no longer has.
+def missing_parts(root: BaseNode, needed: set[str], calls: dict[str, str]) -> list[str]:
+    """The agents and tools that a turn still needs and a changed tree no longer has.
 
     `calls` are the names of open calls and their authors.
     """
     agents = {agent.name: agent for agent in agents_of(root)} | {root.name: root}
-    gone = [f"the agent {name}" for name in sorted(authors) if name not in agents]
+    gone = [f"the agent {name}" for name in sorted(needed) if name not in agents]
     for name, author in sorted(calls.items()):
-        tools = tool_names(agents[author]) if author in agents else set[str]()
-        if author in agents and name not in tools and not any(t.endswith("*") for t in tools):
+        tools = _callable(agents[author]) if author in agents else {name}
+        if name not in tools and not any(t.endswith("*") for t in tools):
             gone.append(f"the tool {name} of {author}")
     return gone
+
+
+def _callable(node: BaseNode) -> set[str]:
+    """The tools that a node's model may call, with those that ADK adds for itself."""
+    added: set[str] = set()
+    if isinstance(node, LlmAgent):
+        added |= {TRANSFER} if transfer_targets(node) else set()
+        added |= {SET_MODEL_RESPONSE} if node.output_schema else set()
+    return tool_names(node) | added

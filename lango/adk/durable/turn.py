@@ -13,7 +13,7 @@ from google.adk.events.event import Event
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from lango.adk.approvals import QUESTIONS, answer_content
+from lango.adk.approvals import QUESTIONS, answer_content, approval_of
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable import function_nodes, node_input
 from lango.adk.durable.agent_tool import ChildAgents
@@ -26,11 +26,12 @@ from lango.adk.durable.closing import (
 )
 from lango.adk.durable.function_nodes import NodeLedger, node_ledger
 from lango.adk.durable.giving_up import give_up
+from lango.adk.durable.journal import agent_places, open_transfer, open_waits, unfinished_agents
 from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
 from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.output_key import output_keys
 from lango.adk.durable.resume import Resumed, load, resumable, since_message
-from lango.adk.durable.shapes import fingerprint, missing_parts, shape_of
+from lango.adk.durable.shapes import fingerprint, gated_if_exact, missing_parts, shape_of
 from lango.adk.runner import RESUMABLE, AgentRunner, TurnOptions
 from lango.adk.session_service import SessionServiceAdapter
 from lango.adk.turn_events import TurnReader
@@ -65,6 +66,8 @@ class DurableAgent:
         self.output_keys = output_keys(runner.root)
         self.proof_lasts = PROOF_LASTS
         """Seconds for which a write proves that the turn is still held; then a model call looks."""
+        self.places = agent_places(runner.root)
+        self.root = gated_if_exact(runner.root)
 
     async def run(
         self, claim: Claim, *, abort: asyncio.Event | None = None
@@ -109,6 +112,7 @@ class _ClaimedTurn:
         self.holding = Holding(agent.store.database, claim, agent.proof_lasts)
         self.sessions = self._sessions_for("")
         self.sessions.output_keys = agent.output_keys
+        self.sessions.places = agent.places
         self.runner = self._runner()
 
     def _sessions_for(self, invocation_id: str) -> ClaimedSessions:
@@ -116,10 +120,11 @@ class _ClaimedTurn:
 
     def _runner(self) -> AgentRunner:
         """The agent's runner on this claim's services; its app is made resumable."""
-        children = ChildAgents(self._sessions_for)
+        children = ChildAgents(self._sessions_for, gated_if_exact)
         ledger = LedgerPlugin(self.sessions.ledger, self.claim, children)
         app = self.agent.runner.app
         ours = {
+            "root_agent": self.agent.root,
             "resumability_config": RESUMABLE,
             "plugins": [LedgerKeeper(ledger, self.holding), *app.plugins, ledger],
         }
@@ -156,9 +161,6 @@ class _ClaimedTurn:
         for event in resumed.repaired:
             for told in reader.read(event):
                 yield told
-        if resumed.is_over:
-            yield self.runner.end(reader)
-            return
         async with aclosing(self._driven(resumed, reader, abort)) as events:
             async for event in events:
                 yield event
@@ -221,18 +223,38 @@ class _ClaimedTurn:
         return speaker_after(events, self.agent.runner.root.name)
 
     def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
-        root = self.agent.runner.root
-        authors = {event.author for event in written} - {"user"}
+        """What a deploy took from a turn that needs it; agents that have ended may be missing."""
+        begun = before_closing(written, self.claim.turn)
+        needed, target = unfinished_agents(begun), open_transfer(begun)
         calls = {
             call.name or "": event.author
-            for event, call in open_calls(before_closing(written, self.claim.turn))
+            for event, call in open_calls(begun)
             if call.name not in QUESTIONS
         }
-        gone = missing_parts(root, authors, calls)
+        return self._lacks(needed | ({target} if target else set()), calls)
+
+    def _lacks(self, needed: set[str], calls: dict[str, str]) -> AgentChangedError | None:
+        gone = missing_parts(self.agent.runner.root, needed, calls)
         if not gone:
             return None
         what = ", ".join(gone)
-        return AgentChangedError(f"The turn's worker died, and the new agent lacks {what}.")
+        return AgentChangedError(f"The agent was changed since the turn began: it lacks {what}.")
+
+    def _check_asker(self, events: Sequence[Event]) -> None:
+        """Raise AgentChangedError if what asked a person, and now gets its answer, is gone."""
+        answers = [one for one in said_in(self.claim.turn.input) if isinstance(one, Answer)]
+        answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
+        askers, calls = set[str](), dict[str, str]()
+        for event in events if self.agent.places else ():
+            for call in event.get_function_calls():
+                approval = approval_of(call, event.author)
+                if call.id in answered or (approval and approval.call_id in answered):
+                    askers.add(event.author)
+                    name = approval.name if approval else call.name
+                    calls |= {name: event.author} if name and name not in QUESTIONS else {}
+        problem = self._lacks(askers, calls)
+        if problem is not None:
+            raise problem
 
     async def _message(self) -> types.Content:
         """What the turn was handed in with, as ADK takes it."""
@@ -241,6 +263,8 @@ class _ClaimedTurn:
             return types.Content(role="user", parts=[types.Part(text=said)])
         session = await load(self.sessions, self.key)
         events = session.events if session else []
+        if not isinstance(said, str):
+            self._check_asker(events)
         stored = next((one for one in events if one.id == self.message_id), None)
         if stored is not None and stored.content is not None:
             return stored.content
@@ -284,8 +308,6 @@ class _ClaimedTurn:
             for event in (session.events if session else [])
             if event.invocation_id == self.claim.turn.invocation_id
         ]
-        marked = {one for event in mine for one in event.long_running_tool_ids or ()}
-        answered = {r.id for event in mine for r in event.get_function_responses()}
         given = said_in(self.claim.turn.input)
-        mine = {answer.call_id for answer in given if isinstance(answer, Answer)}
-        return marked - answered - mine - {self.claim.turn.answers}
+        answered = {answer.call_id for answer in given if isinstance(answer, Answer)}
+        return open_waits(mine) - answered - {self.claim.turn.answers}

@@ -1,5 +1,7 @@
 """Which agent trees count as resumable."""
 
+import warnings
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -8,10 +10,14 @@ from google.adk.agents import (
     LlmAgent,
     SequentialAgent,  # pyright: ignore[reportDeprecated]  # people have them
 )
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, Workflow
+from pydantic import BaseModel
 
-from faults.kill_shapes import SHAPES
+from faults import kill_shapes
+from faults.recovery import shapes
 from lango.adk.durable.shapes import fingerprint, missing_parts, shape_of
 from lango.adk.model import ModelAdapter
 from lango.adk.transfers import root_of
@@ -35,9 +41,23 @@ class OwnAgent(BaseAgent):
     """An agent that nobody knows."""
 
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+
+    class OwnSequence(SequentialAgent):  # pyright: ignore[reportDeprecated]
+        """A sequence that runs in an order of its own."""
+
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            async for event in super()._run_async_impl(ctx):
+                yield event
+
+
 async def numbers(node_input: Any) -> Any:
     """A node that gives one thing after the other."""
     yield node_input
+
+
+SHAPES = kill_shapes.SHAPES | shapes.SHAPES
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -53,10 +73,11 @@ def test_every_shape_of_the_sweep_is_exact(name: str) -> None:
         (lambda: agent(sub_agents=[agent("a", mode="single_turn")]), "single_turn"),
         (lambda: agent(tools=[OwnTool(agent("a"))]), "in a way of its own"),
         (
-            lambda: agent(tools=[AgentTool(sequence(sequence(agent("a"))))]),
+            lambda: agent(tools=[AgentTool(sequence(OwnAgent(name="a")))]),
             "the tool steps runs",
         ),
-        (lambda: sequence(sequence(agent("a"))), "in a way of its own"),
+        (lambda: OwnSequence(name="own", sub_agents=[agent("a")]), "in a way of its own"),
+        (lambda: sequence(OwnSequence(name="own")), "in a way of its own"),
         (lambda: sequence(agent("a", sub_agents=[agent("b")])), "agents of its own"),
         (lambda: OwnAgent(name="own"), "in a way of its own"),
         (lambda: Workflow(name="wf", edges=[(START, numbers)]), "generator"),
@@ -90,3 +111,18 @@ def test_what_a_changed_tree_lacks() -> None:
     assert missing_parts(root, {"root", "a"}, {"plain": "a"}) == []
     assert missing_parts(root, {"root", "gone"}, {}) == ["the agent gone"]
     assert missing_parts(root, {"a"}, {"other": "a"}) == ["the tool other of a"]
+
+
+class Form(BaseModel):
+    """An output schema."""
+
+    x: int
+
+
+def test_tools_that_adk_adds_are_not_missed() -> None:
+    root = agent(sub_agents=[agent("a", tools=[plain], output_schema=Form)])
+    assert missing_parts(root, set(), {"transfer_to_agent": "root"}) == []
+    assert missing_parts(root, set(), {"set_model_response": "a"}) == []
+    alone = agent()
+    assert missing_parts(alone, set(), {"transfer_to_agent": "root"}) != []
+    assert missing_parts(alone, set(), {"set_model_response": "root"}) != []

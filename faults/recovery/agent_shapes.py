@@ -1,0 +1,29 @@
+"""SHAPES: kills and freezes of agents that ask people, have callbacks, or are nested."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faults.g1_kills import swept
+from faults.harness import Guarantee, Outcome, Run
+from faults.kill_shapes import SWEPT
+from faults.recovery.shapes import SHAPES
+
+NAMED: Final = {f"SHAPES {name}": shape for name, shape in SHAPES.items()}
+SWEPT.update(NAMED)
+
+
+def every_shape(run: Run) -> Outcome:
+    """Kills drawn over the shapes and both databases, each pair at least once."""
+    return swept(run, list(NAMED))
+
+
+SHAPES_ROW: Final = Guarantee(
+    "SHAPES",
+    "agents that ask, have callbacks or are nested, killed and frozen: as if nothing had happened",
+    full=0,
+    ci=80,
+    run=every_shape,
+    parts=16,
+    picks=True,
+)

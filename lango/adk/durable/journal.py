@@ -1,0 +1,370 @@
+"""What an invocation's stored events say of its agents: what has run, what waits, what is next.
+
+Recovery is a function of these events alone. Nothing here awaits or writes; the gates in
+`gated_agents.py` act on what a journal says. The decision is in docs/adr/0017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from google.adk.agents import (
+    LoopAgent,  # pyright: ignore[reportDeprecated]  # people have them
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.events.event import Event
+from google.adk.workflow import BaseNode
+
+from lango.adk.approvals import CONFIRMATION, closed_waits
+from lango.core.values import JsonObject
+
+CONTAINERS: Final = (
+    LoopAgent,  # pyright: ignore[reportDeprecated]
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
+"""Agents that run their sub-agents in an order of their own and note it in cursor events."""
+
+Step = Literal["before", "end", "after"]
+STEP: Final = "lango_step"
+"""The key in an event's `custom_metadata` that names the step of an agent run it belongs to."""
+TEMP: Final = "lango_temp"
+"""The key beside it for `temp:` state that a callback set: the store keeps none of it elsewhere."""
+CLOSED: Final = ".closed."
+"""In the ids of events that answer the open calls of a turn which will not run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """Where an agent stands in its tree."""
+
+    name: str
+    parent: str | None
+    in_container: bool  # whether the parent is one of CONTAINERS
+    names: frozenset[str]  # of the agent and all agents below it
+
+
+def agent_places(root: BaseNode) -> dict[str, AgentPlace]:
+    """The places of all agents of a tree, by name; names are unique in a tree."""
+    return {place.name: place for place in _places(root)} if isinstance(root, BaseAgent) else {}
+
+
+def _places(agent: BaseAgent, parent: BaseAgent | None = None) -> Iterator[AgentPlace]:
+    below = [place for sub in agent.sub_agents for place in _places(sub, agent)]
+    yield AgentPlace(
+        agent.name,
+        parent.name if parent else None,
+        isinstance(parent, CONTAINERS),
+        frozenset({agent.name, *(place.name for place in below)}),
+    )
+    yield from below
+
+
+def root_container(places: Mapping[str, AgentPlace]) -> str | None:
+    """The root's name, if it is one of CONTAINERS."""
+    below = (place.parent for place in places.values() if place.in_container)
+    return next((name for name in below if name and places[name].parent is None), None)
+
+
+def step_of(event: Event) -> Step | None:
+    """The step that an event is stamped with."""
+    return (event.custom_metadata or {}).get(STEP)
+
+
+def stamp(event: Event, step: Step) -> None:
+    """Name the step of an agent run that an event belongs to."""
+    event.custom_metadata = {**(event.custom_metadata or {}), STEP: step}
+
+
+def is_end(event: Event) -> bool:
+    """Whether an event marks the end of an agent's body."""
+    return bool(event.actions.end_of_agent) or step_of(event) == "end"
+
+
+def finishes(event: Event) -> bool:
+    """Whether an agent that wrote this has nothing more to do: its last word, or a way out."""
+    if is_end(event):
+        return True
+    return step_of(event) is None and (is_final_text(event) or _leaves(event))
+
+
+def is_final_text(event: Event) -> bool:
+    """Whether an event is the whole last text of an agent."""
+    if event.author == "user" or not has_parts(event) or event.partial or event.interrupted:
+        return False
+    if event.get_function_calls() or event.get_function_responses():
+        return False
+    return not event.error_code and not event.actions.compaction and event.is_final_response()
+
+
+def _leaves(event: Event) -> bool:
+    """Whether a tool's result ends its agent: by a transfer, an escalation, or as the answer."""
+    actions = event.actions
+    leaves = actions.transfer_to_agent or actions.escalate or actions.skip_summarization
+    asks = actions.requested_tool_confirmations or actions.requested_auth_configs
+    return bool(event.get_function_responses() and leaves and not asks)
+
+
+def has_parts(event: Event) -> bool:
+    """Whether an event says anything."""
+    return bool(event.content and event.content.parts)
+
+
+def open_waits(events: Sequence[Event], reopened: Collection[str] = ()) -> set[str]:
+    """The questions and long-running calls that still wait for a person.
+
+    `reopened` are calls that lost their mark in memory (`hide_marks`).
+    """
+    marked = {call for event in events for call in event.long_running_tool_ids or ()}
+    if reopened:
+        marked |= {c.id or "" for e in events for c in e.get_function_calls()} & set(reopened)
+    closing = (event for event in events if CLOSED in event.id)
+    return marked.difference(_response_ids(closing), *map(closed_waits, events))
+
+
+def _response_ids(events: Iterable[Event]) -> set[str]:
+    return {response.id or "" for event in events for response in event.get_function_responses()}
+
+
+def unfinished_agents(events: Iterable[Event]) -> set[str]:
+    """The agents that have begun something in a turn and not come to its end."""
+    unfinished: set[str] = set()
+    for event in events:
+        if event.author == "user" or step_of(event) == "after":
+            continue
+        if finishes(event) or (step_of(event) == "before" and has_parts(event)):
+            unfinished.discard(event.author)
+        else:
+            unfinished.add(event.author)
+    return unfinished
+
+
+def open_transfer(events: Sequence[Event]) -> str | None:
+    """The agent that the newest transfer passed the turn to and that has written nothing since."""
+    for event in reversed(events):
+        target = event.actions.transfer_to_agent
+        if target:
+            return target
+        if event.author != "user" and not is_end(event):
+            return None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a sequence or a loop stands: the agent it came to, and those it had come to before."""
+
+    current: str | None = None
+    rounds: int = 0
+    finished: frozenset[str] = frozenset()
+
+    def order(self, names: Sequence[str]) -> list[str]:
+        """The agents still to run: the current one, then every one that has not run.
+
+        A deploy may have removed or reordered agents. One that has run does not run again, and none
+        that has not run is left out.
+        """
+        first = [name for name in names if name == self.current]
+        return [*first, *(n for n in names if n not in self.finished and n != self.current)]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """One run of an agent within one turn, as the stored events have it."""
+
+    name: str
+    key: str  # the id of the event it began with: the same in every attempt
+    events: Sequence[Event]  # since it began, by the agent, those below it, and the user
+    here: int  # from here on they are of this turn
+    reopened: Collection[str] = ()
+
+    @property
+    def now(self) -> list[Event]:
+        """The events of this turn, without the user's."""
+        return [event for event in self.events[self.here :] if event.author != "user"]
+
+    @property
+    def _own(self) -> list[Event]:
+        return [event for event in self.now if event.author == self.name]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the before callback has run: anything stored came after it."""
+        return bool(self.now)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the before callback answered in the agent's place."""
+        return any(step_of(event) == "before" and has_parts(event) for event in self._own)
+
+    @property
+    def body_done(self) -> bool:
+        """Whether the body came to its end in this turn."""
+        own = self._own
+        if any(map(is_end, own)):
+            return True
+        said = [event for event in own if has_parts(event) and step_of(event) is None]
+        return bool(said) and finishes(said[-1])
+
+    @property
+    def after_done(self) -> bool:
+        """Whether what the after callback did is stored."""
+        own = self._own
+        ends = [number for number, event in enumerate(own) if is_end(event)]
+        behind = own[ends[-1] + 1 :] if ends else []
+        return bool(behind) or any(step_of(event) == "after" for event in own)
+
+    @property
+    def ended_before(self) -> bool:
+        """Whether it came to its end in an earlier turn of the invocation."""
+        earlier = self.events[: self.here]
+        return any(event.author == self.name and is_end(event) for event in earlier)
+
+    @property
+    def waits(self) -> set[str]:
+        """The calls of the run that still wait for a person."""
+        return open_waits(self.events, self.reopened)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the body has nothing to do before a person answers."""
+        if not self.waits or self._confirmed():
+            return False
+        marked = {call for event in self.events for call in event.long_running_tool_ids or ()}
+        if marked - _response_ids(self.events):
+            return True
+        return self.here > 0 and not self.now and not self._is_addressed()
+
+    def _confirmed(self) -> bool:
+        """Whether a person has decided on a call, and its result is not stored yet."""
+        for number, event in enumerate(self.events):
+            if event.author != "user":
+                continue
+            decided = _confirmed_calls(self.events, _response_ids([event]))
+            if decided - _response_ids(self.events[number + 1 :]):
+                return True
+        return False
+
+    def _is_addressed(self) -> bool:
+        """Whether this turn's message answers a call of the run."""
+        calls = {call.id for event in self.events for call in event.get_function_calls()}
+        asked = [event for event in self.events[: self.here] if event.author == "user"]
+        return bool(asked and _response_ids(asked[-1:]) & calls)
+
+    @property
+    def escalates(self) -> bool:
+        """Whether the agent, or one below it, asks the loop around it to end."""
+        return any(event.actions.escalate for event in self.events)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the agent has noted in this run that its sub-agents run."""
+        return any(
+            event.author == self.name and event.actions.agent_state is not None
+            for event in self.events
+        )
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where a sequence or a loop stands."""
+        noted = [
+            event.actions.agent_state
+            for event in self.events
+            if event.author == self.name and event.actions.agent_state
+        ]
+        if not noted:
+            return Cursor()
+        rounds = _rounds(noted[-1])
+        current = str(noted[-1].get("current_sub_agent", ""))
+        earlier = {str(n.get("current_sub_agent")) for n in noted[:-1] if _rounds(n) == rounds}
+        return Cursor(current, rounds, frozenset(earlier - {current}))
+
+    def temp_state(self, step: Step) -> JsonObject:
+        """The `temp:` state that a callback of the run had set."""
+        found: JsonObject = {}
+        for event in self._own:
+            if step_of(event) == step:
+                found |= (event.custom_metadata or {}).get(TEMP) or {}
+        return found
+
+
+def _rounds(state: Mapping[str, Any]) -> int:
+    return int(state.get("times_looped", 0))
+
+
+def _confirmed_calls(events: Sequence[Event], answered: Collection[str]) -> set[str]:
+    """The calls whose questions are among those answered."""
+    return {
+        str(cast("JsonObject", (call.args or {}).get("originalFunctionCall") or {}).get("id"))
+        for event in events
+        for call in event.get_function_calls()
+        if call.name == CONFIRMATION and call.id in answered
+    }
+
+
+def is_message(event: Event) -> bool:
+    """Whether an event is what a turn began with, and not the input of a Workflow's node."""
+    return event.author == "user" and not event.node_info.path
+
+
+class Journal:
+    """The stored events of one invocation, read agent run by agent run."""
+
+    def __init__(
+        self,
+        events: Iterable[Event],
+        invocation_id: str,
+        places: Mapping[str, AgentPlace],
+        reopened: Collection[str] = (),
+    ) -> None:
+        self._events = [event for event in events if event.invocation_id == invocation_id]
+        self._places = places
+        self._reopened = reopened
+        asked = [number for number, event in enumerate(self._events) if is_message(event)]
+        self._turn = asked[-1] + 1 if asked else 0
+
+    def run(self, name: str) -> AgentRun:
+        """The newest run of an agent."""
+        place = self._places[name]
+        start = self._start(place)
+        if start is None:
+            return AgentRun(name, "", (), 0, self._reopened)
+        mine = [
+            (number, event)
+            for number, event in enumerate(self._events[start:], start)
+            if event.author == "user" or event.author in place.names
+        ]
+        here = sum(number < self._turn for number, _ in mine)
+        first = max(start, self._turn) - 1
+        key = self._events[first].id if first >= 0 else ""
+        return AgentRun(name, key, [event for _, event in mine], here, self._reopened)
+
+    def _start(self, place: AgentPlace) -> int | None:
+        """Where the newest run of an agent begins; None if its container has not come to it."""
+        parent = self._places.get(place.parent or "")
+        if parent is None:
+            return self._after(0, lambda event: event.actions.transfer_to_agent == place.name) or 0
+        begun = self._start(parent)
+        if begun is None:
+            return None
+        if not place.in_container:
+            return self._after(begun, lambda e: e.actions.transfer_to_agent == place.name) or begun
+        return self._after(begun, lambda event: _comes_to(event, parent.name, place.name))
+
+    def _after(self, first: int, begins: Callable[[Event], bool]) -> int | None:
+        for number in range(len(self._events) - 1, first - 1, -1):
+            if begins(self._events[number]):
+                return number + 1
+        return None
+
+
+def _comes_to(event: Event, container: str, name: str) -> bool:
+    """Whether a cursor event names the agent; that of a parallel agent names all of its own."""
+    state = event.actions.agent_state
+    if event.author != container or state is None:
+        return False
+    return state.get("current_sub_agent", name) == name
