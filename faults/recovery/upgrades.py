@@ -1,4 +1,4 @@
-"""UPGRADE: the agents of a sequence or a loop changed by a deploy while a turn is in one of them."""
+"""UPGRADE: agents of a sequence or a loop changed by a deploy while a turn is in one of them."""
 
 from __future__ import annotations
 
