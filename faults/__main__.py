@@ -32,6 +32,7 @@ from faults.recovery.agent_shapes import SHAPES_ROW
 from faults.recovery.call_ids import IDS
 from faults.recovery.poison import POISON
 from faults.recovery.upgrades import UPGRADE
+from faults.store.deletes import DELETE
 from faults.turn_chaos import CHAOS
 from faults.turn_chats import CHATS
 from faults.turn_deploys import DEPLOY
@@ -50,6 +51,7 @@ _NAMED: Final = (
     BLACKBOX,
     SHAPES_ROW,
     UPGRADE,
+    DELETE,
 )
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 

@@ -15,11 +15,24 @@ _OF_SESSION: Final = ("session_pk", "parent_pk")
 """Columns that hold the primary key of a session."""
 
 
+async def newest_session(connection: AsyncConnection) -> int:
+    """The primary key of the session that was made last; 0 if there is none."""
+    return await connection.scalar(sa.text("select coalesce(max(pk), 0) from sessions")) or 0
+
+
 async def leftovers(
-    connection: AsyncConnection, *, canaries: Collection[str] = (), pks: Collection[int] = ()
+    connection: AsyncConnection,
+    *,
+    canaries: Collection[str] = (),
+    pks: Collection[int] = (),
+    since: int | None = None,
 ) -> list[str]:
-    """Where a text of a deleted session stands, or its primary key; one line for each."""
+    """Where a text of a deleted session stands, or its primary key; one line for each.
+
+    `since`: also rows of any session made after this one that is not there.
+    """
     tables = await connection.run_sync(_tables)
+    named = {table.name: table for table in tables}
     found: list[str] = []
     for table in tables:
         for canary in canaries:
@@ -28,7 +41,11 @@ async def leftovers(
             if name in table.c and pks:
                 which = table.c[name].in_(pks)
                 found += await _counted(connection, table, which, f"{name} of a deleted session")
-    return found + await _orphans(connection, tables)
+            if name in table.c and since is not None:
+                there = sa.select(named["sessions"].c.pk)
+                alone = (table.c[name] > since) & table.c[name].not_in(there)
+                found += await _counted(connection, table, alone, f"{name} of no session")
+    return found + await _orphans(connection, named["artifact_chunks"], named["artifacts"])
 
 
 def _tables(connection: sa.Connection) -> list[sa.Table]:
@@ -62,9 +79,7 @@ async def _counted(
     return [f"{rows} rows of {table.name} with {what}"] if rows else []
 
 
-async def _orphans(connection: AsyncConnection, tables: list[sa.Table]) -> list[str]:
+async def _orphans(connection: AsyncConnection, chunks: sa.Table, artifacts: sa.Table) -> list[str]:
     """Chunks without their artifact: no text and no session's key need be in them."""
-    named = {table.name: table for table in tables}
-    chunks, artifacts = named["artifact_chunks"], named["artifacts"]
     alone = chunks.c.artifact_pk.not_in(sa.select(artifacts.c.pk))
     return await _counted(connection, chunks, alone, "no artifact")

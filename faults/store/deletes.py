@@ -1,0 +1,274 @@
+"""DELETE: sessions deleted and made anew in mid-turn, while workers are killed and frozen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.synchronize import Event
+from typing import Any, Final
+from uuid import uuid4
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.store.leftovers import leftovers, newest_session
+from faults.turn_agents import PATIENCE
+from faults.turn_place import Place, Process, process, temporary_place
+from faults.turn_processes import Crew, keep_log
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.plugins import plugins
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.messages import ToolCall
+from lango.errors import SessionNotFoundError
+from lango.providers.base import ModelRequest
+from lango.providers.scripted import Reply, ScriptedProvider
+from lango.store.artifact_rows import Held
+from lango.store.entries import SessionKey, StateChange
+from lango.store.files import NewFile, SqlFileStore
+from lango.store.sessions import SqlSessionStore
+from lango.turns import event_loop
+from lango.turns.worker import TurnWorker, WorkerOptions
+
+WORKERS: Final = 2
+LANES: Final = 3
+"""Sessions that are deleted at the same time."""
+DEAD_AFTER: Final = 1.5
+FREEZES: Final = (0.1, 2.5)
+SAVES: Final = 3
+_SIZE: Final = 200_000
+_MESSAGES: Final = 4  # what is said, two calls in one message, their results, the answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """What the sessions of one run say: those to be deleted, and those that follow them."""
+
+    run: str = field(default_factory=lambda: uuid4().hex[:12])
+
+    @property
+    def old(self) -> str:
+        """In every text of a session that is deleted, and in no other."""
+        return f"old-{self.run}"
+
+    @property
+    def new(self) -> str:
+        """The same for the sessions that stay."""
+        return f"new-{self.run}"
+
+
+# --- the agent -----------------------------------------------------------------------------------
+
+
+async def keep(text: str, tool_context: ToolContext) -> dict[str, str]:
+    """Save a text as several artifacts."""
+    for number in range(SAVES):
+        data = text.encode() + b" " * _SIZE
+        part = types.Part.from_bytes(data=data, mime_type="text/plain")
+        await tool_context.save_artifact(f"{text}-{number}.txt", part)
+    return {"kept": text}
+
+
+async def note(text: str) -> dict[str, str]:
+    """Note a text."""
+    await asyncio.sleep(0.02)
+    return {"noted": text}
+
+
+for _tool in (keep, note):
+    _tool.idempotent = True  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def _calls(*names: tuple[str, str]) -> Any:
+    """A model that calls each tool with the last word it heard, and then says that word."""
+
+    def rule(request: ModelRequest) -> Reply:
+        word = [m.content for m in request.messages if m.role == "user"][-1].split(" ")[-1]
+        if request.messages[-1].is_tool:
+            return Reply(f"done with {word}")
+        calls = (ToolCall("", tool, input=json.dumps({given: word})) for tool, given in names)
+        return Reply(f"to do: {word}", calls=tuple(calls))
+
+    return rule
+
+
+def _instruction(context: ReadonlyContext) -> str:
+    return f"You talk with {context.state.get('name')}."
+
+
+def _agent() -> LlmAgent:
+    def model(*names: tuple[str, str]) -> ModelAdapter:
+        return ModelAdapter(ScriptedProvider(rule=_calls(*names), delay=0.01), "demo")
+
+    helper = LlmAgent(
+        name="helper", instruction=_instruction, model=model(("note", "text")), tools=[note]
+    )
+    return LlmAgent(
+        name="root",
+        instruction=_instruction,
+        model=model(("keep", "text"), ("helper", "request")),
+        tools=[keep, AgentTool(helper, include_plugins=True)],
+    )
+
+
+def _durable(store: SqlSessionStore, app: str) -> DurableAgent:
+    artifacts = SqlArtifactService(store, requires_session=True)
+    sessions = SessionServiceAdapter(store)
+    runner = AgentRunner(_agent(), sessions, artifacts, plugins=plugins(store), name=app)
+    return DurableAgent(runner, store)
+
+
+def work(place: Place, options: dict[str, Any], ready: Event) -> None:
+    """Run the turns of the app until told to stop."""
+    keep_log(place)
+    del options
+    event_loop.run(_work(place, ready))
+
+
+async def _work(place: Place, ready: Event) -> None:
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    async with process(place, dead_after=DEAD_AFTER) as here:
+        apps = {place.app: _durable(here.store, place.app)}
+        worker = TurnWorker(here.store, here.engine, apps, WorkerOptions())
+        await worker.start()
+        ready.set()
+        await told.wait()
+        await worker.stop(5.0)
+
+
+# --- the trial -----------------------------------------------------------------------------------
+
+
+class _Trial:
+    def __init__(self, here: Process, crew: Crew, drawn: random.Random) -> None:
+        self.here, self.crew, self.drawn = here, crew, drawn
+        self.lives = _Lives()
+        self.blows: Counter[str] = Counter()
+        self._hand = asyncio.Lock()  # one worker is left to go on
+
+    async def life(self, number: int) -> str:
+        """One session, deleted in the middle of its turn, and the turn of the next of its name."""
+        key = SessionKey("", self.here.place.app, "user", f"s{number}")
+        old, new = f"{self.lives.old}-{number}", f"{self.lives.new}-{number}"
+        pause, blow = self.drawn.uniform(0.0, 0.5), self.drawn.choice(("", "kill", "freeze"))
+        await self._begin(key, old)
+        upload = asyncio.create_task(self._upload(key, old))
+        await asyncio.sleep(pause)
+        striking = asyncio.create_task(self._strike(blow, self.drawn.uniform(*FREEZES)))
+        await asyncio.sleep(0.02)
+        await self.here.store.delete(key)
+        turn = await self._begin(key, new)
+        await asyncio.gather(upload, striking)
+        return turn
+
+    async def _begin(self, key: SessionKey, word: str) -> str:
+        await self.here.store.create(key, StateChange({"name": word}))
+        return await self.here.say(f"Please see to {word}", session=key.session_id)
+
+    async def _upload(self, key: SessionKey, word: str) -> None:
+        """Files until the session is deleted; what comes later must not reach the next one."""
+        files, store = SqlFileStore(self.here.store.database), self.here.store
+        with suppress(SessionNotFoundError):
+            public_id = (await store.summary(key)).public_id
+            for number in range(100):
+                file = NewFile(f"{word}-{number}", "text/plain", Held(word.encode() + b" " * _SIZE))
+                await files.save(key, file, public_id=public_id)
+                await asyncio.sleep(0.01)
+
+    async def _strike(self, blow: str, seconds: float) -> None:
+        async with self._hand:
+            number = self.drawn.randrange(WORKERS)
+            self.blows[blow or "untouched"] += 1
+            if blow == "kill":
+                await self.crew.replace(number)
+            elif blow == "freeze":
+                frozen = self.crew.members[number]
+                frozen.send(signal.SIGSTOP)
+                await asyncio.sleep(seconds)
+                frozen.send(signal.SIGCONT)
+
+
+async def _lives(trial: _Trial, count: int) -> list[str]:
+    """Let so many sessions live, some at a time; the turns of those that stay."""
+    numbers, begun = iter(range(count)), dict[int, str]()
+
+    async def lane() -> None:
+        for number in numbers:
+            begun[number] = await trial.life(number)
+
+    await asyncio.gather(*(lane() for _ in range(LANES)))
+    return [begun[number] for number in sorted(begun)]
+
+
+async def _check_new(here: Process, turns: Sequence[str], outcome: Outcome) -> None:
+    """Every session that stays has its own turn, and that to its end."""
+    async with asyncio.timeout(PATIENCE):
+        for turn_id in turns:
+            turn = await here.turns.wait(turn_id)
+            shown = await here.store.messages(turn.session)
+            name = turn.session.session_id
+            outcome.expect(turn.state == "completed", f"the new {name} is {turn.state}")
+            said = [row.role for row in shown]
+            outcome.expect(len(said) == _MESSAGES, f"the new {name} has {said}")
+
+
+async def _check_nothing_left(trial: _Trial, since: int, outcome: Outcome) -> None:
+    async with trial.here.store.database.read() as connection:
+        left = await leftovers(connection, canaries=[trial.lives.old], since=since)
+    for line in left:
+        outcome.fail(f"left in the database: {line}")
+    for log in sorted(trial.here.place.folder.glob("worker-*.log")):
+        if trial.lives.old in log.read_text(errors="replace"):
+            outcome.fail(f"left in a worker's log: {trial.lives.old}")
+
+
+async def _trial(name: str, url: str, run: Run, count: int) -> Outcome:
+    outcome = Outcome()
+    with temporary_place(url) as place:
+        async with process(place, dead_after=DEAD_AFTER) as here:
+            async with here.store.database.read() as connection:
+                since = await newest_session(connection)
+            async with Crew(place, WORKERS, job=work) as crew:
+                trial = _Trial(here, crew, random.Random(f"{run.seed} {name}"))
+                turns = await _lives(trial, count)
+                await _check_new(here, turns, outcome)
+                for member in crew.members:  # what a worker writes late is written by then
+                    member.send(signal.SIGTERM)
+                    await asyncio.to_thread(member.join)
+            await _check_nothing_left(trial, since, outcome)
+            blows = ", ".join(f"{n} {blow}" for blow, n in sorted(trial.blows.items()))
+            outcome.note(f"{name}: {count} deletes ({blows})")
+    return outcome
+
+
+async def _both(run: Run) -> Outcome:
+    outcome = Outcome()
+    for place, (name, url) in enumerate(run.places.each().items()):
+        part = await _trial(name, url, run, (run.count + place) // 2)
+        outcome.figures += part.figures
+        outcome.failures += part.failures
+    if not outcome.failures:
+        outcome.note("nothing left in any table or log, new sessions untouched")
+    return outcome
+
+
+DELETE: Final = Guarantee(
+    "DELETE",
+    "sessions deleted and made anew in mid-turn leave nothing, and the new ones are untouched",
+    full=300,
+    ci=30,
+    run=lambda run: asyncio.run(_both(run)),
+)
