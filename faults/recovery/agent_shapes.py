@@ -1,4 +1,4 @@
-"""SHAPES: kills and freezes of agents that ask people, have callbacks, or are nested."""
+"""SHAPES: kills and freezes of agents that ask, have callbacks or are nested, and of Workflows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES_ROW: Final = Guarantee(
     "SHAPES",
     "agents that ask, have callbacks or are nested, killed and frozen: as if nothing had happened",
     full=0,
-    ci=80,
+    ci=82,
     run=every_shape,
     parts=16,
     picks=True,

@@ -20,6 +20,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from faults.kill_shapes import TURN, KillShape, agent, tool
+from faults.recovery.node_shapes import NODE_SHAPES
 from lango.adk.loading import Root
 from lango.providers.base import ModelRequest
 from lango.testing.kill_trials import Reply, effect
@@ -221,6 +222,7 @@ def _of_containers() -> dict[str, KillShape]:
 
 SHAPES: Final[dict[str, KillShape]] = {
     **_of_containers(),
+    **NODE_SHAPES,
     "confirmation refused in sequence": KillShape(_confirms(_CONTAINERS["sequence"]), _REFUSED),
     "pending value": KillShape(_asks(lambda one: one, pending=True), _TOLD),
     "pending value in sequence": KillShape(_asks(_CONTAINERS["sequence"], pending=True), _TOLD),

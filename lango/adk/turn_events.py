@@ -31,6 +31,8 @@ ABORTED: Final = "INVOCATION_ABORTED"
 """The error code of the events by which ADK closes a run that was aborted."""
 NOTHING_TO_SAY: Final = "MODEL_RETURNED_NO_CONTENT"
 """The error code of an answer that ended well and is empty, as after a tool's last word."""
+LATER_TRY: Final = "lango_try"
+"""In an event's custom metadata: which try of its node has come to an end, if not the first."""
 _TRANSFER: Final = transfer_to_agent.__name__
 
 
@@ -95,6 +97,8 @@ class TurnReader:
         says = bool(_parts(event))
         if says or event.error_code:
             self._stopped = None if says else event
+        elif self._stopped is not None and _ends_a_try(event, self._stopped):
+            self._stopped = None
         if event.actions.transfer_to_agent:
             self.passed_on_by = event.author
             self._next_agent = event.actions.transfer_to_agent
@@ -171,6 +175,14 @@ def _output(event: Event) -> str:
     if _parts(event) or event.output is None or not whole:
         return ""
     return event.output if isinstance(event.output, str) else json_text(storable_json(event.output))
+
+
+def _ends_a_try(event: Event, failed: Event) -> bool:
+    """Whether a Workflow's node that failed has succeeded since, in a later try."""
+    path = failed.node_info.path
+    gives = event.output is not None or event.actions.route is not None
+    later = LATER_TRY in (event.custom_metadata or {})
+    return bool(path) and event.node_info.path == path and (gives or later)
 
 
 def _parts(event: Event) -> list[types.Part]:

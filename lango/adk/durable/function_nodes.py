@@ -6,19 +6,26 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from google.adk.agents.context import Context
 from google.adk.events.event import Event
-from google.adk.workflow import FunctionNode
+from google.adk.events.event_actions import EventActions
+from google.adk.workflow import FunctionNode, NodeTimeoutError
+from google.adk.workflow._errors import DynamicNodeFailError
 
+from lango.adk.append import said_actions
 from lango.adk.durable.ledger import Saving, saving
+from lango.adk.durable.node_failures import failure_of, is_failure, is_of_child, raised_again
+from lango.adk.turn_events import LATER_TRY
 from lango.errors import NotResumableError
-from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun
+from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun, bounded_key
 from lango.store.turn_rows import Claim
 
 
@@ -28,6 +35,38 @@ class NodeLedger:
 
     ledger: ToolLedger
     claim: Claim
+    failures: Counter[str] = field(default_factory=Counter[str])
+    """How many tries of each run of a node have failed, by the key of its first try.
+
+    ADK's own count begins again with a resumed turn, and with a Workflow around the node that is
+    tried again.
+    """
+    reported: Counter[str] = field(default_factory=Counter[str])
+    """How many of those ADK writes an event of: not those of a node that the function ran."""
+    cancelled: dict[str, ToolRun] = field(default_factory=dict[str, ToolRun])
+    """The tries that were cut off in this process, by the same key."""
+
+    async def next_try(self, first: ToolRun, limit: float | None) -> ToolRun:
+        """The try that a node is at.
+
+        ADK runs a node that it has cancelled only if it takes that try for failed. One whose
+        result the ledger has all the same is not counted: it gives that result.
+        """
+        key = first.call_key
+        cut = self.cancelled.pop(key, None)
+        if cut is not None:
+            if isinstance(await self.ledger.start(self.claim, cut), Finished):
+                return cut
+            late = NodeTimeoutError(node_name=first.tool, timeout=limit or 0.0)
+            await self.ledger.finish(self.claim, cut, failure_of(late))
+            self.note_failure(key, of_child=False)
+        failed = self.failures[key]
+        return replace(first, call_key=bounded_key(f"{key}#try{failed + 1}")) if failed else first
+
+    def note_failure(self, key: str, *, of_child: bool) -> None:
+        """Count a try that has failed."""
+        self.failures[key] += 1
+        self.reported[key] += not of_child
 
 
 node_ledger: ContextVar[NodeLedger | None] = ContextVar("lango_node_ledger", default=None)
@@ -43,25 +82,114 @@ async def _run_impl(
             async for item in items:
                 yield item
         return
-    run = _node_run(self, ctx)
+    first = _node_run(self, ctx)
+    run = await kept.next_try(first, self.timeout)
+    try:
+        made = await _tried(self, kept, first.call_key, run, ctx, node_input)
+    except asyncio.CancelledError:
+        kept.cancelled[first.call_key] = run
+        raise
+    for item in made:
+        yield item
+
+
+async def _tried(
+    node: FunctionNode, kept: NodeLedger, key: str, run: ToolRun, ctx: Context, node_input: Any
+) -> list[Any]:
+    """What one try gives, or gave in an earlier attempt of the turn."""
     verdict = await kept.ledger.start(kept.claim, run)
     if verdict == UNKNOWN:
         raise NotResumableError(
-            f"The worker died while the node {self.name} ran, and it may not run twice. If it may, "
+            f"The worker died while the node {node.name} ran, and it may not run twice. If it may, "
             "set `idempotent = True` on its function."
         )
     if isinstance(verdict, Finished) and verdict.result is not None:
-        for told in verdict.result:
-            yield Event.model_validate(told)
-        return
+        return list(_again(verdict, kept, key, ctx))
     saving.set(Saving(f"{run.invocation_id}/{run.call_key}", run.idempotent))
-    made = [item async for item in _original(self, ctx=ctx, node_input=node_input)]
+    try:
+        made = await _made(node, ctx, node_input)
+    except Exception as error:
+        await kept.ledger.finish(kept.claim, run, failure_of(error), said_actions(ctx.actions))
+        kept.note_failure(key, of_child=isinstance(error, DynamicNodeFailError))
+        raise
     # A node that asks a person is not over: it asks again.
     over = all(isinstance(item, Event) for item in made)
+    if over:
+        made = _with_pending(made, ctx, kept.failures[key] + 1)
     told = [_dumped(item) for item in made] if over else None
     await kept.ledger.finish(kept.claim, run, told)
+    return made
+
+
+async def _made(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
+    """What a function gives. One whose output does not fit its schema has failed, as in ADK."""
+    made = [item async for item in _original(node, ctx=ctx, node_input=node_input)]
     for item in made:
-        yield item
+        if isinstance(item, Event) and item.output is not None:
+            node._validate_output_data(item.output)  # pyright: ignore[reportPrivateUsage]
+    return made
+
+
+def _with_pending(made: list[Any], ctx: Context, tries: int) -> list[Any]:
+    """The events of a node, the last with what ADK would otherwise write in one more.
+
+    A kill between the two would leave a node that has ended without its route.
+    """
+    output = _pending_output(ctx)
+    artifacts = ctx.actions.artifact_delta
+    routed = any(event.actions.route is not None for event in made)
+    route = None if routed else ctx.route
+    if not made and (output is not None or route is not None or artifacts or tries > 1):
+        made = [Event()]
+    if not made:
+        return made
+    last = made[-1]
+    last.actions.artifact_delta.update(artifacts)
+    if route is not None:
+        last.actions.route = route
+    if output is not None and all(event.output is None for event in made):
+        last.output = output
+        ctx._output_value = None  # pyright: ignore[reportPrivateUsage]  # ADK takes it from the event
+    if tries > 1:
+        last.custom_metadata = {**(last.custom_metadata or {}), LATER_TRY: tries}
+    return made
+
+
+def _pending_output(ctx: Context) -> Any:
+    """What the function set as its output, instead of returning it."""
+    delegated = ctx._output_delegated  # pyright: ignore[reportPrivateUsage]
+    return None if delegated else ctx.output
+
+
+def _again(before: Finished, kept: NodeLedger, key: str, ctx: Context) -> Iterator[Event]:
+    """What a try gave in an earlier attempt of the turn; a failed one fails again."""
+    if is_failure(before.result):
+        of_child = is_of_child(before.result)
+        kept.note_failure(key, of_child=of_child)
+        is_stored = of_child or _stored_failures(ctx) >= kept.reported[key]
+        if not is_stored:  # ADK puts both into the event that it writes of the failure
+            said = EventActions.model_validate(before.actions)
+            ctx.state.update(said.state_delta)
+            ctx.actions.artifact_delta.update(said.artifact_delta)
+        raise raised_again(before.result, ctx.node_path, is_stored=is_stored)
+    for told in before.result:
+        event = Event.model_validate(told)
+        if event.actions.route is not None:
+            ctx.route = event.actions.route
+        yield event
+
+
+def _stored_failures(ctx: Context) -> int:
+    """How many failed tries of this run of the node the session has an event of."""
+    found = 0
+    for event in ctx.session.events:
+        if event.invocation_id != ctx.invocation_id:
+            continue
+        if event.author == "user" and event.content:
+            found = 0  # what an answer runs again has tries of its own
+        elif event.node_info.path == ctx.node_path and event.error_code:
+            found += 1
+    return found
 
 
 def _node_run(node: FunctionNode, ctx: Context) -> ToolRun:
@@ -69,7 +197,7 @@ def _node_run(node: FunctionNode, ctx: Context) -> ToolRun:
     answered = "#answered" if ctx.resume_inputs else ""
     return ToolRun(
         invocation_id=ctx.invocation_id,
-        call_key=f"node:{ctx.node_path}{answered}",
+        call_key=bounded_key(f"node:{ctx.node_path}{answered}"),
         tool=node.name,
         args={},
         idempotent=bool(getattr(function, "idempotent", False)),

@@ -1,0 +1,66 @@
+"""Failed tries of a Workflow's functions: as the ledger keeps them, and as ADK gets them again."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.adk.workflow._errors import DynamicNodeFailError
+
+from lango.core.values import JsonObject
+from lango.errors import LangoError
+
+_KINDS: Final = "failed_with"
+_MESSAGE: Final = "message"
+_STATUS: Final = "status"
+_OF_CHILD: Final = "of_child"
+_RETRYABLE: Final = "retryable"
+_COMMON: Final = {object, BaseException, Exception, LangoError}
+
+
+def failure_of(error: Exception) -> JsonObject:
+    """A failure for the ledger: all the names that a RetryConfig may know it by."""
+    of_child = isinstance(error, DynamicNodeFailError)
+    error = error.error if isinstance(error, DynamicNodeFailError) else error
+    status: Any = getattr(error, "status", None)
+    return {
+        _KINDS: [kind.__name__ for kind in type(error).__mro__ if kind not in _COMMON],
+        _MESSAGE: str(error),
+        _STATUS: status if isinstance(status, str) else None,
+        _OF_CHILD: of_child,
+        _RETRYABLE: error.retryable if isinstance(error, LangoError) else None,
+    }
+
+
+def is_failure(result: Any) -> bool:
+    """Whether the ledger has a failure; what a function gave is a list of events."""
+    return isinstance(result, dict)
+
+
+def is_of_child(failure: JsonObject) -> bool:
+    """Whether a node failed that the function had run: ADK writes an event of that one only."""
+    return bool(failure.get(_OF_CHILD))
+
+
+def raised_again(failure: JsonObject, node_path: str, *, is_stored: bool) -> Exception:
+    """What to raise so that ADK counts the try, and writes its event only if it is not stored."""
+    error = _rebuilt(failure)
+    if not is_stored:
+        return error
+    return DynamicNodeFailError(message=str(error), error=error, error_node_path=node_path)
+
+
+def _rebuilt(failure: JsonObject) -> Exception:
+    """An error of the same name, of classes of the same names; one of lango's is a LangoError.
+
+    Its real class is not used: what that takes and what it holds is not in the ledger.
+    """
+    retryable = failure.get(_RETRYABLE)
+    made: type[Exception] = Exception
+    if retryable is not None:
+        made = type(LangoError.__name__, (LangoError,), {_RETRYABLE: retryable})
+    for kind in reversed(failure[_KINDS]):
+        made = type(kind, (made,), {})
+    error = made(failure[_MESSAGE])
+    if failure.get(_STATUS) is not None:
+        error.status = failure[_STATUS]  # pyright: ignore[reportAttributeAccessIssue]
+    return error
