@@ -50,6 +50,7 @@ DEATHS = [
     ("confirmation in sequence", "append.after", 9, ".asked"),  # asked, its call not answered
     ("agent callbacks", "append.after", 2, ""),  # the before callback has run
     ("agent callbacks", "append.after", 6, ""),  # the agent has ended, its after callback not run
+    ("callbacks of containers", "append.after", 2, ""),  # a before callback changed state alone
     ("skip_summarization", "append.after", 3, ".end"),
     ("workflow", "ledger.finish.after", 1, ""),
     ("workflow", "tool.effect", 2, ""),

@@ -12,6 +12,7 @@ from google.adk.agents import (
 )
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event
+from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, Workflow
 from pydantic import BaseModel
@@ -20,7 +21,9 @@ from faults import kill_shapes
 from faults.recovery import shapes
 from lango.adk.durable.shapes import fingerprint, missing_parts, shape_of
 from lango.adk.model import ModelAdapter
-from lango.adk.transfers import root_of
+from lango.adk.runner import AgentRunner
+from lango.adk.transfers import check_names, root_of
+from lango.errors import AppLoadError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
 
@@ -126,3 +129,13 @@ def test_tools_that_adk_adds_are_not_missed() -> None:
     alone = agent()
     assert missing_parts(alone, set(), {"transfer_to_agent": "root"}) != []
     assert missing_parts(alone, set(), {"set_model_response": "root"}) != []
+
+
+def test_two_agents_of_one_name_are_refused() -> None:
+    check_names(agent(sub_agents=[agent("a"), agent("b")]))
+    with pytest.raises(AppLoadError, match="named a"):
+        check_names(sequence(agent("a"), agent("b", sub_agents=[agent("a")])))
+    with pytest.raises(AppLoadError, match="named a"):
+        AgentRunner(
+            sequence(agent("a"), agent("b", sub_agents=[agent("a")])), InMemorySessionService()
+        )
