@@ -61,6 +61,8 @@ def _by_branch(events: Sequence[Event]) -> list[Event]:
 
 def _plain(event: Event, names: Names, places: dict[float, int]) -> Plain:
     dumped = event.model_dump(mode="json", exclude_none=True, exclude={"timestamp"})
+    if event.partial:
+        _drop_shared(dumped)
     if event.content:
         dumped["content"] = plain_content(event.content)
     if compaction := event.actions.compaction:
@@ -70,6 +72,17 @@ def _plain(event: Event, names: Names, places: dict[float, int]) -> Plain:
     if renamed.get("long_running_tool_ids"):
         renamed["long_running_tool_ids"].sort()
     return renamed
+
+
+def _drop_shared(partial: Plain) -> None:
+    """Drop what a partial event shares with the final one.
+
+    ADK fills it in place when the final response has come. Whether the reader of the last partial
+    still sees it empty depends on how long a plugin keeps that response.
+    """
+    partial["actions"].pop("state_delta", None)
+    for shared in ("message_as_output", "output_for"):
+        partial.get("node_info", {}).pop(shared, None)
 
 
 def plain_content(content: types.Content) -> Plain:
