@@ -16,7 +16,8 @@ from lango.store.turn_rows import Turn
 
 FLEET: Final = 2
 INNOCENTS: Final = 10
-DEAD_AFTER: Final = 1.5
+DEAD_AFTER: Final = 4.0
+"""Near the default of 5 s: on busy cores a shorter one takes living workers for dead ones."""
 PATIENCE: Final = 180.0
 AT_ONCE: Final = 5
 """Trials at a time: each of them mostly waits for workers to count as dead."""
