@@ -1,9 +1,9 @@
 """`python -m faults.mutations`: break one line of the code at a time, and see which check notices.
 
 Each mutation is made in a copy of the last commit. The tests of the file's folder run first; what
-they let pass is given to named rows of the fault table at their CI counts. A line of the results
-says who noticed, or that nobody did. With the same seed at the same commit the mutations are the
-same, so a run may be made in parts, and goes on where it was broken off.
+they let pass is given to named rows of the fault table at their CI counts. Each line of the results
+names the check that noticed the mutation, or says that it survived. The same seed and commit
+give the same mutations, so a run can be made in parts and resumed.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def finished_tools_stay_finished(case: Case) -> Iterator[str]:
 
 
 def answers_are_obeyed(case: Case) -> Iterator[str]:
-    """What a person approved runs once (or is told as unknown); nothing runs without a yes."""
+    """An approved call runs once (or is reported as unknown), an unapproved one never."""
     began = Counter(
         line["uid"]
         for line in case.evidence.tools

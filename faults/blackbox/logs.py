@@ -1,4 +1,4 @@
-"""Logs that outlive whoever writes them: one JSON object per line, added in one write."""
+"""Logs that outlive the processes that write them: one JSON object per line, added in one write."""
 
 from __future__ import annotations
 

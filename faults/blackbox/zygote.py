@@ -65,7 +65,7 @@ def _reap(children: set[int]) -> None:
 
 
 def main() -> None:
-    """Fork until nobody asks any more."""
+    """Fork a process for each request until standard input closes."""
     for name in _NEEDED:
         importlib.import_module(name)
     gc.freeze()

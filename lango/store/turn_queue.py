@@ -137,7 +137,7 @@ class TurnQueue:
     async def heads(
         self, apps: Sequence[str], limit: int = 100, most_losses: int = ANY_LOSSES
     ) -> list[Head]:
-        """Sessions with work that nobody does: turns of dead workers first, then by the wait.
+        """Sessions with work to claim: turns of dead workers first, then the longest wait.
 
         Without turns to run that have lost more workers than `most_losses`.
         """

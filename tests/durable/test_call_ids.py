@@ -1,4 +1,4 @@
-"""Call ids that are unique only within one response: every call is told from every other."""
+"""Call ids that are unique only within one response: every call gets its own result."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence

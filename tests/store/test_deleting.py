@@ -1,4 +1,4 @@
-"""What is left of a deleted session: nothing, whoever is writing to it meanwhile."""
+"""What is left of a deleted session: nothing, even while turns write to it."""
 
 import asyncio
 from dataclasses import replace

@@ -152,7 +152,7 @@ class LedgerKeeper(BasePlugin):
     async def on_event_callback(
         self, *, invocation_context: InvocationContext, event: Event
     ) -> Event | None:
-        """Settle the ids of the event's calls before it is stored, whoever made it.
+        """Settle the ids of the event's calls before it is stored, whichever model made them.
 
         ADK goes on with the event that it hands out here, so it must be changed in place.
         """
