@@ -13,6 +13,9 @@ from typing import Final
 
 from faults import results
 from faults.blackbox.row import BLACKBOX
+from faults.database.idle import IDLE
+from faults.database.locked import LOCKED
+from faults.database.outage import OUTAGE
 from faults.g1_kills import G1, G3
 from faults.g4_writers import G4, G5
 from faults.g7_backends import G7
@@ -33,6 +36,7 @@ from faults.recovery.call_ids import IDS
 from faults.recovery.poison import POISON
 from faults.recovery.upgrades import UPGRADE
 from faults.store.deletes import DELETE
+from faults.store.usage import LEDGER
 from faults.turn_chaos import CHAOS
 from faults.turn_chats import CHATS
 from faults.turn_deploys import DEPLOY
@@ -52,6 +56,10 @@ _NAMED: Final = (
     SHAPES_ROW,
     UPGRADE,
     DELETE,
+    OUTAGE,
+    LOCKED,
+    LEDGER,
+    IDLE,
 )
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import make_url
-
+from faults.database.proxy import Proxy, ReplyFault
 from faults.harness import Guarantee, Outcome, Run
-from faults.tcp_proxy import Fault, Proxy
 from faults.turn_load import under_load
 from faults.turn_place import Process, temporary_place
 
@@ -33,7 +30,7 @@ class _Faults:
         self.open = asyncio.Event()
         self.spent = asyncio.Event()
 
-    def choose(self, commit: str) -> Fault | None:
+    def choose(self, commit: str) -> ReplyFault | None:
         """What happens to the reply to this commit."""
         if not self.open.is_set() or not self._left or self._drawn.random() > _SHARE:
             return None
@@ -43,7 +40,7 @@ class _Faults:
         kind = self._drawn.choice(list(_KINDS))
         least, most, arrives = _KINDS[kind]
         self.made[f"{kind} after {commit}"] += 1
-        return Fault(self._drawn.uniform(least, most), arrives)
+        return ReplyFault(self._drawn.uniform(least, most), arrives)
 
     async def until_spent(self, _: Process) -> None:
         """Begin, and wait for the last one."""
@@ -53,12 +50,9 @@ class _Faults:
 
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
-    url = make_url(run.places.postgres)
     faults = _Faults(drawn, run.count)
-    async with Proxy(url.host or "127.0.0.1", url.port or 5432, faults.choose) as proxy:
-        through = url.set(host="127.0.0.1", port=proxy.port)
-        with temporary_place(run.places.postgres) as direct:
-            place = replace(direct, url=through.render_as_string(hide_password=False))
+    async with Proxy(run.places.postgres, faults.choose) as proxy:
+        with temporary_place(proxy.url) as place:
             await under_load(place, drawn, outcome, faults.until_spent)
     told = ", ".join(f"{times} {kind}" for kind, times in sorted(faults.made.items()))
     outcome.note(f"{faults.made.total()} replies to commits: {told}")

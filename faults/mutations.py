@@ -1,9 +1,10 @@
 """`python -m faults.mutations`: break one line of the code at a time, and see which check notices.
 
-Each mutation is made in a copy of the last commit. The tests of the file's folder run first; what
-they let pass is given to named rows of the fault table at their CI counts. Each line of the results
-names the check that noticed the mutation, or says that it survived. The same seed and commit
-give the same mutations, so a run can be made in parts and resumed.
+Each mutation is made in a copy of the last commit. The tests that run the line come first, then
+those of the file's folder; what they let pass is given to named rows of the fault table at their CI
+counts. Each line of the results names the check that noticed the mutation, or says that it
+survived. A test that fails must pass without the mutation, or it has noticed nothing. The same seed
+and commit give the same mutations, so a run can be made in parts and resumed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ast
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from faults.covering_tests import CoveringTests
 from faults.harness import WHOLE, Part
 from faults.results import ROOT, today
 
@@ -162,6 +165,10 @@ class _Finder(ast.NodeVisitor):
 
     visit_FunctionDef = visit_AsyncFunctionDef = _visit_function
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
 
 def _is_logging(node: ast.expr) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
@@ -200,56 +207,68 @@ class Verdict:
     by: str = ""
 
 
-def _checks(mutation: Mutation, root: Path, *, rows: bool) -> Iterator[tuple[str, list[str]]]:
-    """The checks in the order in which they are tried: the file's own tests come first."""
+_PYTEST: Final = ("-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider")
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+def _checks(
+    mutation: Mutation, covering: CoveringTests, *, rows: bool
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """The checks in the order in which they are tried: the line's own tests come first."""
     folder = next(each for each in CHECKS if mutation.file.startswith(each + "/"))
     tests, named = CHECKS[folder]
-    pytest = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    own = sorted((root / tests).glob(f"test_{Path(mutation.file).stem}*.py"))
+    own = covering.of_line(mutation.file, mutation.line)
     if own:
-        paths = [str(path.relative_to(root)) for path in own]
-        yield " ".join(paths), [*pytest, *paths]
-    yield tests, [*pytest, tests]
+        yield f"{len(own)} tests of the line", [*_PYTEST, *own]
+    yield tests, [*_PYTEST, "-n", "2", tests]
     for row in named if rows else ():
         yield row, ["-m", "faults", "--only", row, "--ci", "--seed", "1"]
 
 
-def tried(mutation: Mutation, root: Path, limit: float, *, rows: bool) -> Verdict:
+def tried(
+    mutation: Mutation, covering: CoveringTests, root: Path, limit: float, *, rows: bool
+) -> Verdict:
     """Make the mutation in a copy, run the checks until one notices, and take it back."""
     path = root / mutation.file
     source = path.read_text("utf-8")
-    path.write_text(mutation.applied(source), "utf-8")
-    try:
-        for name, command in _checks(mutation, root, rows=rows):
-            code = _run(command, root, limit)
-            if code is None:
-                return Verdict("timeout", name)
-            if code:
-                return Verdict("killed", name)
-        return Verdict("survived")
-    finally:
-        path.write_text(source, "utf-8")
+    for name, command in _checks(mutation, covering, rows=rows):
+        path.write_text(mutation.applied(source), "utf-8")
+        try:
+            code, output = _run(command, root, limit)
+        finally:
+            path.write_text(source, "utf-8")
+        if code is None:
+            return Verdict("timeout", name)
+        failed = _FAILED.search(output)
+        if code and failed and _run([*_PYTEST, failed[1]], root, limit)[0]:
+            print(f"  {failed[1]} fails without the mutation too")
+        elif code:
+            return Verdict("killed", failed[1] if failed else name)
+    return Verdict("survived")
 
 
-def _run(command: Sequence[str], root: Path, limit: float) -> int | None:
-    """The exit code; none, if it took too long."""
+def _run(command: Sequence[str], root: Path, limit: float) -> tuple[int | None, str]:
+    """The exit code, or none if it took too long, and what was printed."""
     environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        cwd=root,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=root,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        return code, output.read()
 
 
 def _commit() -> str:
@@ -299,6 +318,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _show(number: int, mutation: Mutation) -> None:
+    print(f"{number}: {mutation.file}:{mutation.line} {mutation.kind}")
+    print(f"  - {mutation.before.strip()}\n  + {mutation.after.strip()}", flush=True)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Try the mutations of a part; 0 if each was noticed."""
     arguments = _arguments(argv)
@@ -309,13 +333,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         _copy(commit, root)
         everything = list(enumerate(drawn(root, arguments.seed, arguments.count), 1))
         before = done_before(arguments.results, arguments.seed, commit)
-        for number, mutation in arguments.part.pick(everything):
-            about = f"{number}: {mutation.file}:{mutation.line} {mutation.kind}"
-            print(f"{about}\n  - {mutation.before.strip()}\n  + {mutation.after.strip()}")
-            if arguments.list or number in before:
+        mine = arguments.part.pick(everything)
+        if arguments.list:
+            for number, mutation in mine:
+                _show(number, mutation)
+            return 0
+        covering = CoveringTests.of(root, ROOT / "build" / "coverage" / commit)
+        for number, mutation in mine:
+            if number in before:
                 continue
+            _show(number, mutation)
             began = time.monotonic()
-            verdict = tried(mutation, root, arguments.limit, rows=not arguments.no_rows)
+            verdict = tried(mutation, covering, root, arguments.limit, rows=not arguments.no_rows)
             survived += verdict.outcome == "survived"
             print(f"  {verdict.outcome} {verdict.by}", flush=True)
             result = {

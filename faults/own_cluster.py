@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a trial's own: made in a temporary folder, restarted at will, removed."""
+"""PostgreSQL servers of a trial's own: made in a temporary folder, restarted at will, removed."""
 
 from __future__ import annotations
 
@@ -42,12 +42,34 @@ class Cluster:
         self._control("start")
 
     def stop(self) -> None:
-        """End it, whatever it does."""
-        self._control("stop", "-m", "immediate")
+        """End it, whatever it does, unless it has ended before."""
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self._control("stop", "-m", "immediate")
+
+    def follow(self, primary: Cluster) -> None:
+        """Copy a primary and start as its hot standby, which streams every change."""
+        server = f"host=127.0.0.1 port={primary.port} user={_OWNER}"
+        copy = ["-D", str(self.folder / "data"), "-d", server]
+        options = ["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]
+        _call([str(self.programs / "pg_basebackup"), *copy, *options])
+        self._control("start")
+
+    def wait_for_standby(self) -> None:
+        """From now on a commit is acknowledged only when a standby has it, too."""
+        for statement in (
+            "alter system set synchronous_standby_names = '*'",
+            "select pg_reload_conf()",
+        ):
+            _call([str(self.programs / "psql"), "-X", "-q", self.url, "-c", statement])
+
+    def promote(self) -> None:
+        """Make a primary of this standby; returns when it takes writes."""
+        self._control("promote")
 
     def _control(self, action: str, *how: str) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
-        given = [] if action == "stop" else ["-o", options, "-l", str(self.folder / "log")]
+        starts = action in ("start", "restart")
+        given = ["-o", options, "-l", str(self.folder / "log")] if starts else []
         data = ["-D", str(self.folder / "data"), "-w", "-t", str(_START_WITHIN)]
         _call([str(self.programs / "pg_ctl"), action, *data, *how, *given])
 
@@ -55,12 +77,28 @@ class Cluster:
 @contextmanager
 def own_cluster() -> Generator[Cluster]:
     """A server that nobody else uses."""
+    with _new_cluster() as cluster:
+        cluster.start()
+        yield cluster
+
+
+@contextmanager
+def own_pair() -> Generator[tuple[Cluster, Cluster]]:
+    """A primary of the caller's own, and its synchronous standby."""
+    with own_cluster() as primary, _new_cluster() as standby:
+        standby.follow(primary)
+        primary.wait_for_standby()
+        yield primary, standby
+
+
+@contextmanager
+def _new_cluster() -> Generator[Cluster]:
+    """A server that is still to be made; it is stopped at the end."""
     programs = _programs()
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
         if os.geteuid() == 0:
             shutil.chown(folder, _OWNER)
         cluster = Cluster(programs, Path(folder), _free_port())
-        cluster.start()
         try:
             yield cluster
         finally:

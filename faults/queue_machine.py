@@ -23,6 +23,7 @@ from lango.errors import Fenced
 from lango.store.ledger import Finished, ToolRun
 from lango.store.turn_rows import Claim
 from lango.store.workers import Worker
+from tests.store.desk import every_head
 
 STEPS: Final = 40
 HEADS_EVERY: Final = 5  # steps; the rows it reads are compared after each
@@ -311,7 +312,7 @@ class Turns(HandingIn):
 
     def work_is_found(self, apps: list[str]) -> None:
         """No wake-up is lost: a session with work and no living worker is shown, no other is."""
-        shown = self.run(self.desks[0].queue.heads(apps, limit=1_000))
+        shown = self.run(every_head(self.desks[0].queue, apps))
         sessions = [each for each in self.model.there() if each.key.app_name in apps]
         expected = {each.pk for each in sessions if each.has_work(self.model.living)}
         assert sorted(head.session_pk for head in shown) == sorted(expected)

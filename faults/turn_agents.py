@@ -67,10 +67,10 @@ def tools_of(effects: Effects, version: str = "") -> list[Any]:
         return "done"
 
     @tool
-    async def mark(name: str) -> str:
+    async def mark(name: str, seconds: float = 0.005) -> str:
         """Do what must not be done twice."""
         effects.add("mark", name)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(seconds)
         return "marked"
 
     @tool(idempotent=True)

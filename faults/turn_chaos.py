@@ -44,7 +44,7 @@ async def _trial(run: Run) -> Outcome:
             most = max(2 * run.count // LOAD.turns_per_kill, 1)
             striking = asyncio.create_task(_strike(crew, here, drawn, most))
             try:
-                with suppress(TimeoutError):  # a turn that never ends is told by the checks
+                with suppress(TimeoutError):  # the checks find a turn that never ends
                     await until_over(here)
             finally:
                 striking.cancel()

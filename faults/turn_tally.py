@@ -22,6 +22,7 @@ class Shape:
 
     rounds: int = 1
     calls: int = 1
+    seconds: float | None = None  # that each of its tools takes, if not as usual
 
     def marks(self, name: str) -> list[str]:
         """What its tools leave behind, each once."""
@@ -29,7 +30,8 @@ class Shape:
 
     def message(self, name: str) -> str:
         """What a user says to have it."""
-        marks = [f'call mark {{"name": "{mark}"}}' for mark in self.marks(name)]
+        lasting = "" if self.seconds is None else f', "seconds": {self.seconds}'
+        marks = [f'call mark {{"name": "{mark}"{lasting}}}' for mark in self.marks(name)]
         rounds = [marks[n : n + self.calls] for n in range(0, len(marks), self.calls)]
         return THEN.join(" and ".join(each) for each in rounds)
 
@@ -57,6 +59,12 @@ class Tally:
         )
 
 
+def name_in(message: str) -> str | None:
+    """The name of the turn that a user's message of some shape asks for."""
+    found = _NAME.search(message)
+    return found[1] if found else None
+
+
 def told(events: Iterable[Event], unknown: set[str] | None = None) -> list[str]:
     """A session's history in the words of a story; gathers the marks whose outcome is unknown."""
     words: list[str] = []
@@ -65,8 +73,7 @@ def told(events: Iterable[Event], unknown: set[str] | None = None) -> list[str]:
         texts = [part.text for part in (event.content and event.content.parts) or () if part.text]
         calls, results = event.get_function_calls(), event.get_function_responses()
         if event.author == "user" and texts:
-            found = _NAME.search(texts[0])
-            name = found[1] if found else texts[0]
+            name = name_in(texts[0]) or texts[0]
             words.append(f"user {name}")
         for call in calls:
             marks[call.id or ""] = str((call.args or {}).get("name"))

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import asyncpg as postgresql_dialect
 from sqlalchemy.dialects.sqlite import aiosqlite as sqlite_dialect
 
 from faults.turn_place import Place, process
+from lango.adk.model import ModelAdapter
 from lango.testing.databases import temporary_sqlite
 
 DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]
@@ -25,6 +26,8 @@ async def _warm() -> None:
             here.worker(),
         ):
             await here.turns.wait(await here.say('call step {"name": "a"}'))
+    # The SDK takes a second to import, and a worker that is killed is replaced by a new one.
+    await ModelAdapter("vllm:warm", base_url="http://127.0.0.1:9/v1", api_key="none").warm_up()
 
 
 with warnings.catch_warnings():

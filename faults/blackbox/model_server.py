@@ -53,6 +53,8 @@ _SCRIPTS: Final[dict[str, tuple[Any, ...]]] = {
     "lrun": (_call("count"), _call("ask"), 8),
     "wf_side": (6,),
     "line_a": (_call("count"), 6),
+    "payer": (_call("aide"), 6),
+    "aide": (_call("count"), 6),
 }
 
 
@@ -65,6 +67,7 @@ def said(agent: str, step: int, uid: str) -> Said:
     special = {
         "transfer_to_agent": {"agent_name": "xfer_to"},
         "helper": {"request": f"BOX:helper:{uid}"},
+        "aide": {"request": f"BOX:aide:{uid}"},
         "exit_loop": {},
     }
     usual = {"uid": uid, "k": f"{agent}{step}"}
@@ -131,7 +134,8 @@ class ModelServer:
             if marks:
                 start, uid = number, marks[-1][1]
         step = sum(message["role"] == "assistant" for message in messages[start:])
-        nonce = f"N{self._run}x{next(self._numbers)}"
+        number = next(self._numbers)
+        nonce = f"N{self._run}x{number}"
         everything = json.dumps(messages)
         self._log.add(
             "asked",
@@ -143,15 +147,21 @@ class ModelServer:
             unpaired=unpaired(messages),
         )
         answer = said(agent, step, uid)
-        sent = False
+        tokens, sent = _tokens(number), False
         try:
-            await self._send(writer, answer, f"<<{agent}.{step}.{uid}.{nonce}>>", nonce)
+            head = f"<<{agent}.{step}.{uid}.{nonce}>>"
+            await self._send(writer, answer, head, nonce, tokens)
             sent = True
         finally:
-            self._log.add("answered", nonce=nonce, whole=sent)
+            self._log.add("answered", nonce=nonce, whole=sent, tokens=tokens)
 
     async def _send(
-        self, writer: asyncio.StreamWriter, answer: Said, head: str, nonce: str
+        self,
+        writer: asyncio.StreamWriter,
+        answer: Said,
+        head: str,
+        nonce: str,
+        tokens: tuple[int, int],
     ) -> None:
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
@@ -175,11 +185,17 @@ class ModelServer:
             call = {"index": number, "id": f"c_{nonce}_{number}", "type": "function"}
             await piece({"tool_calls": [call | {"function": function}]})
         await piece({}, "tool_calls" if answer.calls else "stop")
-        used = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        given, back = tokens
+        used = {"prompt_tokens": given, "completion_tokens": back, "total_tokens": given + back}
         await send(_chunk(nonce, [], used))
         await send("[DONE]")
         writer.write(b"0\r\n\r\n")
         await writer.drain()
+
+
+def _tokens(number: int) -> tuple[int, int]:
+    """What an answer costs, in and out: hardly ever the same as another one."""
+    return 100 + number % 89, 10 + number % 31
 
 
 def _chunk(nonce: str, choices: list[Any], usage: dict[str, int] | None = None) -> str:

@@ -46,6 +46,7 @@ def test_a_line_is_broken(before: str, after: str, kind: str) -> None:
         "a: Literal[1]",
         "if TYPE_CHECKING:\n    import a",
         "@f(1)\ndef g():\n    x = y",
+        "@f(slots=True)\nclass A(b=1):\n    x = y",
         "f(\n    a,\n)",
         "return_value = a",
     ],

@@ -1,0 +1,59 @@
+"""Which tests run which line: they are the first to notice that the line is broken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from coverage import CoverageData
+
+MEASURED: Final = (
+    *("tests/unit", "tests/adk", "tests/store", "tests/turns"),
+    *("tests/durable", "tests/providers", "tests/server"),
+)
+AT_MOST: Final = 150
+"""Tests for one line. What lines that every test runs do is soon noticed by a few."""
+_SETTINGS: Final = "[run]\nsource = lango\nrelative_files = true\nconcurrency = thread,greenlet\n"
+
+
+class CoveringTests:
+    """The lines of a copy of the repository, each with the tests that run it."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = CoverageData(str(data))
+        self._data.read()
+
+    @classmethod
+    def of(cls, root: Path, data: Path) -> CoveringTests:
+        """Those of a copy; measured, if the file of an earlier measurement is not there."""
+        if not data.exists():
+            _measure(root, data, MEASURED)
+        return cls(data)
+
+    def of_line(self, file: str, line: int) -> list[str]:
+        """The ids of some tests that run a line: of its own test file first, then quick ones."""
+        contexts = self._data.contexts_by_lineno(file).get(line, [])
+        tests = {context.rpartition("|")[0] for context in contexts} - {""}
+        own = f"/test_{Path(file).stem}"
+        first = sorted(tests, key=lambda test: (own not in test, "/unit/" not in test, test))
+        return first[:AT_MOST]
+
+
+def _measure(root: Path, data: Path, folders: Sequence[str]) -> None:
+    """Run the tests once, and note what each of them runs; a test that fails is noted too."""
+    data.parent.mkdir(parents=True, exist_ok=True)
+    settings = data.with_suffix(".ini")
+    settings.write_text(_SETTINGS, "utf-8")
+    coverage = ("--cov", f"--cov-config={settings}", "--cov-context=test", "--cov-report=")
+    unfinished = data.with_suffix(".unfinished")
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", *coverage, *folders],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root), "COVERAGE_FILE": str(unfinished)},
+        check=False,
+    )
+    unfinished.rename(data)

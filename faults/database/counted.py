@@ -1,0 +1,37 @@
+"""A worker process whose model calls are counted outside the database."""
+
+from __future__ import annotations
+
+from multiprocessing.synchronize import Event
+from typing import Any, Final
+
+from faults.turn_agents import Effects, in_rounds
+from faults.turn_place import Place
+from faults.turn_processes import work
+from faults.turn_tally import name_in
+from lango.providers.base import ModelRequest
+from lango.providers.scripted import Reply, ScriptedProvider
+
+_ASKED: Final = "asked"
+_DELAY: Final = 0.01
+
+
+def counting_work(place: Place, options: dict[str, Any], ready: Event) -> None:
+    """Run turns, and write down each call of the model: the job of a process."""
+
+    def counted(request: ModelRequest) -> Reply:
+        said = [message.content for message in request.messages if message.role == "user"]
+        place.effects.add(_ASKED, name_in(said[-1]))
+        return in_rounds(request)
+
+    provider = ScriptedProvider(rule=counted, delay=_DELAY)
+    work(place, options | {"provider": provider}, ready)
+
+
+def model_calls(effects: Effects) -> dict[str, list[float]]:
+    """When the model was asked, by the names of the turns."""
+    found: dict[str, list[float]] = {}
+    for line in effects.lines():
+        if line[2] == _ASKED:
+            found.setdefault(line[3], []).append(float(line[1]))
+    return found

@@ -1,0 +1,111 @@
+"""IDLE: a network that forgets idle connections without a word, and the turns that come after."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from faults.database.counted import counting_work, model_calls
+from faults.database.proxy import Proxy
+from faults.harness import Guarantee, Outcome, Run
+from faults.turn_clients import check_turns
+from faults.turn_place import Process, process, temporary_place
+from faults.turn_processes import Crew
+from faults.turn_tally import Shape
+
+SHAPE: Final = Shape()
+FORGETS_AFTER: Final = 6.0
+"""Seconds; real ones forget after minutes."""
+BUSY: Final = 16
+"""Turns at once, that leave many connections behind."""
+NEXT: Final = 10
+"""Turns at once after the silence."""
+LATER_AT_MOST: Final = 3.0
+"""Seconds that the silence may add to the slowest start."""
+AT_ONCE: Final = 2
+_SILENCE: Final = (1.2, 1.6)
+"""How many times as long nothing is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleFindings:
+    """What one silence came to."""
+
+    usual: list[float]  # seconds from submit to the first call of the model, of turns before it
+    waits: list[float]  # the same of turns after it
+    forgotten: int
+    turns: int
+
+
+async def _run(run: Run) -> Outcome:
+    outcome, drawn = Outcome(), random.Random(run.seed)
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int, seed: int) -> IdleFindings:
+        async with room:
+            mine = Outcome()
+            found = await _try(run, random.Random(seed), mine)
+            for failure in mine.failures:
+                outcome.fail(f"silence {number}: {failure}")
+            return found
+
+    seeds = [drawn.randrange(2**32) for _ in range(run.count)]
+    found = await asyncio.gather(*(one(n, seed) for n, seed in enumerate(seeds)))
+    usual = [wait for each in found for wait in each.usual]
+    waits = [wait for each in found for wait in each.waits]
+    outcome.note(
+        f"{run.count} silences in which {sum(each.forgotten for each in found)} connections were "
+        f"lost, {sum(each.turns for each in found)} turns; from submit to the first model call "
+        f"{_median_and_slowest(usual)} before, {_median_and_slowest(waits)} after"
+    )
+    return outcome
+
+
+async def _try(run: Run, drawn: random.Random, outcome: Outcome) -> IdleFindings:
+    async with Proxy(run.places.postgres, forget_idle_after=FORGETS_AFTER) as proxy:
+        with temporary_place(proxy.url) as place:
+            async with process(place) as here, Crew(place, 1, job=counting_work):
+                turns, _ = await _all_at_once(here, "busy", BUSY)
+                before, usual = await _all_at_once(here, "before", NEXT)
+                await asyncio.sleep(FORGETS_AFTER * drawn.uniform(*_SILENCE))
+                after, waits = await _all_at_once(here, "after", NEXT)
+                forgotten = proxy.forgotten
+                turns |= before | after
+                await check_turns(here, turns, SHAPE, outcome)
+    outcome.expect(forgotten, "no connection was lost")
+    later = max(waits, default=0.0) - max(usual, default=0.0)
+    if run.timed:
+        outcome.expect(later <= LATER_AT_MOST, f"a turn began {later:.1f} s later than usual")
+    return IdleFindings(usual, waits, forgotten, len(turns))
+
+
+async def _all_at_once(here: Process, kind: str, count: int) -> tuple[dict[str, str], list[float]]:
+    """Submit turns, each in a session of its own, and wait for all; their ids and waits."""
+    submitted = time.monotonic()
+
+    async def one(name: str) -> tuple[str, str]:
+        turn = await here.say(SHAPE.message(name), session=name)
+        await here.turns.wait(turn)
+        return name, turn
+
+    turns = dict(await asyncio.gather(*(one(f"{kind}{n}") for n in range(count))))
+    asked = model_calls(here.place.effects)
+    return turns, [asked[name][0] - submitted for name in turns if name in asked]
+
+
+def _median_and_slowest(waits: Sequence[float]) -> str:
+    return f"{statistics.median(waits):.2f} s (median) and {max(waits):.2f} s (slowest)"
+
+
+IDLE: Final = Guarantee(
+    "IDLE",
+    "idle connections lost without a word: the next turns start at once",
+    full=20,
+    ci=2,
+    run=lambda run: asyncio.run(_run(run)),
+)

@@ -1,0 +1,205 @@
+"""OUTAGE: the database goes away under load and comes back: no turn fails, no tool runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from faults.database.counted import counting_work, model_calls
+from faults.database.outages import OUTAGES, Outage
+from faults.harness import Guarantee, Outcome, Run
+from faults.turn_agents import PATIENCE, Effects
+from faults.turn_clients import Clients, check_turns
+from faults.turn_place import Process, process, temporary_place
+from faults.turn_processes import Crew
+from faults.turn_tally import Shape, Tally
+from lango.server.health import Health, readiness
+
+_LASTING: Final = 1.0
+SHAPE: Final = Shape(rounds=2, seconds=_LASTING)
+WORKERS: Final = 2
+CLIENTS: Final = 6
+SESSIONS: Final = 24
+"""So many that clients seldom meet: the turns of one session wait for each other."""
+DEAD_AFTER: Final = 5.0
+AWAY: Final = (5, 20, 60)
+AWAY_IN_CI: Final = (5,)
+BACK_WITHIN: Final = 15.0
+AT_ONCE: Final = 3
+AT_ONCE_IN_CI: Final = 6
+"""Trials at a time: each of them mostly waits."""
+_AT_WORK: Final = 3
+"""Tools that run when the database goes away, at the least."""
+_GIVE_UP: Final = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutageTrial:
+    """One outage."""
+
+    kind: str
+    seconds: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} for {self.seconds} s"
+
+
+@dataclass(frozen=True, slots=True)
+class OutageFindings:
+    """What one outage came to."""
+
+    trial: OutageTrial
+    tally: Tally
+    cut_tools: int  # that ran when it began
+    resumed: int  # turns that another attempt ended
+    back_after: float
+    failures: list[str]
+
+
+def trials_of(run: Run) -> list[OutageTrial]:
+    """Each way to be away for each of the times, again and again; those of this part."""
+    drawn = random.Random(run.seed)
+    away = AWAY if run.timed else AWAY_IN_CI
+    every = [(kind, seconds) for seconds in away for kind in OUTAGES]
+    trials = [
+        OutageTrial(*every[number % len(every)], drawn.randrange(2**32))
+        for number in range(run.count)
+    ]
+    drawn.shuffle(trials)
+    return run.part.pick(trials)
+
+
+async def _run(run: Run) -> Outcome:
+    outcome = Outcome()
+    room = asyncio.Semaphore(AT_ONCE if run.timed else AT_ONCE_IN_CI)
+
+    async def one(trial: OutageTrial) -> OutageFindings:
+        async with room:
+            return await _try(trial, run)
+
+    found = await asyncio.gather(*map(one, trials_of(run)))
+    for each in found:
+        for failure in each.failures:
+            outcome.fail(f"{each.trial} (seed {each.trial.seed}): {failure}")
+    _note(found, outcome)
+    return outcome
+
+
+async def _try(trial: OutageTrial, run: Run) -> OutageFindings:
+    drawn, outcome = random.Random(trial.seed), Outcome()
+    async with OUTAGES[trial.kind](run.places) as outage:
+        with temporary_place(outage.url) as place:
+            async with (
+                process(place, dead_after=DEAD_AFTER) as here,
+                Crew(place, WORKERS, job=counting_work, dead_after=DEAD_AFTER) as crew,
+            ):
+                clients = Clients(here, SHAPE, outcome, sessions=SESSIONS, resend=True)
+                talking = asyncio.create_task(clients.run(CLIENTS, drawn))
+                cut = await _until_at_work(place.effects, drawn)
+                outage.processes = [each.pid for each in crew.members]
+                await _away(outage, trial.seconds, here, outcome)
+                clients.stop()
+                back_after = await _until_over(talking, run, outcome)
+                if back_after >= _GIVE_UP:
+                    outcome.fail(await _left_open(here, clients.turns))
+                alive = all(each.is_alive for each in crew.members)
+                outcome.expect(alive, "a worker ended")
+                tally, resumed = Tally(len(clients.turns)), 0
+                if back_after < _GIVE_UP:
+                    tally = await check_turns(here, clients.turns, SHAPE, outcome)
+                    resumed = await _check_model_calls(here, clients.turns, outcome)
+    return OutageFindings(trial, tally, cut, resumed, back_after, outcome.failures)
+
+
+async def _until_over(talking: asyncio.Task[None], run: Run, outcome: Outcome) -> float:
+    """Wait until every client has read its turn to the end; how long that took."""
+    returned = time.monotonic()
+    done, _ = await asyncio.wait([talking], timeout=_GIVE_UP)
+    if not done:
+        talking.cancel()
+    await asyncio.gather(talking, return_exceptions=True)
+    took = time.monotonic() - returned
+    within = BACK_WITHIN if run.timed else _GIVE_UP
+    outcome.expect(took < within, f"turns were not over {within:.0f} s after its return")
+    return took
+
+
+async def _left_open(here: Process, turns: dict[str, str]) -> str:
+    """Which turns are not over, and how they stand; all of them may be, and their readers not."""
+    found = [await here.turns.get(turn_id) for turn_id in turns.values()]
+    open_ = [
+        f"{each.id} {each.state}, attempt {each.attempts}, event {each.last_event}"
+        for each in found
+        if each.ended is None
+    ]
+    return f"{len(open_)} of {len(found)} turns are open: {'; '.join(open_)}"
+
+
+async def _away(outage: Outage, seconds: float, here: Process, outcome: Outcome) -> None:
+    """Take the database away and bring it back; meanwhile the process is not ready for requests."""
+    asked, _ = await asyncio.gather(_asked_late(here, seconds), outage.begin(seconds))
+    if outage.is_noticed:
+        outcome.expect(asked == "failing", f"readiness calls the store {asked}")
+    await outage.end()
+
+
+async def _asked_late(here: Process, seconds: float) -> str:
+    """What readiness says of the store in the middle of an outage."""
+    await asyncio.sleep(seconds / 2)
+    return (await readiness(Health(is_warm=True), here.store)).store
+
+
+async def _check_model_calls(here: Process, turns: dict[str, str], outcome: Outcome) -> int:
+    """Each answer was paid for once, but for one at most when a turn began again; how many did."""
+    asked, resumed = model_calls(here.place.effects), 0
+    for name, turn_id in turns.items():
+        again = (await here.turns.get(turn_id)).attempts - 1
+        resumed += again > 0
+        calls, due = len(asked.get(name, ())), SHAPE.rounds + 1
+        right = due <= calls <= due + again
+        outcome.expect(right, f"turn {name} asked the model {calls} times, not {due} (+{again})")
+    return resumed
+
+
+async def _until_at_work(effects: Effects, drawn: random.Random) -> int:
+    """Let turns run for a time that is drawn, and then until tools are at work; how many."""
+    await asyncio.sleep(drawn.uniform(0.5, 2.0))
+    async with asyncio.timeout(PATIENCE):
+        while (at_work := _at_work(effects)) < _AT_WORK:  # noqa: ASYNC110 - of other processes
+            await asyncio.sleep(0.02)
+    return at_work
+
+
+def _at_work(effects: Effects) -> int:
+    """How many tools are at work, and not about to end."""
+    since = time.monotonic() - _LASTING * 0.7
+    return sum(line[2] == "mark" and float(line[1]) > since for line in effects.lines())
+
+
+def _note(found: list[OutageFindings], outcome: Outcome) -> None:
+    for kind in OUTAGES:
+        mine = [each for each in found if each.trial.kind == kind]
+        if not mine:
+            continue
+        outcome.note(
+            f"{kind}: {len(mine)} outages of {sum(each.trial.seconds for each in mine)} s, "
+            f"{sum(each.cut_tools for each in mine)} tools at work when they began, "
+            f"{sum(each.tally.turns for each in mine)} turns "
+            f"({sum(each.resumed for each in mine)} resumed), all over after "
+            f"{max(each.back_after for each in mine):.1f} s"
+        )
+
+
+OUTAGE: Final = Guarantee(
+    "OUTAGE",
+    "the database away for up to a minute: no turn fails, nothing twice, over soon after",
+    full=60,
+    ci=6,
+    run=lambda run: asyncio.run(_run(run)),
+    parts=3,
+    picks=True,
+)

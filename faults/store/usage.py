@@ -1,0 +1,332 @@
+"""LEDGER: what model calls used, while their workers are killed and frozen.
+
+The model is a server of this row that keeps its own count. A worker can die with a whole answer in
+its socket, so no account on this side can hold all tokens; what it must hold is a row for every
+request, the server's own figures in every row that has any, and no figure for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import re
+import signal
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC
+from functools import partial
+from multiprocessing.synchronize import Event
+from typing import Any, Final
+from uuid import uuid4
+
+import sqlalchemy as sa
+from google.adk.agents import LlmAgent
+from google.adk.tools.agent_tool import AgentTool
+
+from faults.blackbox.logs import Log, read
+from faults.blackbox.model_server import ModelServer
+from faults.harness import Guarantee, Outcome, Run
+from faults.turn_clients import until_over
+from faults.turn_place import Place, Process, process, temporary_place
+from faults.turn_processes import Crew, keep_log
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.plugins import plugins
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core import failpoints
+from lango.store.sessions import SqlSessionStore
+from lango.store.tables import messages, model_calls, sessions
+from lango.store.turn_rows import Turn
+from lango.turns import event_loop
+from lango.turns.worker import TurnWorker, WorkerOptions
+
+WORKERS: Final = 2
+CONCURRENCY: Final = 8
+DEAD_AFTER: Final = 2.0
+TURNS_PER_BLOW: Final = 6
+PAUSES: Final = (0.2, 0.9)
+SPARED: Final = 3
+"""A turn that was begun so often is let end before the next blow."""
+DEATHS: Final = ("call.", "model.end", "append.")
+"""What the failpoints begin with at which a worker may die by itself."""
+DIES: Final = 1 / 250
+LATE: Final = 3.0
+"""Seconds before a turn ends within which a worker that lost it may have settled a call."""
+LAST_WORDS: Final = 1.5
+"""Seconds that workers which were frozen have at the end to settle what they paid for."""
+NONCE: Final = re.compile(r"N[0-9a-f]+x\d+")
+
+
+def count(uid: str, k: str) -> dict[str, str]:
+    """Count something."""
+    return {"counted": uid + k}
+
+
+def _agent(model: str) -> LlmAgent:
+    def llm(name: str) -> ModelAdapter:
+        return ModelAdapter(f"vllm:{name}", base_url=model, api_key="none")
+
+    aide = LlmAgent(name="aide", model=llm("aide"), tools=[count])
+    return LlmAgent(name="payer", model=llm("payer"), tools=[AgentTool(aide)])
+
+
+def pay(place: Place, options: dict[str, Any], ready: Event) -> None:
+    """The job of a worker: run turns, and die at a failpoint now and then."""
+    keep_log(place)
+    warnings.simplefilter("ignore")
+    failpoints.armed = partial(_die, random.Random(f"{options['seed']} {os.getpid()}"))
+    event_loop.run(_pay(place, options, ready))
+
+
+def _die(drawn: random.Random, name: str) -> None:
+    if name.startswith(DEATHS) and drawn.random() < DIES:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _pay(place: Place, options: dict[str, Any], ready: Event) -> None:
+    async with process(place, dead_after=DEAD_AFTER) as here:
+        app = _app(here.store, place.app, options["model"])
+        worker = TurnWorker(
+            here.store, here.engine, {place.app: app}, WorkerOptions(concurrency=CONCURRENCY)
+        )
+        await worker.start()
+        ready.set()
+        await asyncio.Event().wait()  # it is killed
+
+
+def _app(store: SqlSessionStore, name: str, model: str) -> DurableAgent:
+    runner = AgentRunner(
+        _agent(model), SessionServiceAdapter(store), plugins=plugins(store), name=name
+    )
+    return DurableAgent(runner, store)
+
+
+@dataclass
+class ServerCount:
+    """What the model server has counted."""
+
+    asked: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """By nonce: the turn and the agent of each request."""
+    tokens: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """By nonce, of each answer that went out whole."""
+
+    @classmethod
+    def of(cls, lines: list[dict[str, Any]]) -> ServerCount:
+        """From its log."""
+        made = cls()
+        for line in lines:
+            nonce = str(line["nonce"])
+            if line["kind"] == "asked":
+                made.asked[nonce] = str(line["uid"]), str(line["agent"])
+            elif line["whole"]:
+                made.tokens[nonce] = line["tokens"][0], line["tokens"][1]
+        return made
+
+
+async def _trials(run: Run) -> Outcome:
+    outcome, drawn = Outcome(), random.Random(run.seed)
+    places = run.places.each()
+    trials = [
+        _trial(kind, url, turns, random.Random(drawn.randrange(2**32)), outcome)
+        for number, (kind, url) in enumerate(places.items())
+        if (turns := (run.count + number) // len(places))
+    ]
+    await asyncio.gather(*trials)
+    return outcome
+
+
+async def _trial(kind: str, url: str, turns: int, drawn: random.Random, outcome: Outcome) -> None:
+    with temporary_place(url) as place:
+        log = Log(place.folder / "model")
+        server = ModelServer(log, uuid4().hex[:6])
+        options = {"model": await server.start(), "seed": drawn.randrange(2**32)}
+        try:
+            async with (
+                process(place, dead_after=DEAD_AFTER) as here,
+                Crew(place, WORKERS, job=pay, **options) as crew,
+            ):
+                said: dict[str, str] = {}
+                for number in range(turns):
+                    uid = f"U{drawn.randrange(16**8):08x}"
+                    said[uid] = await here.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
+                blows = await _strike_until_over(crew, here, drawn, max(turns // TURNS_PER_BLOW, 1))
+                await asyncio.sleep(LAST_WORDS)
+                counted = ServerCount.of(read(place.folder / "model"))
+                judge = Judge(kind, counted, outcome)
+                await judge.check(here, said)
+            outcome.note(f"{kind}: {turns} turns, {_listed(blows)}; {judge}")
+        finally:
+            await server.stop()
+            log.close()
+
+
+def _listed(blows: Counter[str]) -> str:
+    return ", ".join(f"{number} {what}" for what, number in sorted(blows.items()))
+
+
+async def _strike_until_over(
+    crew: Crew, here: Process, drawn: random.Random, most: int
+) -> Counter[str]:
+    striking = asyncio.create_task(_strike(crew, here, drawn, most))
+    mending = asyncio.create_task(_mend(crew))
+    try:
+        with suppress(TimeoutError):  # the checks find a turn that never ends
+            await until_over(here)
+    finally:
+        striking.cancel()
+        mending.cancel()
+        blows = await striking + await mending
+    return blows
+
+
+async def _mend(crew: Crew) -> Counter[str]:
+    """Start a worker for each that died by itself; how many that were."""
+    deaths: Counter[str] = Counter()
+    with suppress(asyncio.CancelledError):
+        while True:
+            await asyncio.sleep(0.2)
+            deaths["deaths at failpoints"] += await crew.mend()
+    return deaths
+
+
+async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) -> Counter[str]:
+    """Kill a worker, or freeze it for a while, again and again; how often each."""
+    blows: Counter[str] = Counter()
+    with suppress(asyncio.CancelledError):
+        while blows.total() < most:
+            await asyncio.sleep(drawn.uniform(*PAUSES))
+            await until_over(here, SPARED)
+            hit = drawn.choice(crew.members) if crew.members else None
+            if hit is None or not hit.is_alive:
+                continue
+            kills = drawn.random() < 0.5
+            blows["kills" if kills else "freezes"] += 1
+            hit.send(signal.SIGKILL if kills else signal.SIGSTOP)
+            if not kills:
+                try:
+                    await asyncio.sleep(drawn.uniform(0.3, 2 * DEAD_AFTER))
+                finally:
+                    hit.send(signal.SIGCONT)
+    return blows
+
+
+class Judge:
+    """Compares the rows with what the model server counted."""
+
+    def __init__(self, kind: str, server: ServerCount, outcome: Outcome) -> None:
+        self._kind, self._server, self._outcome = kind, server, outcome
+        self._settled: set[str] = set()
+        self._cut_off = 0
+
+    async def check(self, here: Process, said: dict[str, str]) -> None:
+        """Check every row, every request and every turn."""
+        rows = await _rows(here)
+        self._check_settled(rows)
+        for uid, turn_id in said.items():
+            mine = [row for row in rows if row.turn == turn_id]
+            self._check_requests(uid, mine)
+            self._check_turn(await here.turns.get(turn_id), mine)
+        strange = {row.turn for row in rows} - set(said.values())
+        self._expect(not strange, f"rows of turns that are none: {sorted(strange)[:3]}")
+        lost = await _stored_answers(here) - self._settled
+        self._expect(not lost, f"{len(lost)} stored answers without usage: {sorted(lost)[:3]}")
+
+    def _check_settled(self, rows: list[sa.Row[Any]]) -> None:
+        """Every row with figures has those of one answer; no row is under way any more."""
+        open_rows = [row.call_id for row in rows if row.outcome == "started"]
+        self._expect(not open_rows, f"{len(open_rows)} rows are still under way")
+        for row in rows:
+            if row.input_tokens is None:
+                self._cut_off += row.outcome == "cut_off"
+                continue
+            nonce, figures = row.request_id, (row.input_tokens, row.output_tokens)
+            twice = nonce in self._settled
+            self._settled.add(nonce)
+            same = self._server.tokens.get(nonce) == figures and not twice
+            self._expect(same, f"the row {row.call_id} of {nonce} has {figures}, twice: {twice}")
+
+    def _check_requests(self, uid: str, rows: list[sa.Row[Any]]) -> None:
+        """Every request has a row, of the same turn and agent."""
+        requests = [nonce for nonce, (of, _) in self._server.asked.items() if of == uid]
+        open_requests = Counter(
+            self._server.asked[nonce][1] for nonce in requests if nonce not in self._settled
+        )
+        open_rows = Counter(row.agent for row in rows if row.input_tokens is None)
+        without = open_requests - open_rows
+        self._expect(not without, f"{uid}: requests without a row: {dict(without)}")
+
+    def _check_turn(self, turn: Turn, rows: list[sa.Row[Any]]) -> None:
+        """The turn has the sum of its rows; what a worker that lost it settled late may lack."""
+        self._expect(turn.ended is not None, f"{turn.id} is {turn.state}")
+        usage = turn.usage or {}
+        told = (usage.get("input", 0), usage.get("output", 0))
+        paid = [row for row in rows if row.input_tokens is not None]
+        late = [row for row in paid if turn.attempts > 1 and _is_late(row, turn)]
+        self._expect(
+            told in _sums(paid, late),
+            f"{turn.id} after {turn.attempts} attempts has {told}, its rows {_sum(paid)}",
+        )
+
+    def _expect(self, holds: object, failure: str) -> None:
+        self._outcome.expect(holds, f"{self._kind}: {failure}")
+
+    def __str__(self) -> str:
+        whole, settled = self._server.tokens, self._settled
+        counted = sum(map(sum, whole.values()))
+        unknown = [sum(whole[nonce]) for nonce in whole if nonce not in settled]
+        return (
+            f"{len(self._server.asked)} requests, {len(settled)} settled to the "
+            f"token, {self._cut_off} rows cut off; {len(unknown)} answers went out whole to "
+            f"workers that died with them, {sum(unknown)} of {counted} tokens "
+            f"({sum(unknown) / max(counted, 1):.2%})"
+        )
+
+
+def _is_late(row: sa.Row[Any], turn: Turn) -> bool:
+    ended = row.ended if row.ended.tzinfo else row.ended.replace(tzinfo=UTC)
+    return turn.ended is not None and ended.timestamp() > turn.ended - LATE
+
+
+def _sum(rows: list[sa.Row[Any]]) -> tuple[int, int]:
+    return sum(row.input_tokens for row in rows), sum(row.output_tokens for row in rows)
+
+
+def _sums(rows: list[sa.Row[Any]], late: list[sa.Row[Any]]) -> Iterator[tuple[int, int]]:
+    """The sum of all, and of all without any of the late ones."""
+    for number in range(len(late) + 1):
+        for without in itertools.combinations(late, number):
+            yield _sum([row for row in rows if row not in without])
+
+
+async def _rows(here: Process) -> list[sa.Row[Any]]:
+    found = sa.select(model_calls).where(model_calls.c.app_name == here.place.app)
+    async with here.store.database.read() as connection:
+        return list((await connection.execute(found.order_by(model_calls.c.pk))).all())
+
+
+async def _stored_answers(here: Process) -> set[str]:
+    """The nonces of all answers that a session has."""
+    found = (
+        sa.select(messages.c.content)
+        .join(sessions, sessions.c.pk == messages.c.session_pk)
+        .where(sessions.c.app_name == here.place.app)
+    )
+    async with here.store.database.read() as connection:
+        texts = (await connection.execute(found)).scalars()
+        return {nonce for text in texts for nonce in NONCE.findall(text or "")}
+
+
+LEDGER: Final = Guarantee(
+    "LEDGER",
+    "workers killed and frozen: a row for every model request, usage as the model counted it",
+    full=1_000,
+    ci=100,
+    run=lambda run: asyncio.run(_trials(run)),
+    parts=2,
+)
