@@ -34,7 +34,13 @@ class Application:
         self.settings = loaded.settings
         self._access = access_of(self.settings)
         store = self.settings.store
-        self.store = SqlSessionStore(store.url.get_secret_value(), schema=store.db_schema)
+        self.store = SqlSessionStore(
+            store.url.get_secret_value(),
+            schema=store.db_schema,
+            pool_size=store.pool_size,
+            pool_overflow=store.pool_overflow,
+            pool_timeout=store.pool_timeout,
+        )
         self.engine = LocalEngine(self.store.database)
         self._at_once = max(Policy().at_once, self.settings.worker.concurrency)
         self._agents: dict[str, Agent] = {}
@@ -185,7 +191,7 @@ class Application:
         found: list[Any] = []
         for item in spec.tools:
             found += load_tools(item.use, item.options)
-        return found + [mcp_toolset(self._server(name)) for name in spec.mcp]
+        return found + [mcp_toolset(self._server(name)) for name in dict.fromkeys(spec.mcp)]
 
     def _server(self, name: str) -> McpServer:
         server = self.settings.mcp_servers.get(name)

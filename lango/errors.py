@@ -17,6 +17,7 @@
     │   ├── SchemaError            tables missing, behind, or too new for this lango
     │   │   └── SchemaBusyError    others kept using the tables to be changed (retryable)
     │   └── StoreUnavailableError  the database did not answer (retryable)
+    │       └── StoreBusyError     no connection was free, or the session was locked, for too long
     ├── ModelError                 a model call failed: provider, model, status, request id,
     │   │                          and the text that came before it are on the error
     │   ├── UnknownModelError      no provider of that name, or no such model there
@@ -154,6 +155,10 @@ class StoreUnavailableError(StoreError):
     retryable = True
 
 
+class StoreBusyError(StoreUnavailableError):
+    """No connection to the database became free in time, or the session stayed locked."""
+
+
 class ToolError(LangoError):
     """The tool refused the call."""
 
@@ -193,8 +198,18 @@ class KeyLimitError(LangoError):
         self, message: str = "", *, limit: str = "", retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.limit = limit  # "requests", "turns" or "cost"
+        self.limit = limit  # "requests", "turns", "streams" or "cost"
         self.retry_after = retry_after  # seconds after which another try makes sense
+
+
+class TooManyAttemptsError(LangoError):
+    """Too many API keys that are not known here came from this address; wait, then try again."""
+
+    retryable = True
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after  # seconds
 
 
 class KeyNotFoundError(LangoError):

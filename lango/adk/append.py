@@ -7,6 +7,7 @@ from typing import Any, Final
 from google.adk.events.event import Event, NodeInfo
 from google.adk.events.event_actions import EventActions
 
+from lango.adk.approvals import closed_waits
 from lango.adk.normalise import (
     before_outputs_move,
     large_outputs,
@@ -38,13 +39,15 @@ def entry_of(event: Event) -> tuple[Event, Entry | None]:
     whole = before_outputs_move(event)
     outputs = large_outputs(whole)
     clean = moving_outputs(whole, outputs)
-    return clean, _entry(clean, _output_blobs(whole, outputs) if outputs else ())
+    return clean, _entry(clean, _output_blobs(clean, outputs) if outputs else ())
 
 
 def _output_blobs(event: Event, outputs: dict[int, str]) -> tuple[Blob, ...]:
     responses = event.get_function_responses()
     return tuple(
         Blob(
+            call=responses[number].id or "",
+            marker=responses[number].response,
             name=output_name(event, responses[number]),
             kind=ARTIFACT,
             mime_type="application/json",
@@ -83,12 +86,18 @@ def _entry(event: Event, output_blobs: tuple[Blob, ...]) -> Entry | None:
         state_only=state_only,
         compaction=event.actions.compaction is not None,
         opens_calls=tuple(sorted(event.long_running_tool_ids or ())),
-        answers_calls=encoded.responses if event.author == "user" else (),
+        answers_calls=_answered(event, encoded),
         responses=encoded.responses,
         scope=event.isolation_scope or "",
         rewind=_rewind(event),
         blobs=(*encoded.blobs, *output_blobs),
     )
+
+
+def _answered(event: Event, encoded: EncodedParts) -> tuple[str, ...]:
+    """The calls that nobody waits for any more: a person has answered them, or an error has."""
+    closed = closed_waits(event) if encoded.responses else ()
+    return tuple(call for call in encoded.responses if call in closed)
 
 
 def _rest(event: Event) -> JsonObject:

@@ -11,14 +11,12 @@ from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactServ
 from google.adk.models.base_llm import BaseLlm
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
-from google.adk.tools.base_tool import BaseTool
-from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.model import ModelAdapter
 from lango.adk.session_service import SessionServiceAdapter
-from lango.adk.tools import AdkTool, as_adk_tools
+from lango.adk.tools import AdkTool, as_adk_tools, tool_name
 from lango.errors import ConfigError
 from lango.providers.base import Provider
 from lango.store.sessions import SqlSessionStore
@@ -57,11 +55,7 @@ def llm_agent(
 
 def _refuse_namesakes(agent: str, tools: Iterable[AdkTool]) -> None:
     """A model knows tools by their names; what a toolset holds is known only when it runs."""
-    names = [
-        tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
-        for tool in tools
-        if not isinstance(tool, BaseToolset)
-    ]
+    names = [tool_name(tool) for tool in tools]
     twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
         raise ConfigError(f"Agent {agent} has more than one tool called {', '.join(twice)}.")

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.events.event import Event
 from google.adk.models.llm_request import LlmRequest
+from google.adk.tools.tool_context import ToolContext
 
 from lango.adk.session import link_of
+from lango.core.ids import new_id
 from lango.core.model_calls import CutReason, ModelCall
 from lango.store.database import Database
 from lango.store.entries import StoredMessage
+from lango.store.holding import Holding
+from lango.store.ledger import key_of_call
+from lango.store.turn_usage import NOTHING_SPENT, Spent
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +38,14 @@ class Cut:
     why: CutReason = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedTurn:
+    """The claimed turn that runs, and what the attempts before this one have spent."""
+
+    holding: Holding
+    spent: Spent = NOTHING_SPENT
+
+
 @dataclass(eq=False, slots=True)
 class Caller:
     """The session and turn that a model call belongs to, and who wants to hear of it."""
@@ -43,12 +57,27 @@ class Caller:
     session_pk: int | None = None  # in `database`
     database: Database | None = None
     rows: Sequence[StoredMessage] = ()  # what the session had loaded when the call began
+    claimed: ClaimedTurn | None = None
+    call: str = field(default_factory=lambda: new_id("mc"))
     request: LlmRequest | None = None
+    events: Sequence[Event] = ()  # of the session of the agent that calls, also an inner one's
     cut: Cut | None = None
     started: float = field(default_factory=time.time)
     first_byte: float | None = None
+    starts: list[Start] = field(default_factory=list["Start"])
     reports: list[Report] = field(default_factory=list["Report"])
     records: list[ModelCall] = field(default_factory=list[ModelCall])
+    entered: set[int] = field(default_factory=set[int])  # the attempts that have a row already
+
+    @property
+    def turn_number(self) -> int | None:
+        """The number of the claimed turn in its session."""
+        return self.claimed.holding.claim.turn.number if self.claimed else None
+
+    async def start(self, record: ModelCall) -> None:
+        """Tell everyone who asked that a request is about to go out."""
+        for tell in self.starts:
+            await tell(self, record)
 
     def report(self, record: ModelCall) -> None:
         """Tell everyone who asked; nobody's trouble with it is the turn's."""
@@ -62,7 +91,11 @@ class Caller:
 
 Report = Callable[[Caller, ModelCall], None]
 """What receives the records of a call: at once, so it must not take long."""
+Start = Callable[[Caller, ModelCall], Awaitable[None]]
+"""What receives the record of an attempt before its request goes out, which waits for it."""
 
+claimed_turn: ContextVar[ClaimedTurn | None] = ContextVar("lango_claimed_turn", default=None)
+"""Set while a claimed turn runs, for all its agents, and for those that its tools run."""
 caller: ContextVar[Caller | None] = ContextVar("lango_caller", default=None)
 _around: ContextVar[Caller | None] = ContextVar("lango_caller_around", default=None)
 
@@ -73,7 +106,7 @@ def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> Caller:
     if known is not None and known.request is llm_request:
         return known
     who = _caller_of(context)
-    who.request = llm_request
+    who.request, who.events = llm_request, context.session.events
     caller.set(who)
     return who
 
@@ -88,6 +121,13 @@ def note_tool(context: ReadonlyContext) -> str:
     return who.turn
 
 
+def call_key(context: ToolContext) -> str:
+    """A tool call as the ledger names it; what was confirmed is another run than what asked."""
+    return key_of_call(
+        context.function_call_id or "", confirmed=context.tool_confirmation is not None
+    )
+
+
 def is_inner(invocation_id: str) -> bool:
     """Whether an invocation is that of an agent which a tool of another one runs."""
     around = _around.get()
@@ -97,8 +137,15 @@ def is_inner(invocation_id: str) -> bool:
 def _caller_of(context: ReadonlyContext) -> Caller:
     around = _around.get()
     if around is not None and around.turn != context.invocation_id:
-        whose = (around.session, around.turn, around.tenant)
-        return Caller(*whose, context.agent_name, around.session_pk, around.database)
+        return Caller(
+            around.session,
+            around.turn,
+            around.tenant,
+            context.agent_name,
+            around.session_pk,
+            around.database,
+            claimed=around.claimed,
+        )
     session = context.session
     link = link_of(session)
     return Caller(
@@ -109,4 +156,5 @@ def _caller_of(context: ReadonlyContext) -> Caller:
         link.ref.pk if link.ref else None,
         link.database,
         tuple(link.rows),
+        claimed_turn.get(),
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from typing import Final
 
+from lango.core.causes import Cause, cause_of
 from lango.core.ids import new_id
 from lango.core.values import storable_text
 from lango.errors import ToolError
@@ -13,6 +15,9 @@ logger = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 2_000
 """Characters of an error's own text that a model gets to read."""
+_MOST_RECENT: Final = 1_000
+_recent: Final[OrderedDict[str, Cause]] = OrderedDict()
+"""Causes of the newest failures by their ids, until the turns that they happened in take them."""
 
 
 def feedback(error: Exception, tool_name: str) -> dict[str, str]:
@@ -26,4 +31,13 @@ def feedback(error: Exception, tool_name: str) -> dict[str, str]:
     level = logging.INFO if meant_for_model else logging.ERROR
     logger.log(level, "Tool %r failed (%s)", tool_name, error_id, exc_info=error)
     text = str(error) if meant_for_model else f"The tool {tool_name} failed unexpectedly."
+    if not meant_for_model:
+        _recent[error_id] = cause_of(error)
+        if len(_recent) > _MOST_RECENT:
+            _recent.popitem(last=False)
     return {"error": storable_text(text[:MAX_TEXT]), "error_id": error_id}
+
+
+def take_cause(error_id: str) -> Cause | None:
+    """The cause of a failure of this process, once; None if it is not known here."""
+    return _recent.pop(error_id, None)

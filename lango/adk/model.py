@@ -102,9 +102,10 @@ class ModelAdapter(BaseLlm):
         call = self._prepared(llm_request)
         answer = Answer(call.provider, call.model, call.call_ids(), streaming=stream)
         told: list[Awaitable[None]] = []
-        note = partial(self._note, call, told)
+        start, note = partial(self._start, call), partial(self._note, call, told)
         try:
-            async with aclosing(self._provider.answer(call, on_attempt=note)) as events:
+            answers = self._provider.answer(call, on_start=start, on_attempt=note)
+            async with aclosing(answers) as events:
                 async for event in events:
                     delta = answer.take(event)
                     if delta is not None:
@@ -141,6 +142,12 @@ class ModelAdapter(BaseLlm):
         call.token_budget, call.window = self.token_budget, self.context_window
         call.calibrations = self._calibrations
         return call
+
+    async def _start(self, call: PreparedCall, attempt: Attempt) -> None:
+        """A request is about to go out."""
+        record = call.starts(attempt)
+        if call.caller is not None:
+            await call.caller.start(record)
 
     def _note(self, call: PreparedCall, told: list[Awaitable[None]], attempt: Attempt) -> None:
         """An attempt has ended: learn from it and report it."""

@@ -70,6 +70,11 @@ def storable_event(event: Event) -> Event:
     return _storable_model(event)
 
 
+def storable_actions(actions: EventActions) -> EventActions:
+    """Actions as `storable_event` leaves them in an event."""
+    return _storable_model(actions)
+
+
 def without_temp_state(event: Event) -> Event:
     """`temp:` state lives in the session object alone."""
     delta = event.actions.state_delta

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -10,6 +10,7 @@ from google.adk.models.llm_request import LlmRequest
 
 from lango.adk.calls import Caller
 from lango.adk.convert import convert_messages
+from lango.adk.open_turns import turn_start
 from lango.adk.requests import Options, options_of
 from lango.adk.sent_rows import sent_span
 from lango.core.budget import Calibration, Fitted, Limits, fit, request_tokens
@@ -92,10 +93,13 @@ class PreparedCall:
         return self.fitted.messages != before
 
     def _fit(self, room: int | None) -> None:
-        fitted = fit(self.talk, room, self.calibration)
+        fitted = fit(self.talk, room, self.calibration, self._open_turn)
         self.fitted = Fitted(
             pair_calls(fitted.messages), fitted.tokens, fitted.left_out, fitted.shortened
         )
+
+    def _open_turn(self, messages: Sequence[Message]) -> int:
+        return turn_start(messages, self.caller.events if self.caller else ())
 
     @property
     def _request(self) -> ModelRequest:
@@ -131,9 +135,13 @@ class PreparedCall:
         learnt = known.after(self.fitted.messages, estimated=self.estimated, reported=usage.input)
         self.calibrations.learn(conversation, learnt)
 
-    def record(self, attempt: Attempt) -> ModelCall:
-        """The record of an attempt that just ended."""
+    def starts(self, attempt: Attempt) -> ModelCall:
+        """The record of an attempt whose request is about to go out."""
         self.tries += 1
+        return self.record(attempt)
+
+    def record(self, attempt: Attempt) -> ModelCall:
+        """The record of the newest attempt."""
         labels = self.options.config.labels or {}
         fitted, usage = self.fitted, attempt.usage
         span = sent_span(self.caller.rows, fitted.messages) if self.caller else None
@@ -143,6 +151,7 @@ class PreparedCall:
             call=self.id,
             session=self.caller.session if self.caller else (),
             session_pk=self.caller.session_pk if self.caller else None,
+            turn_number=self.caller.turn_number if self.caller else None,
             turn=self.caller.turn if self.caller else "",
             agent=labels.get(_AGENT_LABEL, ""),
             budget=self.budget,

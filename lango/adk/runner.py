@@ -71,6 +71,7 @@ class TurnOptions:
     streaming: bool = True
     abort: asyncio.Event | None = None  # set it to end the turn
     invocation_id: str | None = None  # ADK's, to choose it or to resume one
+    turn_id: str = ""  # the claimed turn's, by which the log names it
     attempt: int = 1
     go_on: bool = False  # with the agent that spoke last, whatever `next_turn` says: no new turn
     state: dict[str, Any] | None = None  # changes of state that come with the message
@@ -204,7 +205,7 @@ class AgentRunner:
         """How a turn has ended, of which this was read."""
         text, usage = reader.unfinished_text, reader.usage
         if error is not None and not isinstance(error, LangoError):
-            name = how.invocation_id or "of an agent"
+            name = how.turn_id or how.invocation_id or "of an agent"
             logger.warning("Turn %s of app %s failed.", name, self.app.name, exc_info=error)
         if reader.aborted or (error and how.abort and how.abort.is_set()):
             return Cancelled(text, usage)

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import BaseNode
 from google.genai import types
 
 from lango.adk.feedback import feedback
@@ -92,6 +93,14 @@ class ToolAdapter(BaseTool):
 def as_adk_tools(items: Iterable[Tool | AdkTool]) -> list[AdkTool]:
     """Our tools in ADK's form; what ADK knows already is left as it is."""
     return [ToolAdapter(item) if isinstance(item, Tool) else item for item in items]
+
+
+def tool_name(item: AdkTool) -> str:
+    """The name by which ADK calls a tool; empty for a toolset, which has several."""
+    if isinstance(item, BaseToolset):
+        return ""
+    name = getattr(item, "name" if isinstance(item, BaseTool | BaseNode) else "__name__", None)
+    return name if isinstance(name, str) else type(item).__name__
 
 
 def call_info(tool_context: ToolContext) -> CallInfo:

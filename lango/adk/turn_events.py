@@ -11,6 +11,8 @@ from google.adk.tools.transfer_to_agent_tool import transfer_to_agent
 from google.genai import types
 
 from lango.adk.approvals import QUESTIONS, approval_of, closed_waits
+from lango.adk.feedback import take_cause
+from lango.adk.normalise import with_outputs_moved
 from lango.adk.usage import usage_of
 from lango.core.streams import Usage
 from lango.core.turns import (
@@ -109,13 +111,32 @@ class TurnReader:
         """The whole message, which replaces its deltas; its thoughts only if none were told."""
         said = _text(part for part in _parts(event) if not part.thought) or _output(event)
         thoughts = _text(part for part in _parts(event) if part.thought)
-        if thoughts and event.id not in self._thought:
-            yield ThoughtDelta(event.id, thoughts)
-        draft = self._drafts.pop(event.id, None)
+        message = self._streamed_as(event)
+        if thoughts and message not in self._thought:
+            yield ThoughtDelta(message, thoughts)
+        draft = self._drafts.pop(message, None)
         if said:
-            yield MessageCompleted(event.id, event.author, said)
+            stored_as = event.id if message != event.id else None
+            yield MessageCompleted(message, event.author, said, stored_as)
         elif draft is not None:
-            yield MessageReset(event.id)
+            yield MessageReset(message)
+
+    def _streamed_as(self, event: Event) -> str:
+        """The id of the deltas that a whole answer replaces.
+
+        ADK gives the answer of an agent with a code executor another id than its deltas. An agent
+        has one answer at a time on a branch, so the newest deltas there are those of the answer.
+        """
+        is_answer = any(part.function_response is None for part in _parts(event))
+        if event.id in self._drafts or not is_answer:
+            return event.id
+        place = (event.author, event.branch)
+        same = [
+            message
+            for message, draft in self._drafts.items()
+            if (draft.newest.author, draft.newest.branch) == place
+        ]
+        return same[-1] if same else event.id
 
     def _calls(self, event: Event) -> Iterator[TurnEvent]:
         for call in event.get_function_calls():
@@ -128,7 +149,8 @@ class TurnReader:
     def _results(self, event: Event) -> Iterator[TurnEvent]:
         """Results, but for the stand-in of a call that waits for its confirmation."""
         asked = event.actions.requested_tool_confirmations
-        for response in event.get_function_responses():
+        # Large outputs as the session keeps them: a log has no second copy of one.
+        for response in with_outputs_moved(event).get_function_responses():
             if response.name != _TRANSFER and response.id not in asked:
                 yield _finished(response)
 
@@ -165,7 +187,8 @@ def _finished(response: types.FunctionResponse) -> ToolFinished:
     if given.get("error"):
         error_id: Any = given.get("error_id")
         known_by = error_id if isinstance(error_id, str) else None
-        return ToolFinished(call, name, error=str(given["error"]), error_id=known_by)
+        cause = take_cause(known_by) if known_by else None
+        return ToolFinished(call, name, error=str(given["error"]), error_id=known_by, cause=cause)
     return ToolFinished(call, name, given, truncated=given.get("truncated") is True)
 
 

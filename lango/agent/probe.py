@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lango.agent.agent import Agent
-from lango.core.turns import Completed, Failed, MessageDelta, ToolFinished, TurnEvent, error_data
+from lango.core.causes import cause_of
+from lango.core.turns import Completed, Failed, MessageDelta, ToolFinished, TurnEvent
+from lango.errors import LangoError
 from lango.tools.function import tool
 
 _INSTRUCTION: Final = "Call the tool you are asked to call, then say its result in a few words."
@@ -26,6 +28,7 @@ class Probe:
 
     ok: bool
     said: str
+    answers: bool = True  # whatever else it does
 
 
 async def probe(model: Any) -> Probe:
@@ -44,7 +47,7 @@ async def probe(model: Any) -> Probe:
 def _judged(events: list[TurnEvent], first: float, whole: float) -> Probe:
     end = events[-1]
     if isinstance(end, Failed):
-        return Probe(ok=False, said=str(error_data(end.error)["message"]))
+        return Probe(ok=False, said=_why(end.error), answers=False)
     results = [event for event in events if isinstance(event, ToolFinished)]
     if not results:
         return Probe(ok=False, said="it answers, but it did not call the tool it was asked to call")
@@ -56,3 +59,7 @@ def _judged(events: list[TurnEvent], first: float, whole: float) -> Probe:
     return Probe(
         ok=True, said=f"a streamed tool call in {whole:.1f} s (first news at {first:.1f} s)"
     )
+
+
+def _why(error: Exception) -> str:
+    return str(error if isinstance(error, LangoError) else cause_of(error))

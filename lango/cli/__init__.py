@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+import typer.main
+
+from lango.cli.logs import with_verbose
 from lango.cli.root import app
 from lango.errors import LangoError
 
@@ -11,7 +14,7 @@ from lango.errors import LangoError
 def main() -> None:
     """Run a command; an error of ours is one line on standard error and exit code 1."""
     try:
-        app(prog_name="lango")
+        with_verbose(typer.main.get_command(app))(prog_name="lango")
     except LangoError as error:
         print(f"lango: {error}", file=sys.stderr)
         sys.exit(1)

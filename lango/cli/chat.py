@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import typer
 
+from lango.cli.logs import log_servers
 from lango.cli.options import (
     DEFAULT_USER,
     Config,
@@ -14,7 +15,6 @@ from lango.cli.options import (
     Thoughts,
     Url,
     UserName,
-    store_flags,
 )
 
 
@@ -31,9 +31,9 @@ def chat(
     from lango.cli.screen import TextScreen
     from lango.cli.talk import ask_at_terminal
 
+    log_servers()
     screen = TextScreen(thoughts=thoughts)
-    flags = store_flags(url)
-    with conversation(target, config, flags, screen, user, session, ask_at_terminal) as here:
+    with conversation(target, config, url, screen, user, session, ask_at_terminal) as here:
         typer.secho(f"{here.app} · session {here.session}", dim=True, err=True)
         if not here.is_new:
             here.talk.catch_up()

@@ -31,6 +31,7 @@ _WHY: Final[dict[WhyNotSent, str]] = {
     "refused": "refused as too long",
     "not_given": "not loaded, or not for this agent",
 }
+_WORDS: Final[dict[str, str]] = {"started": "under way", "cut_off": "cut off with its worker"}
 _KNOWN: Final[dict[MessagesKnown, str]] = {
     "exact": "",
     "ends": "Only the oldest and the newest message are certain: {sent} messages were sent.",
@@ -70,7 +71,7 @@ def drawn(context: SessionContext) -> Iterator[str]:
 def _listed(call: ContextCall) -> str:
     sent = f"{call.estimated:,} tokens, {_counted(call.messages_sent)}"
     cut = f", {call.left_out:,} left out" if call.left_out else ""
-    failed = "" if call.outcome == "completed" else f"; {call.outcome}"
+    failed = "" if call.outcome == "completed" else f"; {_WORDS.get(call.outcome, call.outcome)}"
     return f"  {call.call}  {call.started:%Y-%m-%d %H:%M:%S}  {sent}{cut}{failed}"
 
 
@@ -132,10 +133,13 @@ def _model(made: ContextAttempt) -> str:
 
 
 def _outcome(made: ContextAttempt) -> str:
-    return f"{made.outcome} ({made.error})" if made.error else made.outcome
+    said = _WORDS.get(made.outcome, made.outcome)
+    return f"{said} ({made.error})" if made.error else said
 
 
 def _times(made: ContextAttempt) -> str:
+    if made.outcome == "started":
+        return f"{made.started:%Y-%m-%d %H:%M:%S} UTC; {_outcome(made)}"
     took = (made.ended - made.started).total_seconds()
     first = ""
     if made.first_byte is not None:

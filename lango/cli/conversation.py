@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final
 from uuid import uuid4
 
+import typer
+
+from lango.agent.agent import Agent
 from lango.app import Application
 from lango.cli.background import Background
-from lango.cli.options import DEFAULT_USER
+from lango.cli.options import DEFAULT_USER, store_flags
+from lango.cli.printable import printable
 from lango.cli.screen import Screen
 from lango.cli.talk import Ask, Talk
 from lango.config.load import load
+from lango.core.redaction import redacted
+from lango.errors import SessionNotFoundError
+from lango.store.entries import SessionKey
+
+_NEW: Final = "Session {} is new. `lango sessions list` shows the others."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +42,53 @@ class Conversation:
 def conversation(
     target: str | None,
     config: Path | None,
-    flags: Mapping[str, Any],
+    url: str | None,
     screen: Screen,
     user: str,
     session: str | None,
     ask: Ask | None,
 ) -> Generator[Conversation]:
-    """A conversation, for as long as the block runs."""
-    application = Application(load(config, flags))
+    """A conversation, for as long as the block runs; a session that is new by its name is said."""
+    application = Application(load(config, store_flags(url)))
     name = application.app_name(target)
     with Background() as background:
         background.run(application.open())
         try:
             agent = background.run(application.agent(name))
             chosen = session or uuid4().hex[:12]
+            if session is not None and not background.run(
+                _exists(application, agent, user, session)
+            ):
+                typer.secho(_NEW.format(printable(session)), dim=True, err=True)
             talk = Talk(background, agent, screen, user=user, session=chosen, ask=ask)
-            again = _again(target, user, chosen)
+            again = command_again(target, user, chosen, url, config)
             yield Conversation(name, chosen, session is None, talk, again)
         finally:
             background.run(application.close())
 
 
-def _again(target: str | None, user: str, session: str) -> str:
-    said = ["lango", "chat", *([target] if target else []), "--session", session]
-    return shlex.join([*said, "--user", user] if user != DEFAULT_USER else said)
+async def _exists(application: Application, agent: Agent, user: str, session: str) -> bool:
+    tenant = application.settings.store.tenant
+    key = SessionKey(tenant, agent.runner.app.name, user, session).checked()
+    try:
+        await application.store.locate(key)
+    except SessionNotFoundError:
+        return False
+    return True
+
+
+def command_again(
+    target: str | None, user: str, session: str, url: str | None, config: Path | None
+) -> str:
+    """The command that goes on with a session, with the options of this one.
+
+    A password in the URL is masked.
+    """
+    words = ["lango", "chat", *([target] if target else []), "--session", session]
+    if user != DEFAULT_USER:
+        words += ["--user", user]
+    if url is not None:
+        words += ["--url", redacted(url, {})]
+    if config is not None:
+        words += ["--config", str(config)]
+    return shlex.join(words)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lango.cli.logs import log_warnings
 from lango.cli.options import Config, Url, store_flags
-from lango.cli.serve import Port, log_to_stderr, say, web_address
+from lango.cli.serve import Port, say, web_address
 from lango.cli.worker import Apps
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def dev(
     from lango.config.load import load
     from lango.server.dev import require_loopback
 
-    log_to_stderr()
+    log_warnings()
     require_loopback(host)
     application = Application(load(config, store_flags(url)))
     asyncio.run(_serve(application, apps or [], host, DEFAULT_PORT if port is None else port))

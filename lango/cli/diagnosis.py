@@ -5,16 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from lango.adk.agent_parts import adk_mcp_toolsets_in, mcp_problem, models_in
+from lango.adk.mcp_report import McpReport, mcp_reports
 from lango.agent.probe import probe
 from lango.app import Application
 from lango.config.load import Loaded
 from lango.config.settings import AgentSettings, Settings
+from lango.core.causes import cause_of
 from lango.errors import LangoError
 from lango.store import migrate
 from lango.store.connecting import in_words
+from lango.store.workload import abandoned_turns
 
 logger = logging.getLogger(__name__)
+
+_NOT_RESUMABLE: Final = (
+    "not resumable: {}. If a worker dies, its turn fails: give the message again with `lango turns "
+    "retry`, or change the agent (docs: explanation/durability)"
+)
+_SERVER_ADVICE: Final = "Install or start it, or correct `mcp_servers.{}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +35,7 @@ class Finding:
     what: str
     ok: bool
     said: str
+    warns: bool = False  # it works, and there is something to know or to do
 
 
 async def examine(loaded: Loaded, *, models: bool) -> AsyncIterator[Finding]:
@@ -38,9 +50,14 @@ async def examine(loaded: Loaded, *, models: bool) -> AsyncIterator[Finding]:
         for name in loaded.settings.apps:
             async for finding in _app(application, name):
                 yield finding
+        for finding in await _abandoned(application):
+            yield finding
         if models:
             for spec in _distinct(loaded.settings):
                 yield await _model(application, spec)
+            for name in loaded.settings.apps:
+                async for finding in _loaded_models(application, name):
+                    yield finding
 
 
 async def _store(settings: Settings) -> Finding:
@@ -66,8 +83,57 @@ async def _app(application: Application, name: str) -> AsyncIterator[Finding]:
     yield Finding(f"app {name}", ok=True, said=f"root agent {agent.root.name}")
     if agent.durable is not None:
         problems = agent.durable.shape.problems
-        said = f"not resumable: {'; '.join(problems)}" if problems else "exact"
-        yield Finding(f"turns of {name}", ok=True, said=said)
+        said = _NOT_RESUMABLE.format("; ".join(problems)) if problems else "exact"
+        yield Finding(f"turns of {name}", ok=True, said=said, warns=bool(problems))
+    async for report in mcp_reports(agent.root):
+        for finding in _mcp(report):
+            yield finding
+    for toolset in adk_mcp_toolsets_in(agent.root):
+        problem = await mcp_problem(toolset)
+        said = f"cannot be reached: {problem}" if problem else "lists its tools"
+        yield Finding(f"an MCP server of {name}", ok=not problem, said=said)
+
+
+def _mcp(report: McpReport) -> list[Finding]:
+    """What an agent gets of an MCP server, or what is wrong with it."""
+    what = f"MCP server {report.server} of {report.agent}"
+    if report.error:
+        advice = _SERVER_ADVICE.format(report.server)
+        return [Finding(what, ok=False, said=f"cannot be reached: {report.error}. {advice}")]
+    problems = [Finding(what, ok=False, said=problem) for problem in report.problems]
+    count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
+    return problems or [Finding(what, ok=True, said=f"{count}: {', '.join(report.tools)}")]
+
+
+async def _loaded_models(application: Application, name: str) -> AsyncIterator[Finding]:
+    """The models of an agent that the settings do not describe, each tried once.
+
+    That one calls no tool is a warning: its agent may have none.
+    """
+    if application.settings.apps[name].load is None:
+        return
+    try:
+        agent = await application.agent(name)
+    except LangoError:  # which the app's own finding says
+        return
+    for model_name, model in models_in(agent.root).items():
+        what = f"model {model_name} of {name}"
+        if isinstance(model, Exception):
+            yield Finding(what, ok=False, said=str(cause_of(model)))
+            continue
+        found = await probe(model)
+        warns = found.answers and not found.ok
+        yield Finding(what, ok=found.ok or warns, said=found.said, warns=warns)
+
+
+async def _abandoned(application: Application) -> list[Finding]:
+    """Turns of apps that were renamed or removed: they hold up their sessions."""
+    waiting = await abandoned_turns(application.store.database, application.settings.apps)
+    advice = "no worker has that app. Name it in the settings again, or cancel them"
+    return [
+        Finding(f"turns of {app}", ok=False, said=f"{count} wait, and {advice} (lango turns list)")
+        for app, count in waiting.items()
+    ]
 
 
 async def _model(application: Application, spec: AgentSettings) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from lango.cli import (
     doctor,
     init,
     keys,
+    logs,
     run,
     serve,
     sessions,
@@ -70,13 +70,10 @@ def root(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show the log on standard error.")
-    ] = False,
+    verbose: Annotated[bool, logs.VERBOSE] = False,
 ) -> None:
     """Run Google ADK agents on your own SQL database."""
     if verbose:
-        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+        logs.log_all()
     else:
-        # What a person can do something about is said by the command; the rest is for -v.
-        logging.getLogger().addHandler(logging.NullHandler())
+        logs.log_nothing()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lango.cli.logs import log_servers
 from lango.cli.options import (
     DEFAULT_USER,
     Config,
@@ -14,7 +15,6 @@ from lango.cli.options import (
     Thoughts,
     Url,
     UserName,
-    store_flags,
 )
 
 Words = Annotated[
@@ -41,8 +41,9 @@ def run(
     """Run one turn. Exit code 0: answered; 1: failed; 3: waits for an approval; 130: stopped."""
     from lango.cli.conversation import conversation
     from lango.cli.screen import JsonScreen, TextScreen
-    from lango.cli.talk import ask_at_terminal, exit_code
+    from lango.cli.talk import ask_at_terminal, exit_code, print_question
 
+    log_servers()
     *targets, message = words
     if len(targets) > 1:
         raise typer.BadParameter("put what you want to say in quotes: lango run [APP] MESSAGE")
@@ -50,10 +51,12 @@ def run(
     ask = ask_at_terminal if sys.stdin.isatty() and not as_json else None
     text = sys.stdin.read() if message == "-" else message
     target = targets[0] if targets else None
-    with conversation(target, config, store_flags(url), screen, user, session, ask) as here:
+    with conversation(target, config, url, screen, user, session, ask) as here:
         if not here.is_new:
             here.talk.catch_up()
         end = here.talk.say(text)
     if exit_code(end) == 3 and not as_json:
+        for question in here.talk.questions if ask is None else ():
+            print_question(question, err=True)
         typer.secho(f"{here.again} asks you about it.", dim=True, err=True)
     raise typer.Exit(exit_code(end))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.markup import escape
 
 from lango.cli.printable import one_line, printable
+from lango.core.causes import cause_of
 from lango.core.turns import (
     AgentChanged,
     Cancelled,
+    Completed,
     Failed,
     MessageCompleted,
     MessageDelta,
@@ -22,10 +25,12 @@ from lango.core.turns import (
     ToolFinished,
     ToolStarted,
     TurnEvent,
-    error_data,
+    Waiting,
 )
+from lango.errors import LangoError
 
 _MARGIN = 4
+_ELSEWHERE = "The turn failed in another process."
 
 
 class Screen(Protocol):
@@ -43,8 +48,13 @@ class JsonScreen:
         self._out = out or sys.stdout
 
     def show(self, event: TurnEvent) -> None:
-        """Print the event."""
-        line = json.dumps({"type": event.type, **event.data()}, ensure_ascii=False)
+        """Print the event, with the cause of a failure: this is its developer's terminal."""
+        data = event.data()
+        if isinstance(event, Failed) and _is_foreign(event):
+            data["error"]["cause"] = asdict(cause_of(event.error))
+        elif isinstance(event, ToolFinished) and event.cause is not None:
+            data["cause"] = asdict(event.cause)
+        line = json.dumps({"type": event.type, **data}, ensure_ascii=False)
         print(line, file=self._out, flush=True)
 
 
@@ -57,24 +67,77 @@ class TextScreen:
         self._notes = notes or Console(stderr=True, highlight=False)
         self._streamed: set[str] = set()
         self._in_line = False
+        self._open: str | None = None  # the message that is being written
+        self._held: dict[str, str] = {}  # texts of messages that came meanwhile, in order
+        self._whole: set[str] = set()  # those of them that are complete
 
     def show(self, event: TurnEvent) -> None:
         """Show what a person wants to know of an event; of most ends that is nothing."""
         match event:
             case MessageDelta():
-                self._streamed.add(event.message)
-                self._write(event.text)
-            case MessageCompleted() if event.message not in self._streamed:
-                self._write(event.text)
-                self._end_line()
+                self._add(event.message, event.text)
+            case MessageCompleted():
+                self._complete(event.message, event.text)
+            case MessageReset() if event.message in self._held:
+                del self._held[event.message]
+            case MessageReset():
+                self._note(_remark(event))
+                self._close(event.message)
             case ThoughtDelta():
                 self._think(event.text)
+            case Completed() | Cancelled() | Waiting():
+                self._show_held()
+                self._note(_remark(event))
             case Failed():
-                self._note(str(error_data(event.error)["message"]), style="red", whole=True)
+                self._show_held()
+                self._note(_reason(event), style="red", whole=True)
             case ToolFinished() if event.error is not None:
-                self._note(f"← {event.name} failed: {event.error}", style="yellow")
+                why = event.cause or event.error
+                self._note(f"← {event.name} failed: {why}", style="yellow", whole=True)
             case _:
                 self._note(_remark(event))
+
+    def _add(self, message: str, text: str) -> None:
+        """More of a message; agents that speak at the same time are shown one after the other."""
+        self._streamed.add(message)
+        if self._open is None:
+            self._open = message
+        if message == self._open:
+            self._write(text)
+        else:
+            self._held[message] = self._held.get(message, "") + text
+
+    def _complete(self, message: str, text: str) -> None:
+        if message == self._open:
+            self._end_line()
+            self._close(message)
+        elif message in self._held:
+            self._whole.add(message)
+        elif message not in self._streamed and self._open is None:
+            self._write(text)
+            self._end_line()
+        elif message not in self._streamed:
+            self._held[message] = text
+            self._whole.add(message)
+
+    def _close(self, message: str) -> None:
+        """Go on with the messages that came while this one was written."""
+        if message != self._open:
+            return
+        self._open = None
+        while self._held and self._open is None:
+            following = next(iter(self._held))
+            self._write(self._held.pop(following))
+            if following in self._whole:
+                self._end_line()
+            else:
+                self._open = following
+
+    def _show_held(self) -> None:
+        """Show what is left of messages, at the end of the turn."""
+        while self._open is not None:
+            self._end_line()
+            self._close(self._open)
 
     def _think(self, text: str) -> None:
         if self._thoughts:
@@ -100,6 +163,20 @@ class TextScreen:
             return
         shown = printable(text) if whole else one_line(text, self._notes.width - _MARGIN)
         self._notes.print(f"[{style}]{escape(shown)}[/]", soft_wrap=whole)
+
+
+def _is_foreign(event: Failed) -> bool:
+    """Whether this process has the exception that ended the turn, and clients do not see it."""
+    return not isinstance(event.error, LangoError)
+
+
+def _reason(event: Failed) -> str:
+    """Why the turn failed; of a turn that another process ran, the command that shows it."""
+    if _is_foreign(event):
+        return str(cause_of(event.error))
+    if event.error_id:
+        return f"{_ELSEWHERE} `lango turns show {event.error_id}` shows the cause."
+    return str(event.error)
 
 
 def _remark(event: TurnEvent) -> str:

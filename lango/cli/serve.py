@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lango.cli.logs import log_warnings
 from lango.cli.options import Config, Url, store_flags
 from lango.cli.worker import Apps
 from lango.turns import event_loop
@@ -43,19 +43,11 @@ def serve(
     from lango.app import Application
     from lango.config.load import load
 
-    log_to_stderr()
+    log_warnings()
     application = Application(load(config, store_flags(url)))
     server = application.settings.server
     place = (host or server.host, server.port if port is None else port)
     event_loop.run(_serve(application, apps or [], place, worker, insecure_no_auth))
-
-
-def log_to_stderr() -> None:
-    """An error that a client was told by its id must be found somewhere, without -v as well."""
-    level = min(logging.getLogger().level, logging.WARNING)
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
 
 
 async def _serve(

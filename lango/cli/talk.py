@@ -6,10 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import typer
 
+from lango.adk.approvals import INPUT
 from lango.agent.agent import Agent
 from lango.cli.background import Background
 from lango.cli.printable import printable
@@ -27,9 +28,10 @@ from lango.core.turns import (
     Waiting,
 )
 
-Ask = Callable[[Approval], bool]
+Ask = Callable[[Approval], Answer | None]
 Turn = Callable[[asyncio.Event], AsyncIterator[TurnEvent]]
 
+_NO_MESSAGE: Final = "The agent asks for an input."
 _INTERRUPTED: Final = "An answer was interrupted; going on with it…"
 _CODES: Final[dict[type[End], int]] = {Completed: 0, Failed: 1, Waiting: 3, Cancelled: 130}
 
@@ -57,6 +59,7 @@ class Talk:
         self._screen = screen
         self._who = {"user": user, "session": session}
         self._ask = ask
+        self.questions: list[Approval] = []  # that the newest turn waits for
 
     def say(self, text: str) -> End:
         """One turn, with the approvals it asks for."""
@@ -79,16 +82,20 @@ class Talk:
     def _go_on(self, turn: str, abort: asyncio.Event) -> AsyncIterator[TurnEvent]:
         return self._agent.go_on(turn, abort=abort)
 
-    def decide(self, approvals: Sequence[Approval]) -> End:
-        """Go on with a turn that waits for these."""
-        answers = self._answers(approvals)
+    def decide(self, approvals: Sequence[Approval]) -> End | None:
+        """Go on with a turn that waits for these; None if the person answers none of them."""
+        ask = self._ask or _refuse
+        answers = [answer for answer in map(ask, approvals) if answer is not None]
+        if not answers:
+            return None
         return self._to_its_end(lambda abort: self._agent.answer(answers, **self._who, abort=abort))
 
     def _to_its_end(self, turn: Turn) -> End:
         abort = asyncio.Event()
         end, approvals = self._background.run(self._shown(turn(abort)), interrupted=abort.set)
-        if isinstance(end, Waiting) and approvals and self._ask is not None:
-            return self.decide(approvals)
+        self.questions = approvals if isinstance(end, Waiting) else []
+        if self.questions and self._ask is not None:
+            return self.decide(approvals) or end
         return end
 
     async def _shown(self, events: AsyncIterator[TurnEvent]) -> tuple[End, list[Approval]]:
@@ -103,26 +110,48 @@ class Talk:
         assert end is not None, "a turn ends with exactly one end"  # noqa: S101 - its contract
         return end, approvals
 
-    def _answers(self, approvals: Sequence[Approval]) -> list[Answer]:
-        ask = self._ask or _refuse
-        return [approval.answer(ask(approval)) for approval in approvals]
+
+def _refuse(approval: Approval) -> Answer:
+    """Answer for a person who cannot be asked."""
+    return approval.answer(approved=False)
 
 
-def _refuse(approval: Approval) -> bool:
-    """Nobody is there to be asked."""
-    del approval
-    return False
+def ask_at_terminal(approval: Approval) -> Answer | None:
+    """Ask a person. Anything but a yes is a no; an input that is not given stays open."""
+    typer.echo()
+    print_question(approval)
+    if approval.name == INPUT:
+        text = _typed("answer> ")
+        return None if text is None else approval.answer(approved=True, payload=_value(text))
+    text = _typed("Let it? [y/N] ") or ""
+    return approval.answer(text.strip().lower() in ("y", "yes"))
 
 
-def ask_at_terminal(approval: Approval) -> bool:
-    """Ask a person; anything but a yes is a no."""
+def print_question(approval: Approval, *, err: bool = False) -> None:
+    """Print what a turn asks: a call that waits for a yes, or the message of a node."""
+    if approval.name == INPUT:
+        typer.secho(printable(approval.hint or _NO_MESSAGE), bold=True, err=err)
+        return
     arguments = json.dumps(approval.arguments, ensure_ascii=False, indent=2)
-    typer.secho(f"\n{printable(approval.name)} wants to run with", bold=True)
-    typer.echo(printable(arguments))
+    typer.secho(f"{printable(approval.name)} wants to run with", bold=True, err=err)
+    typer.echo(printable(arguments), err=err)
     if approval.hint:
-        typer.echo(printable(approval.hint))
+        typer.echo(printable(approval.hint), err=err)
+
+
+def _typed(prompt: str) -> str | None:
     try:
-        return input("Let it? [y/N] ").strip().lower() in ("y", "yes")
+        return input(prompt)
     except (EOFError, KeyboardInterrupt):
         typer.echo()
-        return False
+        return None
+
+
+def _value(text: str) -> Any:
+    """An object or a list, if that was typed as JSON; else the text itself."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from lango.cli.moments import span
 from lango.cli.printable import one_line
 from lango.cli.tables import money
+from lango.core.causes import MAX_TEXT, Cause, Causes
 from lango.core.streams import Usage
 from lango.core.timeline import Step, Timeline
 from lango.store.turn_rows import Turn
@@ -19,15 +21,17 @@ _TOOK: Final = 9
 _NARROWEST: Final = 12
 _WIDEST: Final = 60
 _SAID: Final = 300
+_ERROR: Final = MAX_TEXT + _SAID
 _WAITING: Final = ("queue", "retry", "wait")
 _LETTERS: Final = {"waiting": "░", "working": "█"}
 _PLAIN: Final = ("completed", "")
 
 
-def drawn(turn: Turn, timeline: Timeline) -> Iterator[str]:
-    """The lines of a timeline."""
+def drawn(turn: Turn, timeline: Timeline, causes: Causes) -> Iterator[str]:
+    """The lines of a timeline, errors with their causes."""
     end = timeline.ended or datetime.now(UTC)
-    yield from _head(turn, timeline, end)
+    timeline = replace(timeline, steps=tuple(_explained(step, causes) for step in timeline.steps))
+    yield from _head(turn, timeline, end, causes.get(turn.id))
     yield ""
     yield from _steps(timeline, end)
     yield from _errors(timeline)
@@ -37,7 +41,15 @@ def drawn(turn: Turn, timeline: Timeline) -> Iterator[str]:
         yield "Its log is no longer kept: attempts, questions and some tools are not told apart."
 
 
-def _head(turn: Turn, timeline: Timeline, end: datetime) -> Iterator[str]:
+def _explained(step: Step, causes: Causes) -> Step:
+    """A step whose error says what was raised, and where."""
+    cause = causes.get(step.error.error_id) if step.error else None
+    if step.error is None or cause is None:
+        return step
+    return replace(step, error=replace(step.error, type="", message=str(cause)))
+
+
+def _head(turn: Turn, timeline: Timeline, end: datetime, cause: Cause | None) -> Iterator[str]:
     took = span((end - timeline.started).total_seconds())
     yield f"{turn.id} {turn.state}{' for' if timeline.ended is None else ' in'} {took}"
     yield f"  session  {timeline.session}"
@@ -47,8 +59,8 @@ def _head(turn: Turn, timeline: Timeline, end: datetime) -> Iterator[str]:
     if turn.input.get("text"):
         yield f"  said     {one_line(str(turn.input['text']), _SAID)}"
     if turn.error:
-        error = f"{turn.error.get('type')}: {turn.error.get('message')}"
-        yield f"  error    {one_line(error, _SAID)}"
+        error = str(cause or f"{turn.error.get('type')}: {turn.error.get('message')}")
+        yield f"  error    {one_line(error, _ERROR)}"
     if len(timeline.turns) > 1:
         others = [one for one in timeline.turns if one != turn.id]
         yield f"  with     {', '.join(others)}: the questions and answers of one turn"
@@ -78,7 +90,7 @@ def _said(step: Step) -> str:
     error = step.error
     if error is None:
         return ""
-    told = one_line(": ".join(part for part in (error.type, error.message) if part), _SAID)
+    told = one_line(": ".join(part for part in (error.type, error.message) if part), _ERROR)
     return f"{told} ({error.error_id})" if error.error_id else told
 
 

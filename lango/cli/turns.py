@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,6 +13,7 @@ from lango.cli.moments import Since, Until, age, span
 from lango.cli.opened import Opened, with_store, with_turns
 from lango.cli.options import Config, Json, Schema, Tenant, Url
 from lango.cli.tables import Column, print_json, print_page
+from lango.core.causes import Cause, Causes
 from lango.core.times import moment
 from lango.core.turn_states import TurnState
 
@@ -90,24 +92,27 @@ def show(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show a turn on a time axis: its model calls, tools, retries and waits."""
+    """Show a turn on a time axis: its model calls, tools, retries, waits, and why it failed."""
 
-    async def read(opened: Opened) -> tuple[Turn, Timeline]:
+    async def read(opened: Opened) -> tuple[Turn, Timeline, Causes]:
         from lango.store.timeline import read_timeline
         from lango.store.turns import SqlTurnStore
 
         database = opened.store.database
+        store = SqlTurnStore(database)
         with _known(turn):
-            found = await SqlTurnStore(database).get(opened.tenant, turn)
-        return found, await read_timeline(database, found)
+            found = await store.get(opened.tenant, turn)
+        timeline = await read_timeline(database, found)
+        related = [await store.get(opened.tenant, each) for each in timeline.turns]
+        return found, timeline, {key: Cause(**c) for t in related for key, c in t.causes.items()}
 
-    found, timeline = with_store((url, schema, config), tenant, read)
+    found, timeline, causes = with_store((url, schema, config), tenant, read)
     if as_json:
-        print_json(timeline)
+        print_json({**asdict(timeline), "causes": causes})
         return
     from lango.cli.timeline_drawing import drawn
 
-    for line in drawn(found, timeline):
+    for line in drawn(found, timeline, causes):
         typer.echo(line)
 
 

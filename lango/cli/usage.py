@@ -82,6 +82,11 @@ def _show(report: UsageReport) -> None:
     print_table([*groups, *_FIGURES], rows, total=total)
     if report.more:
         typer.echo("There are more rows: ask for less, or use --since and --until.")
+    if report.total.cut_off:
+        typer.echo(
+            f"{report.total.cut_off:,} calls were cut off with their worker: what they used is not "
+            "known, and not counted."
+        )
     if report.total.cost is None:
         typer.echo("None of these models has a known price.")
 

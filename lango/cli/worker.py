@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lango.cli.logs import log_warnings
 from lango.cli.options import Config, Url, store_flags
 from lango.turns import event_loop
 
@@ -35,6 +36,7 @@ def worker(
     from lango.app import Application
     from lango.config.load import load
 
+    log_warnings(turns=True)
     application = Application(load(config, store_flags(url)))
     event_loop.run(_work(application, apps or [], concurrency))
 

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, PlainSerializer, SecretStr
 
+from lango.core.redaction import MASK
 from lango.errors import ConfigError
 
 _REFERENCE: Final = re.compile(r"\$(\$|\{(?P<file>file:)?(?P<name>[^{}]*)\})")
-_SENSITIVE: Final = re.compile(r"auth|cookie|key|passw|secret|token", re.IGNORECASE)
 
 
 class Given(str):
@@ -31,7 +31,7 @@ class Secret(SecretStr):
         self.literal = not isinstance(value, Given)
 
     def __str__(self) -> str:
-        return "**********"
+        return MASK
 
 
 def _secret(value: Any) -> Any:
@@ -61,11 +61,6 @@ SecretUrl = Annotated[
     SecretStr, BeforeValidator(_secret), PlainSerializer(_shown_url, return_type=str)
 ]
 """A URL that may have a password in it."""
-
-
-def is_sensitive(name: str) -> bool:
-    """Whether what goes by this name is likely to be a secret: a header, a variable."""
-    return _SENSITIVE.search(name) is not None
 
 
 def has_password(url: str) -> bool:

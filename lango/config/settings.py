@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from lango.config.secrets import Secret, SecretText, SecretUrl, has_password, is_sensitive
+from lango.config.secrets import Secret, SecretText, SecretUrl, has_password
 from lango.core.file_types import FILE_TYPES
 from lango.core.loopback import is_private_way
+from lango.core.redaction import is_sensitive
 
 DEFAULT_STORE = "sqlite:///lango.db"
 RESERVED_NAME = "user"
@@ -36,6 +37,17 @@ class StoreSettings(Section):
         default=None, alias="schema", description="The PostgreSQL schema that has lango's tables."
     )
     tenant: str = Field(default="", description="The tenant that local commands work as.")
+    pool_size: int = Field(
+        default=10, ge=1, description="Connections of a process for turns and appends."
+    )
+    pool_overflow: int = Field(
+        default=5, ge=1, description="Connections of a process for all other work."
+    )
+    pool_timeout: float = Field(
+        default=10.0,
+        gt=0,
+        description="Seconds to wait for a connection, or for others that write to the session.",
+    )
 
 
 class HistorySettings(Section):
@@ -253,9 +265,19 @@ class ServerSettings(Section):
         default_factory=list[str],
         description="Names it answers for beside localhost: `*.example.com`, `*` for any.",
     )
+    trusted_proxies: list[str] = Field(
+        default_factory=list[str],
+        description="Addresses or networks of proxies whose `X-Forwarded-For` names the client.",
+    )
     max_body: int = Field(default=1 << 20, ge=1024, description="Bytes of JSON in a request.")
     max_streams: int = Field(
         default=1000, ge=1, description="Streams of events at a time, in each process."
+    )
+    max_streams_per_tenant: int | None = Field(
+        default=None, ge=1, description="Those of one tenant; without it four fifths of them."
+    )
+    max_streams_per_key: int | None = Field(
+        default=None, ge=1, description="Those of one key or token's user; without it half of them."
     )
     files: FileSettings = Field(
         default_factory=FileSettings, description="Files that clients upload."

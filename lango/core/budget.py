@@ -1,7 +1,8 @@
 """What a request may hold, and making a conversation fit into it.
 
 Older messages are left out first, from the oldest on; a tool output too long for its place is
-shortened. The open turn, from the user's last message on, is never cut.
+shortened. The open turn, from the user's last message on, is never cut. Messages of earlier turns
+are history, also those of turns that failed before an answer.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ HIGHEST: Final = 2.0
 MARGIN: Final = 0.05
 FIRST_MARGIN: Final = 0.15
 """Before the first report, where the limit is the model's own."""
+
+OTHER_AGENT: Final = "For context: below is a transcript of what another agent did"
+"""How a user message begins by which ADK tells an agent what another one said or did."""
 
 _OPAQUE_PER_TOKEN: Final = 5
 _SHARE: Final = 4
@@ -117,18 +121,37 @@ class Fitted:
     shortened: tuple[str, ...] = ()  # ids of the calls whose outputs were
 
 
+def open_turn(messages: Sequence[Message]) -> int:
+    """Where the open turn begins if only the messages tell: at the user's last one.
+
+    What other agents said reaches a model as user messages too, after the user's own.
+    """
+    users = [place for place, message in enumerate(messages) if message.role == "user"]
+    own = [place for place in users if not is_quote(messages[place])]
+    return (own or users or [0])[-1]
+
+
+def is_quote(message: Message) -> bool:
+    """Whether a user message is what another agent said or did."""
+    return message.content.startswith(OTHER_AGENT)
+
+
 def fit(
-    messages: Sequence[Message], room: int | None, calibration: Calibration | None = None
+    messages: Sequence[Message],
+    room: int | None,
+    calibration: Calibration | None = None,
+    opens: Callable[[Sequence[Message]], int] = open_turn,
 ) -> Fitted:
     """The newest messages that fit the room, the open turn whole; the results stand by their calls.
 
-    Raises ContextTooLongError when the open turn alone is over it with its outputs shortened.
+    `opens` finds the place where the open turn begins. Raises ContextTooLongError when the open
+    turn alone is over the room with its outputs shortened.
     """
     tokens = (calibration or Calibration()).tokens
     total = sum(map(tokens, messages))
     if room is None or total <= room:
         return Fitted(list(messages), total)
-    start = open_turn(messages)
+    start = opens(messages)
     turn = _shortened(messages[start:], room, tokens)
     needed = sum(map(tokens, turn))
     if needed > room:
@@ -151,17 +174,6 @@ def fit(
 def _changed(before: Sequence[Message], after: Sequence[Message]) -> tuple[str, ...]:
     pairs = zip(before, after, strict=True)
     return tuple(call.id for old, new in pairs if new is not old for call in new.tool_calls)
-
-
-def open_turn(messages: Sequence[Message]) -> int:
-    """Where the open turn begins: at the user's last message, and what came with it.
-
-    What other agents said reaches a model as user messages too, right behind the user's own.
-    """
-    start = next((n for n in reversed(range(len(messages))) if messages[n].role == "user"), 0)
-    while start > 0 and messages[start - 1].role == "user":
-        start -= 1
-    return start
 
 
 Tokens = Callable[[Message], int]

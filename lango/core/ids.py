@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import re
 import time
+from hashlib import sha256
 
 from lango.errors import InvalidIdError
 
 MAX_ID_LENGTH = 256
+MAX_KEY_BYTES = 2_560
+"""Bytes of UTF-8 that all columns of a unique key have together: PostgreSQL indexes no more."""
+MAX_SESSION_KEY_BYTES = 2_000
+"""The same for the names of a session alone, so that a key of something in it has room."""
+_MOST_BYTES_PER_CHARACTER = 4
 
 # C0, DEL and C1 controls, and lone surrogates: what some database, log or terminal would not keep.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -25,6 +31,27 @@ def check_id(kind: str, value: str, room: int = MAX_ID_LENGTH) -> str:
     else:
         problem = "holds a control character or a lone surrogate"
     raise InvalidIdError(f"The {kind} {problem}: {value[:40]!r}")
+
+
+def check_key(kind: str, *columns: str, room: int = MAX_KEY_BYTES) -> None:
+    """Raise InvalidIdError if the columns of a key, the kind's own last, are too long together."""
+    if sum(map(len, columns)) * _MOST_BYTES_PER_CHARACTER <= room:
+        return
+    used = sum(len(column.encode(errors="surrogatepass")) for column in columns)
+    if used > room:
+        raise InvalidIdError(
+            f"The {kind} and the names of its owner have {used} bytes together, {room} at most are "
+            f"allowed: {columns[-1][:40]!r}"
+        )
+
+
+def fitted(text: str, room: int) -> str:
+    """A text of at most so many bytes of UTF-8: a longer one ends in a hash of the whole."""
+    data = text.encode(errors="surrogatepass")
+    if len(data) <= room:
+        return text
+    digest = sha256(data).hexdigest()
+    return f"{data[: room - len(digest) - 1].decode(errors='ignore')}~{digest}"
 
 
 def as_id(text: str, room: int = MAX_ID_LENGTH) -> str:

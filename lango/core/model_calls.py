@@ -9,7 +9,9 @@ from typing import Literal
 
 from lango.core.streams import Usage
 
-CallOutcome = Literal["completed", "failed", "cancelled"]
+CallOutcome = Literal["completed", "failed", "cancelled", "started", "cut_off"]
+"""`started`: under way. `cut_off`: its worker died or lost the turn, and what it used is not known.
+A worker that was only frozen still settles such a call when it wakes up."""
 CutReason = Literal["", "budget", "window", "refused"]
 """Why less was sent than there was: the token budget, the model's window, or the model said so."""
 
@@ -64,6 +66,7 @@ class ModelCall:
     tools: PromptPart | None = None
     # The primary key of the session in lango's store; None: kept elsewhere, or not known.
     session_pk: int | None = field(default=None, compare=False)
+    turn_number: int | None = field(default=None, compare=False)  # in its session; None: not queued
 
 
 CallHook = Callable[[ModelCall], Awaitable[None] | None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 from lango.core.budget import MARGIN, Calibration, fit, request_tokens
@@ -90,7 +91,8 @@ def preview(
     messages = [message for one in talk for message in one.messages]
     coming = [_NEXT] if _waits_for_a_user(messages) else []
     try:
-        fitted = fit([*messages, *coming], by.room, by.calibration)
+        start = len(messages) if coming else _open_turn(talk)
+        fitted = fit([*messages, *coming], by.room, by.calibration, lambda _: start)
     except ContextTooLongError as error:
         return ContextPreview(by.room, 0, (), tuple(not_loaded), str(error))
     kept = newest_of(talk, len(messages) - fitted.left_out)
@@ -102,6 +104,13 @@ def preview(
         sections=tuple(message_sections(kept, text_room, turn=turn, shortened=fitted.shortened)),
         cut=(*not_loaded, *([cut_of(cut, by.why)] if cut else [])),
     )
+
+
+def _open_turn(talk: Sequence[StoredTalk]) -> int:
+    """The place of the first message of the turn that the user's last one belongs to."""
+    users = [one.turn for one in talk if one.role == "user"]
+    before = takewhile(lambda one: (one.role, one.turn) != ("user", users[-1]), talk)
+    return sum(len(one.messages) for one in before) if users else 0
 
 
 def _waits_for_a_user(messages: Sequence[Message]) -> bool:

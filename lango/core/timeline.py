@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Final, Literal
 
-from lango.core.model_calls import ModelCall
+from lango.core.model_calls import CallOutcome, ModelCall
 from lango.core.streams import Usage
 from lango.core.times import moment, moment_or_none
 from lango.core.turn_states import TurnState
@@ -22,7 +22,8 @@ StepOutcome = Literal[
     "cancelled",
     "waiting",  # the attempt has ended with a question to a person
     "running",
-    "lost",  # the worker of the attempt died or had to stop, and another took over
+    "lost",  # the worker of the attempt died or had to stop, and another took over; of a model
+    # call: its worker died, and what it used is not known
     "unknown",  # of a tool: it was begun, and nobody knows how it went
     "open",  # what is waited for has not come yet
     "approved",
@@ -98,8 +99,8 @@ def _tried(call: ModelCall) -> Step:
     return Step(
         kind="model",
         started=moment(attempt.started),
-        ended=moment(attempt.ended),
-        outcome=attempt.outcome,
+        ended=None if attempt.outcome == "started" else moment(attempt.ended),
+        outcome=_outcome(attempt.outcome),
         id=call.call,
         name=attempt.model,
         agent=call.agent,
@@ -111,6 +112,12 @@ def _tried(call: ModelCall) -> Step:
         error=_error(call),
         request_id=attempt.request_id,
     )
+
+
+def _outcome(outcome: CallOutcome) -> StepOutcome:
+    if outcome == "started":
+        return "running"
+    return "lost" if outcome == "cut_off" else outcome
 
 
 def _pause(before: ModelCall, after: ModelCall) -> Step:

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from lango import errors
 from lango.core.streams import Usage
-from lango.core.turns import KINDS, Approval, ApprovalRequired, TurnEvent
+from lango.core.turns import KINDS, Approval, ApprovalRequired, Failed, TurnEvent
 from lango.core.values import JsonObject
 from lango.errors import AgentNotFoundError, LangoError, TurnError
 
@@ -23,6 +23,8 @@ def event_of(kind: str, data: JsonObject) -> TurnEvent | None:
         return ApprovalRequired(_approval(data))
     known = (field.name for field in fields(made) if field.name in data)
     given = {name: _value(name, data[name]) for name in known}
+    if made is Failed:
+        given["error_id"] = str(data["error"].get("error_id", ""))
     return cast(Any, made)(**given)
 
 

@@ -6,16 +6,20 @@ Fields are only ever added, and readers ignore types they do not know.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Final
 
+from lango.core.causes import Cause
 from lango.core.streams import Usage
 from lango.core.values import JsonObject, storable_json
 from lango.errors import LangoError
 
 NO_USAGE: Final = Usage()
-UNSAID: Final = "Something went wrong inside the agent; its log says what."
-"""Told in place of an error that is not ours: its text may hold what no client should read."""
+UNSAID: Final = (
+    "Something went wrong inside the agent. Its operator finds the cause under `error_id`, in the "
+    "log and with `lango turns show`."
+)
+"""Sent in place of the text of a foreign exception, which may hold what no client should read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,15 @@ def _json(value: Any) -> Any:
     return storable_json(value)
 
 
-def error_data(error: BaseException) -> JsonObject:
-    """An error as a client may see it."""
+def error_data(error: BaseException, error_id: str = "") -> JsonObject:
+    """An error as a client may see it; by the id, its operator finds the cause."""
     ours = isinstance(error, LangoError)
-    return {
+    data: JsonObject = {
         "type": type(error).__name__ if ours else "InternalError",
         "message": str(error) if ours else UNSAID,
         "retryable": ours and error.retryable,
     }
+    return {**data, "error_id": error_id} if error_id else data
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class MessageCompleted(Event):
     message: str
     author: str
     text: str
+    event: str | None = None  # the session's event, if that has another id than the deltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,11 @@ class ToolFinished(Event):
     error: str | None = None
     truncated: bool = False
     error_id: str | None = None  # what the log knows the error by
+    cause: Cause | None = field(default=None, compare=False)  # stays in this process
+
+    def data(self) -> JsonObject:
+        """The fields without the cause, which is not for clients."""
+        return {name: value for name, value in Event.data(self).items() if name != "cause"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +197,13 @@ class Failed(Event):
     error: Exception
     text: str = ""
     usage: Usage = NO_USAGE
+    error_id: str = ""  # of a foreign exception: the turn's id, once the turn is closed
+
+    def data(self) -> JsonObject:
+        """The fields, with the id as part of the error."""
+        data = Event.data(self)
+        del data["error_id"]
+        return {**data, "error": error_data(self.error, self.error_id)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,5 +241,10 @@ TurnEvent = (
     | End
 )
 ENDS: Final = (Completed, Failed, Cancelled, Waiting)
+LEAKED_CANCELLATION: Final = (
+    "The agent was cancelled from inside: a tool or a library let asyncio.CancelledError out. "
+    "Catch it in the tool and raise another error."
+)
+"""The error of code that lets a CancelledError out though its task is not cancelled."""
 KINDS: Final[dict[str, type[TurnEvent]]] = {kind.type: kind for kind in TurnEvent.__args__}
 """Every kind of event by the name it has on the wire."""

@@ -24,6 +24,7 @@ class UsageSum:
     cached: int = 0  # of the input
     reasoning: int = 0  # of the output
     cost: float | None = None  # US dollars, of what has a price; None: nothing has
+    cut_off: int = 0  # attempts whose worker died: what they used is not known, and in no figure
 
     @property
     def tokens(self) -> int:

@@ -63,7 +63,8 @@ class Assembly:
         self.answered_by = ""
         self.request_id = ""
         self.finish: FinishReason | None = None
-        self.usage: Usage | None = None
+        self._usage: Usage | None = None
+        self._on_usage = request.on_usage
         self.over = False  # nothing that may still come is wanted
         self._call_id = call_id
         self._names = ToolNames(tool.name for tool in request.tools)
@@ -72,6 +73,17 @@ class Assembly:
         self._text: list[str] = []
         self._halves: dict[type[StreamEvent], str] = {}
         self._calls: list[ToolCall] = []
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider says that it has used so far."""
+        return self._usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        self._usage = usage
+        if self._on_usage is not None:
+            self._on_usage(usage)
 
     @property
     def text(self) -> str:

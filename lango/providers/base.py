@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from lango.core.messages import Message
-from lango.core.streams import StreamEvent
+from lango.core.streams import StreamEvent, Usage
 from lango.core.values import JsonObject
 
 ToolChoice = Literal["auto", "none", "required"]
@@ -39,6 +39,8 @@ class ModelRequest:
     thinking: bool | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])  # for the vendor, as it is
     cut: bool = False  # older messages were left out, so the next request begins elsewhere
+    on_usage: Callable[[Usage], None] | None = field(default=None, compare=False, repr=False)
+    """Hears what the answer has used so far, from providers that say so before its end."""
 
 
 class Provider(Protocol):

@@ -10,7 +10,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -42,6 +49,8 @@ _ARRIVALS: Final[PerLoop[Turnstile]] = PerLoop(Turnstile)
 """Where answers of all models come in: many that come together would stop the event loop."""
 
 OnAttempt = Callable[[Attempt], None]
+OnStart = Callable[[Attempt], Awaitable[None]]
+"""Called before a request goes out; what it raises ends the call, and the request is not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,14 @@ class _Try:
     request_id: str = ""
     usage: Usage | None = None
     text: list[str] = field(default_factory=list[str])
+    reported: bool = False
+
+    def stream(self) -> AsyncIterator[StreamEvent]:
+        """The answer; what it has used so far is known even if it breaks off."""
+        return self.provider.stream(replace(self.request, on_usage=self._note_usage))
+
+    def _note_usage(self, usage: Usage) -> None:
+        self.usage = usage
 
     def see(self, event: StreamEvent) -> None:
         """Note what an event says of the attempt."""
@@ -131,7 +148,13 @@ class _Try:
         error.partial_text = "".join(self.text)
         return error
 
-    def record(self) -> Attempt:
+    def report(self, on_attempt: OnAttempt | None) -> None:
+        """Report how it ended, once."""
+        if on_attempt is not None and not self.reported:
+            self.reported = True
+            on_attempt(self.record())
+
+    def record(self, outcome: CallOutcome | None = None) -> Attempt:
         """The record of it."""
         return Attempt(
             provider=self.provider.name,
@@ -139,7 +162,7 @@ class _Try:
             started=self.started,
             ended=time.time(),
             first_byte=self.first_byte,
-            outcome=self.outcome,
+            outcome=outcome or self.outcome,
             error=type(self.error).__name__ if self.error else "",
             request_id=self.request_id,
             usage=self.usage,
@@ -247,7 +270,11 @@ class PolicyProvider:
         return self.answer(_Finished(request), on_attempt=on_attempt)
 
     async def answer(
-        self, draft: Draft, *, on_attempt: OnAttempt | None = None
+        self,
+        draft: Draft,
+        *,
+        on_start: OnStart | None = None,
+        on_attempt: OnAttempt | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         """The same, of a request that is made to fit each model.
 
@@ -259,8 +286,10 @@ class PolicyProvider:
         try:
             while True:
                 attempt = course.attempt()
+                if on_start is not None:
+                    await on_start(attempt.record("started"))
                 slot = self._slot(attempt.provider.name, attempt.request.model)
-                events = attempt.provider.stream(attempt.request)
+                events = attempt.stream()
                 try:
                     async with _place(slot, watch), _closing(events):
                         while attempt.outcome != "completed":
@@ -269,13 +298,14 @@ class PolicyProvider:
                             attempt.see(event)
                             if attempt.error is not None:
                                 break
+                            if isinstance(event, Done):
+                                attempt.report(on_attempt)  # at once: it is paid for
                             await arrivals.enter()
                             yield event
                 except Exception as error:  # noqa: BLE001 - a provider that raises instead of saying so
                     attempt.fail(error)
                 finally:
-                    if on_attempt is not None:
-                        on_attempt(attempt.record())
+                    attempt.report(on_attempt)
                 if attempt.error is None:
                     return
                 wait = course.wait(attempt, deadline)

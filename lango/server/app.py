@@ -26,6 +26,7 @@ from lango.server import (
 from lango.server.backend import Backend, ServerOptions, Services
 from lango.server.callers import Identity
 from lango.server.console import add_console
+from lango.server.headers import JsonHeaders
 from lango.server.health import Health
 from lango.server.hosts import AllowedHosts
 from lango.server.problems import Problem, add_problems
@@ -49,7 +50,7 @@ def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> 
     )
     app.state.identity = identity
     app.state.services = Services(
-        backend, options, Streams(options.max_streams, options.heartbeat), Health()
+        backend, options, Streams(options.streams, options.heartbeat), Health()
     )
     for noun in (
         agents,
@@ -69,6 +70,7 @@ def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> 
     add_console(app)
     app.add_middleware(AllowedHosts, allowed=options.allowed_hosts)
     add_problems(app)
+    app.add_middleware(JsonHeaders)
     app.openapi = lambda: _document(app)
     return app
 

@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI, Request
 from lango.config.settings import FileSettings, ServerSettings, Settings
 from lango.server.health import Health
 from lango.server.hosts import LOOPBACK, allowed_hosts
-from lango.server.streams import HEARTBEAT, Streams
+from lango.server.streams import HEARTBEAT, StreamLimits, Streams
 from lango.store.sessions import SqlSessionStore
 from lango.turns.service import Turns
 
@@ -37,11 +37,19 @@ class ServerOptions:
 
     apps: tuple[str, ...] = ()  # the agents that sessions can be created for
     allowed_hosts: tuple[str, ...] = LOOPBACK  # "*" for any, "*.example.com" for all below it
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks
     max_body: int = _DEFAULTS.max_body  # bytes of JSON
     files: FileSettings = field(default_factory=FileSettings)
     max_streams: int = _DEFAULTS.max_streams  # at a time, in this process
+    max_streams_per_tenant: int | None = None
+    max_streams_per_key: int | None = None
     heartbeat: float = HEARTBEAT  # seconds of silence on a stream
     token_budget: int | None = 0  # what agents load of a session; 0 for the default
+
+    @property
+    def streams(self) -> StreamLimits:
+        """How many streams there may be."""
+        return StreamLimits(self.max_streams, self.max_streams_per_tenant, self.max_streams_per_key)
 
 
 def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerOptions:
@@ -50,9 +58,12 @@ def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerO
     return ServerOptions(
         apps=tuple(apps),
         allowed_hosts=allowed_hosts(address, server.allowed_hosts),
+        trusted_proxies=tuple(server.trusted_proxies),
         max_body=server.max_body,
         files=server.files,
         max_streams=server.max_streams,
+        max_streams_per_tenant=server.max_streams_per_tenant,
+        max_streams_per_key=server.max_streams_per_key,
         token_budget=settings.history.token_budget,
     )
 

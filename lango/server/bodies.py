@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON that says so, not too large and not too deep."""
+"""Bodies of requests: JSON that says so, not too large and not too deep, of a known caller."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from lango.core.values import MAX_DEPTH
 from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
 from lango.server.backend import services_of
+from lango.server.callers import caller
 
 _JSON: Final = "application/json"
 
@@ -20,12 +21,13 @@ class JsonRoute(APIRoute):
     """A route whose body, if it has one, is bounded JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, behind a look at the body."""
+        """The handler, behind a look at the credential and then at the body."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
 
         async def checked(request: Request) -> Response:
+            await caller(request)
             return await handle(await _read(request))
 
         return checked
@@ -46,7 +48,15 @@ class _ReadRequest(Request):
         return self._value
 
 
+def refuse_encodings(request: Request) -> None:
+    """MediaTypeError for a body that is packed, which nothing here unpacks."""
+    said = request.headers.get("content-encoding", "").strip().lower()
+    if said not in ("", "identity"):
+        raise MediaTypeError("The body must be sent as it is, without `Content-Encoding`.")
+
+
 async def _read(request: Request) -> Request:
+    refuse_encodings(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _JSON:
         raise MediaTypeError("The body must be JSON: send `Content-Type: application/json`.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol, cast
+from typing import Annotated, Final, Protocol, cast, runtime_checkable
 
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
@@ -39,9 +39,28 @@ class Identity(Protocol):
 
 
 async def caller(request: Request) -> Caller:
-    """The caller of this request."""
-    identity = cast("Identity", request.app.state.identity)
-    return await identity.caller(request)
+    """The caller of this request, which the identity is asked for once."""
+    known = cast("Caller | None", getattr(request.state, "caller", None))
+    if known is None:
+        identity = cast("Identity", request.app.state.identity)
+        known = request.state.caller = await identity.caller(request)
+    return known
+
+
+@runtime_checkable
+class Rechecks(Protocol):
+    """An identity whose callers may lose what they were known by."""
+
+    async def recheck(self, request: Request) -> None:
+        """UnauthorizedError if the credential of a request is no longer good."""
+        ...
+
+
+async def recheck(request: Request) -> None:
+    """UnauthorizedError if the caller of a request that is still being answered is gone."""
+    identity = cast("object", request.app.state.identity)
+    if isinstance(identity, Rechecks):
+        await identity.recheck(request)
 
 
 AnyCaller = Annotated[Caller, Depends(caller)]

@@ -26,6 +26,7 @@ from lango.core.file_types import FILE_TYPES, TypeCheck, declared_type
 from lango.core.values import storable_text
 from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
 from lango.server.backend import Served
+from lango.server.bodies import refuse_encodings
 from lango.server.callers import SECURED
 from lango.server.problems import responses
 from lango.server.schemas import File, FileName, FilePage, Number
@@ -130,6 +131,7 @@ async def upload_file(
     declared = declared_type(request.headers.get("content-type", ""))
     if declared not in limits.types:
         raise MediaTypeError(f"Say what the file is by Content-Type: {', '.join(limits.types)}.")
+    refuse_encodings(request)
     with Upload(declared, limits) as upload:
         await upload.receive(request)
         kept = await _files(served).save(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import logging
+import time
+from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Literal, Protocol
 
 from pydantic import BaseModel
 
 from lango.store.sessions import SqlSessionStore
 
-_PATIENCE: Final = 5.0  # seconds for the database
+logger = logging.getLogger(__name__)
+
+PATIENCE: Final = 5.0  # seconds for the database
+WRITE_EVERY: Final = 4.0
+"""Seconds for which the result of a test write holds: probes may come from many places."""
 Check = Literal["ok", "failing", "starting", "stopping", "none here"]
 
 
@@ -23,6 +30,36 @@ class Runs(Protocol):
         ...
 
 
+class WriteTest:
+    """Whether the store takes writes, tested at most once in WRITE_EVERY seconds for all probes."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._tested = -inf
+        self._passed = True
+
+    async def passes(self, store: SqlSessionStore) -> bool:
+        """The result of the newest test, or of a new one if that is too old."""
+        async with self._lock:
+            if time.monotonic() - self._tested >= WRITE_EVERY:
+                passed = await self._run(store)
+                self._tested, self._passed = time.monotonic(), passed
+            return self._passed
+
+    async def _run(self, store: SqlSessionStore) -> bool:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await store.check_writes()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store is not ready
+            if self._passed:
+                why = str(error) or type(error).__name__
+                logger.warning("The store takes no writes, so this server is not ready: %s", why)
+            return False
+        if not self._passed:
+            logger.info("The store takes writes again.")
+        return True
+
+
 @dataclass
 class Health:
     """What the process knows of itself."""
@@ -31,6 +68,7 @@ class Health:
     worker: Runs | None = None
     is_warm: bool = False
     is_stopping: bool = False
+    writes: WriteTest = field(default_factory=WriteTest)
 
     @property
     def of_worker(self) -> Check:
@@ -59,10 +97,11 @@ class Readiness(BaseModel):
 
 
 async def readiness(health: Health, store: SqlSessionStore) -> Readiness:
-    """The state of everything, the database asked now."""
+    """The state of everything; the database is asked now, and seldom for a write."""
+    store_checks = await asyncio.gather(_answers(store), health.writes.passes(store))
     checks: dict[str, Check] = {
         "server": "stopping" if health.is_stopping else "ok",
-        "store": "ok" if await _answers(store) else "failing",
+        "store": "ok" if all(store_checks) else "failing",
         "worker": health.of_worker,
         "warm_up": "ok" if health.is_warm else "starting",
     }
@@ -72,7 +111,7 @@ async def readiness(health: Health, store: SqlSessionStore) -> Readiness:
 
 async def _answers(store: SqlSessionStore) -> bool:
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             await store.check()
     except Exception:  # noqa: BLE001 - whatever it is, the store is not ready
         return False

@@ -43,7 +43,10 @@ class AllowedHosts:
             await answer(WrongHostError(), scope)(scope, receive, send)
 
     def _is_allowed(self, scope: Scope) -> bool:
-        host = host_of(Headers(scope=scope).get("host", ""))
+        said = Headers(scope=scope).getlist("host")
+        if len(said) != 1:  # a proxy and a server might not read the same one
+            return False
+        host = host_of(said[0])
         return "*" in self._allowed or host in self._allowed or host.endswith(self._below)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from fastapi import Request
 
@@ -12,7 +12,7 @@ from lango.core.ids import check_id
 from lango.core.keys import ACT_AS, ADMIN, SCOPES, KeyLimits, KeyText, holds_key
 from lango.errors import ForbiddenError, InvalidIdError, UnauthorizedError
 from lango.server.callers import Caller
-from lango.server.limits import Clock, Rates, TurnLimits
+from lango.server.limits import Attempts, Clock, Rates, TurnLimits
 from lango.store.database import Database
 from lango.store.keys import ApiKey, KeyStore
 from lango.store.model_calls import ModelCallStore
@@ -24,6 +24,8 @@ RUN_KEY: Final = "this-run"
 TRUST: Final = 5.0
 """Seconds that a key counts as good once it was looked up: so long a revoked one may still work."""
 _MOST_KNOWN: Final = 10_000
+_Name = tuple[str, str]
+_V = TypeVar("_V")
 _SCHEME: Final = "bearer"
 _KEY_PREFIX: Final = "lango_"
 _IN_URLS: Final = frozenset({"access_token", "api_key", "apikey", "authorization", "id_token"})
@@ -35,6 +37,10 @@ class Holder(Protocol):
 
     async def caller(self, request: Request, credential: str) -> Caller:
         """Whose it is; UnauthorizedError if it is not good here."""
+        ...
+
+    async def recheck(self, request: Request, credential: str) -> None:
+        """The same of one that was good before; it counts as no request."""
         ...
 
 
@@ -54,9 +60,18 @@ class Credentials:
         credential = _bearer(request)
         if self._run_key is not None and self._run_key.fits(credential):
             return self._run_key.caller(request)
+        return await self._holder(credential).caller(request, credential)
+
+    async def recheck(self, request: Request) -> None:
+        """UnauthorizedError if the key was revoked, or key or token have expired meanwhile."""
+        credential = _bearer(request)
+        if self._run_key is None or not self._run_key.fits(credential):
+            await self._holder(credential).recheck(request, credential)
+
+    def _holder(self, credential: str) -> Holder:
         if self._tokens is None or credential.startswith(_KEY_PREFIX):
-            return await self._keys.caller(request, credential)
-        return await self._tokens.caller(request, credential)
+            return self._keys
+        return self._tokens
 
     async def admit(self, request: Request, caller: Caller) -> None:
         """KeyLimitError if the key of this caller may not have another turn now."""
@@ -70,19 +85,33 @@ class Keys:
         self._keys = KeyStore(database)
         self._turns = TurnLimits(self._keys, ModelCallStore(database))
         self._rates = Rates(clock)
+        self._attempts = Attempts(clock)
         self._clock = clock
-        # By the hash: no secret stays in memory longer than its request.
-        self._known: OrderedDict[str, tuple[ApiKey, float]] = OrderedDict()
+        # By id and hash: no secret stays in memory longer than its request.
+        self._known: OrderedDict[_Name, tuple[ApiKey, float]] = OrderedDict()
+        self._unknown: OrderedDict[_Name, float] = OrderedDict()  # and until when it counts as such
 
     async def caller(self, request: Request, credential: str) -> Caller:
-        """Whose key it is; KeyLimitError if it was used too often."""
-        given = KeyText.read(credential)
-        key = None if given is None else await self._find(given)
-        if key is None:
-            raise UnauthorizedError("This API key is unknown here, has expired or was revoked.")
+        """Whose key it is; KeyLimitError if it was used too often.
+
+        TooManyAttemptsError if too many unknown ones came from the same address.
+        """
+        key = await self._key(request, credential)
         self._rates.take(key)
         request.state.key_limits = key.limits
         return caller_of(request, key.tenant, key.user, key.scopes, key.id)
+
+    async def recheck(self, request: Request, credential: str) -> None:
+        """UnauthorizedError if the key is no longer good."""
+        await self._key(request, credential)
+
+    async def _key(self, request: Request, credential: str) -> ApiKey:
+        given = KeyText.read(credential)
+        address = request.client.host if request.client else ""
+        key = None if given is None else await self._find(given, address)
+        if key is None:
+            raise UnauthorizedError("This API key is unknown here, has expired or was revoked.")
+        return key
 
     async def admit(self, request: Request, caller: Caller) -> None:
         """KeyLimitError if the key of this caller may not have another turn now."""
@@ -90,15 +119,38 @@ class Keys:
         if limits is not None:
             await self._turns.check(caller.tenant, caller.key_id, limits)
 
-    async def _find(self, given: KeyText) -> ApiKey | None:
-        key, until = self._known.pop(given.hash, (None, 0.0))
-        if key is None or until < self._clock():
-            key, until = await self._keys.find(given), self._clock() + TRUST
+    async def _find(self, given: KeyText, address: str) -> ApiKey | None:
+        name, moment = (given.id, given.hash), self._clock()
+        key, until = self._known.pop(name, (None, 0.0))
+        if key is None:
+            key = await self._first_look(given, address)
+        elif until < moment:
+            key = await self._keys.find(given)
+        else:
+            moment = until - TRUST
         if key is not None:
-            self._known[given.hash] = (key, until)
-            if len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
+            _remember(self._known, name, (key, moment + TRUST))
         return key
+
+    async def _first_look(self, given: KeyText, address: str) -> ApiKey | None:
+        """Look up a key that was not good here before: such keys are where guesses are."""
+        name = (given.id, given.hash)
+        if self._unknown.get(name, 0.0) >= self._clock():
+            return None
+        self._attempts.count(address)
+        key = await self._keys.find(given)
+        if key is not None:
+            self._attempts.forgive(address)
+        else:
+            _remember(self._unknown, name, self._clock() + TRUST)
+        return key
+
+
+def _remember(known: OrderedDict[_Name, _V], name: _Name, what: _V) -> None:
+    """Keep what was used last."""
+    known[name] = what
+    if len(known) > _MOST_KNOWN:
+        known.popitem(last=False)
 
 
 class RunKey:

@@ -72,6 +72,11 @@ class Tokens:
         bound = _id(claims, self._settings.user_claim)
         return caller_of(request, self._tenant(claims), bound, scopes, "")
 
+    async def recheck(self, request: Request, credential: str) -> None:
+        """UnauthorizedError if the token is no longer good."""
+        del request
+        await self._checked(credential)
+
     async def _checked(self, token: str) -> Mapping[str, Any]:
         """The claims of a token, its signature and its claims checked."""
         signed, kid, algorithm = _read(token)

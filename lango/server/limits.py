@@ -8,6 +8,7 @@ together, and what a running turn will cost is not known before it has.
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Protocol, cast, runtime_checkable
@@ -15,11 +16,16 @@ from typing import Annotated, Final, Protocol, cast, runtime_checkable
 from fastapi import Depends, Request
 
 from lango.core.keys import KeyLimits
-from lango.errors import KeyLimitError
+from lango.errors import KeyLimitError, TooManyAttemptsError
 from lango.server.callers import Caller, NamedCaller, User
 from lango.store.keys import ApiKey, KeyStore, today
 from lango.store.model_calls import ModelCallStore
 
+MOST_ATTEMPTS: Final = 50
+"""Keys that are not known here, from one address at once."""
+ATTEMPTS_A_SECOND: Final = 2.0
+"""The same, from then on."""
+_MOST_BUCKETS: Final = 10_000
 _MINUTE: Final = 60.0
 _DAY: Final = timedelta(days=1)
 _TURN_ENDS: Final = 2.0  # seconds: when a turn ends nobody knows, so ask again soon
@@ -27,30 +33,70 @@ _TURN_ENDS: Final = 2.0  # seconds: when a turn ends nobody knows, so ask again 
 Clock = Callable[[], float]
 
 
-class Rates:
-    """One bucket per key: full it holds a minute's requests, and fills evenly."""
+class Buckets:
+    """Token buckets by name: full at first, each fills evenly, and what is taken empties it."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: dict[str, tuple[float, float]] = {}  # what is left, and as of when
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # and as of when
+
+    def take(self, name: str, most: int, per_second: float) -> float:
+        """Take one token; 0, or the seconds until there is one, and then none is taken."""
+        left, moment = self._now(name, most, per_second)
+        self._keep(name, left - 1 if left >= 1 else left, moment)
+        return 0.0 if left >= 1 else (1 - left) / per_second
+
+    def give_back(self, name: str, most: int, per_second: float) -> None:
+        """Undo a taking."""
+        left, moment = self._now(name, most, per_second)
+        self._keep(name, min(left + 1, float(most)), moment)
+
+    def _now(self, name: str, most: int, per_second: float) -> tuple[float, float]:
+        moment = self._clock()
+        left, since = self._left.pop(name, (float(most), moment))
+        return min(left + (moment - since) * per_second, float(most)), moment
+
+    def _keep(self, name: str, left: float, moment: float) -> None:
+        self._left[name] = (left, moment)
+        if len(self._left) > _MOST_BUCKETS:
+            self._left.popitem(last=False)
+
+
+class Rates:
+    """Holds keys to the requests that they may make in a minute."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._buckets = Buckets(clock)
 
     def take(self, key: ApiKey) -> None:
         """Count one request; KeyLimitError if there have been too many."""
         allowed = key.limits.requests
         if allowed is None:
             return
-        moment, per_second = self._clock(), allowed / _MINUTE
-        left, since = self._buckets.get(key.id, (float(allowed), moment))
-        left = min(left + (moment - since) * per_second, float(allowed))
-        if left < 1:
-            self._buckets[key.id] = (left, moment)
-            wait = (1 - left) / per_second
+        wait = self._buckets.take(key.id, allowed, allowed / _MINUTE)
+        if wait:
             raise KeyLimitError(
                 f"This key may make {allowed} requests a minute.",
                 limit="requests",
                 retry_after=wait,
             )
-        self._buckets[key.id] = (left - 1, moment)
+
+
+class Attempts:
+    """Bounds how often an address may be wrong about a key: each try costs a look-up."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._buckets = Buckets(clock)
+
+    def count(self, address: str) -> None:
+        """Count a try; TooManyAttemptsError if there have been too many."""
+        wait = self._buckets.take(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
+        if wait:
+            raise TooManyAttemptsError(retry_after=wait)
+
+    def forgive(self, address: str) -> None:
+        """The key was good."""
+        self._buckets.give_back(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
 
 
 class TurnLimits:

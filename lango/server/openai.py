@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Request, Response
@@ -11,7 +12,7 @@ from fastapi import APIRouter, Header, Request, Response
 from lango.errors import ServerBusyError, UnknownAppError
 from lango.server import problems
 from lango.server.backend import Served
-from lango.server.callers import SECURED, AnyCaller
+from lango.server.callers import SECURED, AnyCaller, recheck
 from lango.server.limits import AdmittedUser
 from lango.server.openai_answers import chunks, completion
 from lango.server.openai_errors import OpenAIRoute, responses
@@ -46,6 +47,14 @@ async def list_models(_: AnyCaller, served: Served) -> ModelList:
     return ModelList(data=[ModelInfo(id=name) for name in served.options.apps])
 
 
+@router.get("/models/{model}", responses=responses(404))
+async def get_model(_: AnyCaller, served: Served, model: str) -> ModelInfo:
+    """An agent, as a model."""
+    if model not in served.options.apps:
+        raise UnknownAppError(_NO_MODEL)
+    return ModelInfo(id=model)
+
+
 @router.post(
     "/chat/completions",
     response_model=ChatCompletion,
@@ -65,11 +74,11 @@ async def create_chat_completion(
         raise UnknownAppError(_NO_MODEL)
     sent = Conversation.of(asked)
     door = Door(served, user, asked.model, idempotency_key)
-    with served.streams.opening() as seat:
+    with served.streams.opening(user, partial(recheck, request)) as seat:
         turn, session = await door.hand_in(sent, x_session_id or chat_id)
         headers = {"Lango-Session": session, "Lango-Turn": turn.id}
-        if sent.has_system:
-            headers["Lango-Ignored"] = "system"
+        if sent.ignored:
+            headers["Lango-Ignored"] = ", ".join(sent.ignored)
 
         async def remember(answer: str) -> None:
             await door.remember(turn, sent, answer)

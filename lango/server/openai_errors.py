@@ -15,7 +15,7 @@ from lango.core.values import JsonObject, storable_json
 from lango.errors import InvalidIdError, LangoError, UnauthorizedError, UnknownAppError
 from lango.server.bodies import JsonRoute
 from lango.server.openai_schemas import ErrorAnswer, ErrorBody
-from lango.server.problems import fields_of, told, type_of
+from lango.server.problems import Problem, fields_of, told, type_of, use_form
 
 NO_RETRY: Final = {"X-Should-Retry": "false"}
 """Keeps OpenAI's SDKs from sending a request again whose turn has run."""
@@ -54,6 +54,14 @@ class OpenAIRoute(JsonRoute):
         return answered
 
 
+def _respond_to(problem: Problem, headers: dict[str, str]) -> JSONResponse:
+    code = problem.type.rpartition(":")[2].replace("-", "_")
+    return respond(problem.status, problem.detail or problem.title, code, headers)
+
+
+use_form("/openai/", _respond_to)
+
+
 def answer(error: Exception, scope: Scope) -> Response:
     """The answer to a request that ended in an error."""
     problem, headers = told(error, scope)
@@ -81,7 +89,7 @@ def respond(
     headers: dict[str, str] | None = None,
     *,
     param: str | None = None,
-) -> Response:
+) -> JSONResponse:
     """An error on the wire."""
     kind = _TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
     body = ErrorAnswer(error=ErrorBody(message=message, type=kind, param=param, code=code))

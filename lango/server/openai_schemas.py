@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +12,8 @@ from lango.core.values import JsonObject
 
 COMPLETION: Final = "chat.completion"
 CHUNK: Final = "chat.completion.chunk"
+_NAME: Final = re.compile(r"[a-z_]{1,40}")
+_MOST_NAMED: Final = 20
 
 
 class Sent(BaseModel):
@@ -43,16 +46,24 @@ class StreamOptions(Sent):
 class ChatRequest(Sent):
     """A conversation so far, with something new at its end."""
 
+    model_config = ConfigDict(extra="allow")  # to say what is left aside
+
     model: str = Field(description="The name of an app.")
     messages: list[ChatMessage] = Field(min_length=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
-    tools: list[Any] | None = None
-    functions: list[Any] | None = None
+    tool_choice: Any = None
+    function_call: Any = None
     response_format: dict[str, Any] | None = None
     modalities: list[str] | None = None
     logprobs: bool | None = None
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The names of settings that were sent and have no effect: the agent has its own."""
+        said = sorted(name for name, value in (self.model_extra or {}).items() if value is not None)
+        return tuple(name for name in said if _NAME.fullmatch(name))[:_MOST_NAMED]
 
     @property
     def tells_usage_apart(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from lango.core.conversations import Said, conversation_hash
 from lango.core.ids import new_id
@@ -43,7 +43,7 @@ class Conversation:
 
     earlier: tuple[Said, ...]
     new: tuple[Said, ...]
-    has_system: bool
+    ignored: tuple[str, ...] = ()  # of the request, by name
 
     @classmethod
     def of(cls, request: ChatRequest) -> Conversation:
@@ -57,7 +57,8 @@ class Conversation:
         new = tuple(visible[first:])
         if not any(one.text.strip() for one in new):
             raise UnsupportedRequestError("The last message must be the user's, with some text.")
-        return cls(tuple(visible[:first]), new, len(visible) < len(said))
+        system = ("system",) if len(visible) < len(said) else ()
+        return cls(tuple(visible[:first]), new, (*system, *request.ignored))
 
     @property
     def text(self) -> str:
@@ -181,7 +182,8 @@ class Door:
 def _check(request: ChatRequest) -> None:
     """Refuse what would be answered as if it had not been asked for."""
     wishes = {
-        "`tools`: the agent has its own": request.tools or request.functions,
+        "`tool_choice` that wants a tool: it has its own": _wants_tool(request.tool_choice)
+        or _wants_tool(request.function_call),
         "`n` above 1": request.n is not None and request.n != 1,
         "a `response_format` other than text": request.response_format
         and request.response_format.get("type") != "text",
@@ -191,6 +193,10 @@ def _check(request: ChatRequest) -> None:
     for wish, is_there in wishes.items():
         if is_there:
             raise UnsupportedRequestError(f"An agent takes no {wish}. Leave it out.")
+
+
+def _wants_tool(choice: Any) -> bool:
+    return choice not in (None, "auto", "none")
 
 
 def _text(number: int, message: ChatMessage) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -44,6 +45,7 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.UnknownAppError: 422,
     errors.UnknownFileError: 422,
     errors.KeyLimitError: 429,
+    errors.TooManyAttemptsError: 429,
     errors.IdentityUnavailableError: 503,
     errors.ServerBusyError: 503,
     errors.StoreUnavailableError: 503,
@@ -116,7 +118,20 @@ def _headers(error: BaseException, status: int) -> dict[str, str]:
     return {}
 
 
-def _respond(problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
+Form = Callable[[Problem, dict[str, str]], JSONResponse]
+"""How a problem is put on the wire."""
+_FORMS: Final[dict[str, Form]] = {}
+
+
+def use_form(prefix: str, form: Form) -> None:
+    """Have problems of paths that begin like this told in another form."""
+    _FORMS[prefix] = form
+
+
+def _respond(problem: Problem, scope: Scope, headers: dict[str, str] | None = None) -> JSONResponse:
+    for prefix, form in _FORMS.items():
+        if scope["path"].startswith(prefix):
+            return form(problem, headers or {})
     body = storable_json(problem.model_dump(exclude_none=True))
     return JSONResponse(body, problem.status, headers, MEDIA_TYPE)
 
@@ -125,25 +140,30 @@ def told(error: BaseException, scope: Scope) -> tuple[Problem, dict[str, str]]:
     """What to say to a request that ended in an error; one of ours is in the log by its id."""
     problem = problem_of(error)
     if problem.error_id is not None:
-        # The path alone: a query string may hold what no log should.
-        where = (scope.get("method"), scope.get("path"))
-        logger.error("%s: %s %s failed.", problem.error_id, *where, exc_info=error)
+        # The path alone, for a query string may hold what no log should; and quoted again, for
+        # it may hold a line break.
+        what = (problem.error_id, scope.get("method"), quote(str(scope.get("path"))))
+        if isinstance(error, errors.ServerBusyError):  # thousands of them may come at once
+            logger.warning("%s: %s %s was refused: the server is busy.", *what)
+        else:
+            logger.error("%s: %s %s failed.", *what, exc_info=error)
     return problem, _headers(error, problem.status)
 
 
 def answer(error: BaseException, scope: Scope) -> JSONResponse:
     """The answer to a request that ended in an error."""
-    return _respond(*told(error, scope))
+    problem, headers = told(error, scope)
+    return _respond(problem, scope, headers)
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     return answer(error, request.scope)
 
 
-async def _on_invalid(_: Request, error: Exception) -> JSONResponse:
+async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     wrong = fields_of(cast("RequestValidationError", error))
     problem = Problem(type=type_of("InvalidRequest"), title=_INVALID, status=422, errors=wrong)
-    return _respond(problem)
+    return _respond(problem, request.scope)
 
 
 def fields_of(error: RequestValidationError) -> list[FieldProblem]:
@@ -156,12 +176,12 @@ def _place(location: Sequence[Any]) -> str:
     return ".".join(map(str, location))[:_FIELD_ROOM]
 
 
-async def _on_http(_: Request, error: Exception) -> JSONResponse:
+async def _on_http(request: Request, error: Exception) -> JSONResponse:
     raised = cast("HTTPException", error)
     status = HTTPStatus(raised.status_code)
     name = status.phrase.title().replace(" ", "")
     problem = Problem(type=type_of(name), title=status.description or status.phrase, status=status)
-    return _respond(problem, dict(raised.headers or {}))
+    return _respond(problem, request.scope, dict(raised.headers or {}))
 
 
 class Unexpected:

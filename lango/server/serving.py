@@ -6,9 +6,10 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,7 +19,14 @@ from lango.adk.warm import warm_up
 from lango.errors import ConfigError
 from lango.providers.turnstile import AT_ONCE
 from lango.server.backend import services_of
-from lango.server.connections import BESIDE_STREAMS, KEEP_ALIVE, Crowd, PatientProtocol
+from lango.server.connections import (
+    BESIDE_STREAMS,
+    KEEP_ALIVE,
+    Crowd,
+    OpenConnections,
+    PatientProtocol,
+    room_for,
+)
 from lango.server.entrance import Entrance
 from lango.turns.worker import DRAIN, TurnWorker
 
@@ -69,29 +77,31 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def http_server(app: ASGIApp, most: int = BESIDE_STREAMS) -> uvicorn.Server:
+def http_server(
+    app: ASGIApp, most: int = BESIDE_STREAMS, proxies: Sequence[str] = ()
+) -> uvicorn.Server:
     """A server for an application, which neither opens nor closes what that stands on.
 
-    To more than `most` connections it is busy.
+    To more than `most` connections it is busy. What `proxies` say of their clients is believed.
     """
-    crowd = Crowd(Entrance(app), most)
-    server = _Uvicorn(
+    connections = OpenConnections(room_for(most))
+    protocol = cast("type[PatientProtocol]", partial(PatientProtocol, connections=connections))
+    return _Uvicorn(
         uvicorn.Config(
-            crowd,
-            http=PatientProtocol,
+            Crowd(Entrance(app), connections),
+            http=protocol,
             lifespan="off",
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # nothing here depends on where a request came from
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=list(proxies),
             backlog=AT_ONCE,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=HTTP_DRAIN,
         )
     )
-    crowd.count = lambda: len(server.server_state.connections)
-    return server
 
 
 async def serve(
@@ -109,16 +119,19 @@ async def serve(
     No more is accepted, streams end so that their clients go on elsewhere, and the worker's turns
     get `drain` seconds; those that still run are left to other workers.
     """
-    http = http_server(app, services_of(app).options.max_streams + BESIDE_STREAMS)
+    options = services_of(app).options
+    http = http_server(app, options.max_streams + BESIDE_STREAMS, options.trusted_proxies)
     wish = stop or Stop()
     with hear_signals(wish) if stop is None else nullcontext():
         serving = asyncio.create_task(http.serve(sockets=[listening]))
+        watching = asyncio.create_task(services_of(app).streams.watch())
         try:
             await _begin(app, worker, serving)
             on_ready()
             await either(serving, wish.asked)
             on_stop()
         finally:
+            watching.cancel()
             await _end(app, http, serving, worker, wish, drain)
 
 

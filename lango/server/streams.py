@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,14 +19,25 @@ from starlette.types import Receive, Scope, Send
 
 from lango.core.turns import ThoughtDelta
 from lango.core.values import json_text
-from lango.errors import ServerBusyError, TurnNotFoundError
+from lango.errors import (
+    KeyLimitError,
+    LangoError,
+    ServerBusyError,
+    TurnNotFoundError,
+    UnauthorizedError,
+)
+from lango.server.callers import Caller
 from lango.store.turn_log import LoggedEvent
 from lango.turns.wake import Ear
 
 logger = logging.getLogger(__name__)
 
+Recheck = Callable[[], Awaitable[None]]
+
 MEDIA_TYPE: Final = "text/event-stream"
 HEARTBEAT: Final = 15.0
+RECHECKED: Final = 15.0
+"""Seconds after which the credential of a stream's caller is looked at again."""
 _COMMENT: Final = b":\n\n"
 _HEADERS: Final = {
     "Cache-Control": "no-cache, no-transform",  # no proxy may gather it, or pack it
@@ -54,7 +66,9 @@ async def frames(
 class Seat:
     """The place of one stream among those that a process takes."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, who: Caller, recheck: Recheck) -> None:
+        self.recheck = recheck
+        self.tenant, self.holder = who.tenant, _holder(who)
         self.heartbeat = streams.heartbeat
         self._streams = streams
         self._pump: asyncio.Task[object] | None = None
@@ -77,21 +91,48 @@ class Seat:
         self._streams.seats.discard(self)
 
 
+@dataclass(frozen=True)
+class StreamLimits:
+    """How many streams there may be at a time in one process.
+
+    None for a tenant: four fifths of them; for a key: half of them.
+    """
+
+    most: int
+    per_tenant: int | None = None
+    per_key: int | None = None
+
+    @property
+    def of_tenant(self) -> int:
+        """Those of one tenant."""
+        return max(self.most * 4 // 5, 1) if self.per_tenant is None else self.per_tenant
+
+    @property
+    def of_key(self) -> int:
+        """Those of one credential."""
+        return max(self.most // 2, 1) if self.per_key is None else self.per_key
+
+
 class Streams:
     """The streams of one process: so many at most, and all of them ended when it stops."""
 
-    def __init__(self, most: int, heartbeat: float = HEARTBEAT) -> None:
+    def __init__(self, limits: StreamLimits, heartbeat: float = HEARTBEAT) -> None:
         self.heartbeat = heartbeat
         self.seats: set[Seat] = set()
-        self._most = most
+        self._limits = limits
         self._is_draining = False
 
     @contextmanager
-    def opening(self) -> Generator[Seat]:
-        """A seat for the response that is made within; ServerBusyError if there is none."""
-        if self._is_draining or len(self.seats) >= self._most:
+    def opening(self, who: Caller, recheck: Recheck) -> Generator[Seat]:
+        """A seat for the response that is made within; ServerBusyError if there is none.
+
+        KeyLimitError if the caller's key, or its tenant, has as many as it may. `recheck` is called
+        now and then while the stream lasts, which ends when it raises UnauthorizedError.
+        """
+        if self._is_draining or len(self.seats) >= self._limits.most:
             raise ServerBusyError
-        seat = Seat(self)
+        self._check(who)
+        seat = Seat(self, who, recheck)
         self.seats.add(seat)
         try:
             yield seat
@@ -99,11 +140,41 @@ class Streams:
             seat.leave()
             raise
 
+    async def watch(self) -> None:
+        """End streams whose callers have lost their credentials, for as long as this runs."""
+        while True:
+            await asyncio.sleep(RECHECKED)
+            for seat in list(self.seats):
+                try:
+                    await seat.recheck()
+                except UnauthorizedError:
+                    seat.end()
+                except LangoError as error:
+                    logger.info("a credential could not be checked again: %s", error)
+
+    def _check(self, who: Caller) -> None:
+        of_tenant = [seat.holder for seat in self.seats if seat.tenant == who.tenant]
+        for owner, count, most in (
+            ("key", of_tenant.count(_holder(who)), self._limits.of_key),
+            ("tenant", len(of_tenant), self._limits.of_tenant),
+        ):
+            if count >= most:
+                raise KeyLimitError(
+                    f"This {owner} may have {most} streams at a time on a server, and has them: "
+                    f"close some. The operator can raise server.max_streams_per_{owner}.",
+                    limit="streams",
+                )
+
     def drain(self) -> None:
         """End all streams, and begin none."""
         self._is_draining = True
         for seat in self.seats:
             seat.end()
+
+
+def _holder(who: Caller) -> tuple[str, str | None]:
+    """Whose limits count: a key's, or those of the user that a token names."""
+    return (who.key_id, None) if who.key_id else ("", who.user)
 
 
 class EventStream(StreamingResponse):

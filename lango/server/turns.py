@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
@@ -11,7 +12,7 @@ from lango.core.turns import Answer
 from lango.errors import TurnNotFoundError
 from lango.server.backend import Served
 from lango.server.bodies import JsonRoute
-from lango.server.callers import SECURED, User, Viewer
+from lango.server.callers import SECURED, AnyCaller, User, Viewer, recheck
 from lango.server.limits import AdmittedUser
 from lango.server.problems import responses
 from lango.server.schemas import IdempotencyKey, NewApproval, NewTurn, Number, TurnInfo, TurnPage
@@ -70,10 +71,12 @@ async def _find(turns: Turns, turn_id: str, user: str | None) -> Turn:
     return turn
 
 
-async def wished_seat(request: Request, served: Served) -> AbstractContextManager[Seat | None]:
+async def wished_seat(
+    request: Request, served: Served, who: AnyCaller
+) -> AbstractContextManager[Seat | None]:
     """A seat for a stream, if the caller wants to read along: had before the turn is accepted."""
     wanted = MEDIA_TYPE in request.headers.get("accept", "")
-    return served.streams.opening() if wanted else nullcontext()
+    return served.streams.opening(who, partial(recheck, request)) if wanted else nullcontext()
 
 
 WishedSeat = Annotated[AbstractContextManager[Seat | None], Depends(wished_seat)]
@@ -109,6 +112,7 @@ async def submit_turn(
             run_at=new.run_at,
             create=False,
             key_id=user.key_id,
+            public_id=session.public_id,
         )
         return _accepted(turn, session, turns, seat, thoughts=thoughts)
 
@@ -141,9 +145,11 @@ async def get_turn(turn: SeenTurn, served: Served) -> TurnInfo:
     },
 )
 async def read_events(
+    request: Request,
     turn: SeenTurn,
     turns: TenantsTurns,
     served: Served,
+    who: AnyCaller,
     after: Place = None,
     last_event_id: Annotated[Number | None, Header()] = None,
     thoughts: Thoughts = False,
@@ -152,7 +158,7 @@ async def read_events(
     seen = (last_event_id if after is None else after) or 0
     if turn.ended is not None and seen >= turn.last_event:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    with served.streams.opening() as seat:
+    with served.streams.opening(who, partial(recheck, request)) as seat:
         events = turns.events(turn.id, after=seen)
         return EventStream(seat, frames(turn.id, events, thoughts=thoughts))
 

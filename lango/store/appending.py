@@ -18,21 +18,35 @@ from lango.store import pins
 from lango.store.artifact_rows import save_blobs
 from lango.store.clock import now
 from lango.store.entries import Appended, Entry, SessionRef, StateChange
+from lango.store.ledger import keys_of_call
 from lango.store.rewinding import Undone, undo
-from lango.store.tables import app_states, messages, sessions, state_changes, user_states
+from lango.store.tables import (
+    app_states,
+    messages,
+    sessions,
+    state_changes,
+    tool_ledger,
+    user_states,
+)
 from lango.store.upserts import upsert
 
 
 async def append(
-    connection: AsyncConnection, ref: SessionRef, entry: Entry, epoch: int | None
+    connection: AsyncConnection,
+    ref: SessionRef,
+    entry: Entry,
+    epoch: int | None,
+    *,
+    root_pk: int | None = None,
 ) -> Appended:
-    """Append one entry under the session row's lock."""
+    """Append one entry under the session row's lock; `root_pk` is the session of its ledger."""
     session = await _locked(connection, ref, epoch)
     existing = await seq_of_event(connection, ref, entry.event_id)
     if existing is not None:
         return Appended(existing, duplicate=True)
     check_writer(session.epoch, session.owner, epoch)
     await save_blobs(connection, ref.key, entry.blobs)
+    await _shorten_ledger(connection, session.pk if root_pk is None else root_pk, entry)
     undone = await undo(connection, session, entry)
     await _insert(connection, session, entry, undone)
     await _update_session(connection, session, entry, undone)
@@ -42,6 +56,19 @@ async def append(
         state=undone.state if undone else None,
         artifacts=undone.artifacts if undone else None,
     )
+
+
+async def _shorten_ledger(connection: AsyncConnection, root_pk: int, entry: Entry) -> None:
+    """Leave of a large output in the ledger what the event has of it: the artifact has it all."""
+    for blob in entry.blobs:
+        if blob.call and blob.marker is not None:
+            run = sa.and_(
+                tool_ledger.c.session_pk == root_pk,
+                tool_ledger.c.invocation_id == entry.invocation_id,
+                tool_ledger.c.call_key.in_(keys_of_call(blob.call)),
+            )
+            kept = sa.update(tool_ledger).where(run, tool_ledger.c.status == "finished")
+            await connection.execute(kept.values(result=blob.marker))
 
 
 async def _locked(connection: AsyncConnection, ref: SessionRef, epoch: int | None) -> sa.Row[Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lango.core.ids import check_key, new_id
 from lango.core.values import JsonObject
 from lango.store.clock import now
 from lango.store.entries import Blob, SessionKey
@@ -88,7 +89,12 @@ class NewArtifact:
     mime_type: str | None = None
     metadata: JsonObject | None = None
     kind: str = ARTIFACT
-    call_id: str | None = None
+    call_id: str | None = None  # the call that saves it, by which a save that is repeated is known
+
+    @property
+    def named(self) -> NewArtifact:
+        """The same, with an id of its own if no call saves it."""
+        return self if self.call_id is not None else replace(self, call_id=new_id("save"))
 
 
 def of_key(key: SessionKey, kind: str, name: str | None = None) -> sa.ColumnElement[bool]:
@@ -127,6 +133,17 @@ async def next_version(connection: AsyncConnection, key: SessionKey, name: str) 
     return 0 if newest is None else newest + 1
 
 
+async def save_once(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
+    """Write a new version, or find the one that the same call saved; its number."""
+    if new.call_id is not None:
+        mine = (of_key(key, ARTIFACT, new.name), artifacts.c.call_id == new.call_id)
+        saved = sa.select(artifacts.c.version).where(*mine).limit(1)
+        version: int | None = await connection.scalar(saved)
+        if version is not None:
+            return version
+    return await add_version(connection, key, new)
+
+
 async def add_version(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
     """Write a new version with its chunks; its number.
 
@@ -142,7 +159,11 @@ async def add_version(connection: AsyncConnection, key: SessionKey, new: NewArti
 async def insert_artifact(
     connection: AsyncConnection, key: SessionKey, new: NewArtifact, version: int
 ) -> bool:
-    """Write one version with its chunks; False, and nothing, if there is such a version."""
+    """Write one version with its chunks; False, and nothing, if there is such a version.
+
+    InvalidIdError if the name is too long.
+    """
+    check_key("artifact name", *key.columns, new.name)
     content = Held(new.data) if isinstance(new.data, bytes) else new.data
     pk = await connection.scalar(
         upsert(connection, artifacts)

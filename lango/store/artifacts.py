@@ -47,14 +47,15 @@ class SqlArtifactStore:
         `requires_session`: without one, SessionNotFoundError (unless the artifact is the user's);
         else it may be kept elsewhere.
         """
+        named = new.named  # before the first try, which a retry repeats
 
         async def once(connection: AsyncConnection) -> int:
             is_here = not key.session_id or await artifact_rows.hold_session(connection, key)
             if requires_session and not is_here:
                 raise missing(SessionRef(key))
-            return await artifact_rows.add_version(connection, key, new)
+            return await artifact_rows.save_once(connection, key, named)
 
-        return await self._database.change(once)
+        return await self._database.change(once, key)
 
     async def load(
         self, key: SessionKey, name: str, version: int | None = None, *, with_data: bool = True

@@ -12,13 +12,13 @@ from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.errors import SessionExistsError
 from lango.store import appending, artifact_rows, turn_rows
-from lango.store.artifact_rows import ARTIFACT, NewArtifact, of_key
+from lango.store.artifact_rows import NewArtifact
 from lango.store.database import Database
 from lango.store.entries import Appended, Entry, SessionKey, SessionRef, StateChange
 from lango.store.loading import key_is
 from lango.store.prepared import CoreTransaction
 from lango.store.sessions import create_session
-from lango.store.tables import artifacts, sessions
+from lango.store.tables import sessions
 from lango.store.turn_rows import Claim
 
 
@@ -35,6 +35,7 @@ class ClaimedWrites:
         SessionExistsError if a session that is not this turn's child has the name.
         """
         key.checked()
+        key.check_state(state)
         public_id = new_id("ses")
 
         async def once(connection: AsyncConnection) -> None:
@@ -47,44 +48,35 @@ class ClaimedWrites:
             elif found.parent_pk != parent:
                 raise SessionExistsError(f"Session with id {key.session_id} already exists.")
 
-        await self.database.change(once)
+        await self.database.change(once, key)
 
     async def append(self, ref: SessionRef, entry: Entry) -> Appended:
         """Append to a child session; an entry that is there already counts as appended."""
+        ref.key.check_state(entry.state)
 
         async def once(connection: AsyncConnection) -> Appended:
             await self._hold(connection)
-            return await appending.append(connection, ref, entry, None)
+            root_pk = self.claim.turn.session_pk
+            return await appending.append(connection, ref, entry, None, root_pk=root_pk)
 
         failpoint("append.before")
-        appended = await self.database.change(once)
+        appended = await self.database.change(once, ref.key)
         failpoint("append.after")
         return appended
 
     async def save_artifact(self, key: SessionKey, new: NewArtifact) -> int:
         """Save a new version, or find the one that the same call saved in an earlier attempt."""
+        named = new.named  # before the first try, which a retry repeats
 
         async def once(connection: AsyncConnection) -> int:
             await self._hold(connection)
-            saved = await _saved_by_call(connection, key, new)
-            if saved is not None:
-                return saved
-            return await artifact_rows.add_version(connection, key, new)
+            return await artifact_rows.save_once(connection, key, named)
 
         failpoint("artifact.before")
-        version = await self.database.change(once)
+        version = await self.database.change(once, self.claim.turn.session)
         failpoint("artifact.after")
         return version
 
     async def _hold(self, connection: AsyncConnection) -> None:
         """Nobody takes the turn over until the transaction ends; Fenced if somebody has."""
         await turn_rows.hold(CoreTransaction(connection), self.claim)
-
-
-async def _saved_by_call(
-    connection: AsyncConnection, key: SessionKey, new: NewArtifact
-) -> int | None:
-    if new.call_id is None:
-        return None
-    mine = (of_key(key, ARTIFACT, new.name), artifacts.c.call_id == new.call_id)
-    return await connection.scalar(sa.select(artifacts.c.version).where(*mine).limit(1))

@@ -58,7 +58,7 @@ class ConversationStore:
                 insert = upsert(connection, conversations).on_conflict_do_nothing()
                 await connection.execute(insert.values(row | {"created": now(connection)}))
 
-        await self._database.change(once)
+        await self._database.change(once, key)
 
     async def find(
         self, tenant: str, user: str, app: str, known_by: str, *, idempotency_key: str | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, TypeVar, cast
+from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -16,16 +17,20 @@ from lango.store import migrate
 from lango.store.connecting import in_words
 from lango.store.engines import (
     IDLE_TIMEOUT,
+    POOL_TIMEOUT,
     READ_ONLY,
     create_engine,
     is_in_memory,
     is_sqlite,
     store_url,
 )
-from lango.store.faults import retrying
+from lango.store.entries import SessionKey
+from lango.store.faults import in_our_words, is_locked_out, retrying
 from lango.store.leases import Leases
 from lango.store.prepared import CoreTransaction, Prepared, Row, Transaction
-from lango.store.silent import END_SILENT, is_wait_given_up
+from lango.store.silent import END_SILENT
+from lango.store.tables import app_states
+from lango.store.waiting import SessionQueues, acquired
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
@@ -33,7 +38,10 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 logger = logging.getLogger(__name__)
 
 _IS_READ_ONLY: Final = sa.text("select current_setting('transaction_read_only')")
-_OTHER_WORK: Final = 5  # connections beside those leased to the hot statements
+_PROBE: Final = {"tenant": "lango", "app_name": "lango_check_writes"}
+"""Whose row `check_writes` writes, which no transaction ever sees."""
+POOL_SIZE: Final = 10
+POOL_OVERFLOW: Final = 5
 
 
 async def _refuse_read_only(engine: AsyncEngine) -> None:
@@ -44,22 +52,37 @@ async def _refuse_read_only(engine: AsyncEngine) -> None:
 
 
 class Database:
-    """Opens on first use: the URL can be given where no event loop runs yet."""
+    """Opens on first use: the URL can be given where no event loop runs yet.
 
-    def __init__(self, url: str, *, schema: str | None = None, pool_size: int = 10) -> None:
+    `pool_size` connections are for turns and appends, `pool_overflow` for all other work. An
+    operation that gets none in `pool_timeout` seconds is tried again, then is a StoreBusyError.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str | None = None,
+        pool_size: int = POOL_SIZE,
+        pool_overflow: int = POOL_OVERFLOW,
+        pool_timeout: float = POOL_TIMEOUT,
+    ) -> None:
         self.url = store_url(url)
         self.schema = schema
         self.is_sqlite = is_sqlite(self.url)
         self._pool_size = pool_size
+        self._pool_overflow = pool_overflow
+        self._pool_timeout = pool_timeout
+        self._queues = SessionQueues(pool_timeout)
         self._engine: AsyncEngine | None = None
         self._leases: Leases | None = None
         self._opening = asyncio.Lock()
         self._closed = False
         # A database in memory has one connection, which is in one transaction at a time.
-        self._one_by_one = asyncio.Lock() if is_in_memory(self.url) else nullcontext()
+        self._one_by_one = asyncio.Lock() if is_in_memory(self.url) else None
         # A SQLite file has one writer. Our own wait for each other here, where the next one is
         # told at once: at the file they would have to ask again and again.
-        self._one_writer = asyncio.Lock() if self.is_sqlite else nullcontext()
+        self._one_writer = asyncio.Lock() if self.is_sqlite else None
 
     async def open(self) -> AsyncEngine:
         """The engine, its schema checked once; a new SQLite file gets its tables here.
@@ -76,33 +99,66 @@ class Database:
             return self._engine
         async with self._opening:
             if self._engine is None:
-                size = self._pool_size + _OTHER_WORK
-                engine = create_engine(self.url, schema=self.schema, pool_size=size)
+                engine = create_engine(
+                    self.url,
+                    schema=self.schema,
+                    pool_size=self._pool_size + self._pool_overflow,
+                    pool_timeout=self._pool_timeout,
+                )
                 try:
                     with in_words(self.url.render_as_string(hide_password=False)):
                         await migrate.ensure(engine, create=self.is_sqlite)
                 except BaseException:
                     await engine.dispose()
                     raise
-                self._leases = Leases(engine, self._pool_size)
+                if not self.is_sqlite:
+                    self._leases = Leases(engine, self._pool_size, self._pool_timeout)
                 self._engine = engine
         return self._engine
 
     async def check(self) -> None:
-        """Check that the schema fits, which an upgrade may have changed, and that writes work.
+        """Check that the schema fits, which an upgrade may have changed, without a write.
 
         Raises StoreUnavailableError while the server is read-only, as after a failover.
         """
         engine = await self._opened()
-        async with self._one_by_one:
-            await migrate.ensure(engine, create=False)
-        if not self.is_sqlite:
-            await _refuse_read_only(engine)
+        with in_our_words():
+            async with self._alone(self._one_by_one):
+                await migrate.ensure(engine, create=False)
+            if not self.is_sqlite:
+                await _refuse_read_only(engine)
+
+    async def check_writes(self) -> None:
+        """Raise unless the database takes a write: StoreUnavailableError if the fault may pass.
+
+        A row is inserted and deleted in one transaction, and committed: nothing is left of it, and
+        it has been on the disk. A transaction that is rolled back would not get there on SQLite.
+        """
+        values = {**_PROBE, "key": uuid4().hex}  # no two processes wait for each other
+        with in_words(self.url.render_as_string(hide_password=False)):
+            async with self.write() as connection:
+                await connection.execute(sa.insert(app_states).values(values))
+                same = (app_states.c[name] == value for name, value in values.items())
+                await connection.execute(sa.delete(app_states).where(*same))
+
+    def _alone(self, lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if lock is None else acquired(lock, self._pool_timeout)
+
+    def queue_of(self, session: SessionKey | None) -> AbstractAsyncContextManager[None]:
+        """Before a write that waits for the session's row: wait for this process's others here.
+
+        No more than two of them use a connection. To be entered once per operation.
+        """
+        if session is None or self.is_sqlite:  # a SQLite file has one writer anyway
+            return nullcontext()
+        return self._queues.turn_of(session)
 
     def twin(self, *, pool_size: int = 1) -> Database:
         """The same database by connections of its own, for another thread and its event loop."""
         url = self.url.render_as_string(hide_password=False)
-        return Database(url, schema=self.schema, pool_size=pool_size)
+        return Database(
+            url, schema=self.schema, pool_size=pool_size, pool_timeout=self._pool_timeout
+        )
 
     def is_same(self, other: Database | None) -> bool:
         """Whether both are one database, so that a primary key means the same in both."""
@@ -127,12 +183,15 @@ class Database:
             await engine.dispose()
 
     @asynccontextmanager
-    async def write(self) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that commits at the end."""
+    async def write(self, session: SessionKey | None = None) -> AsyncGenerator[AsyncConnection]:
+        """A transaction that commits at the end; of a session's writers few run at a time."""
         engine = await self._opened()
+        one_writer, one_by_one = self._alone(self._one_writer), self._alone(self._one_by_one)
+        queue, begun = self.queue_of(session), engine.begin()
         try:
-            async with self._one_writer, self._one_by_one, engine.begin() as connection:
-                yield connection
+            with in_our_words():
+                async with queue, one_writer, one_by_one, begun as connection:
+                    yield connection
         except Exception as error:
             await self._after(error)
             raise
@@ -144,14 +203,15 @@ class Database:
         options: dict[str, Any] = dict(READ_ONLY)
         if not self.is_sqlite:
             options |= {"isolation_level": "REPEATABLE READ"}
-        async with self._one_by_one, engine.connect() as connection:
-            yield await connection.execution_options(**options)
+        with in_our_words():
+            async with self._alone(self._one_by_one), engine.connect() as connection:
+                yield await connection.execution_options(**options)
 
-    async def change(self, work: Work[T]) -> T:
+    async def change(self, work: Work[T], session: SessionKey | None = None) -> T:
         """Do work in a transaction, all of it again after a transient fault."""
 
         async def once() -> T:
-            async with self.write() as connection:
+            async with self.write(session) as connection:
                 return await work(connection)
 
         return await retrying(once)
@@ -166,7 +226,7 @@ class Database:
         return await retrying(once)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Transaction]:
+    async def transaction(self, session: SessionKey | None = None) -> AsyncGenerator[Transaction]:
         """A transaction for prepared statements that commits at the end."""
         if self.is_sqlite:
             async with self.write() as connection:
@@ -174,17 +234,19 @@ class Database:
             return
         leases = await self._leased()
         try:
-            async with leases.transaction() as lease:
+            async with self.queue_of(session), leases.transaction() as lease:
                 yield lease
         except Exception as error:
             await self._after(error)
             raise
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[T]], session: SessionKey | None = None
+    ) -> T:
         """Do work of prepared statements in a transaction, all of it again after a fault."""
 
         async def once() -> T:
-            async with self.transaction() as transaction:
+            async with self.transaction(session) as transaction:
                 return await work(transaction)
 
         return await retrying(once)
@@ -197,6 +259,25 @@ class Database:
                 async with self.read() as connection:
                     return await CoreTransaction(connection).all(statement, **values)
             return await (await self._leased()).find(statement, values)
+
+        return await retrying(once)
+
+    async def run(self, statement: Prepared, **values: Any) -> Sequence[Row]:
+        """The rows of one prepared statement that changes something, again after a fault.
+
+        On PostgreSQL it is one round trip.
+        """
+
+        async def once() -> Sequence[Row]:
+            if self.is_sqlite:
+                async with self.write() as connection:
+                    return await CoreTransaction(connection).all(statement, **values)
+            leases = await self._leased()
+            try:
+                return await leases.find(statement, values)
+            except Exception as error:
+                await self._after(error)
+                raise
 
         return await retrying(once)
 
@@ -216,7 +297,7 @@ class Database:
 
     async def _after(self, error: Exception) -> None:
         """Free the rows that somebody waited for in vain, for the next try."""
-        if self._leases is None or not is_wait_given_up(error):
+        if self._leases is None or not is_locked_out(error):
             return
         ended = await self._leases.fetch(END_SILENT, float(IDLE_TIMEOUT))
         if ended[0][0]:

@@ -19,7 +19,14 @@ from sqlalchemy.pool import StaticPool
 
 from lango.core.values import json_text
 from lango.errors import UnsupportedUrlError
-from lango.store.faults import is_stale
+from lango.store.faults import is_cancelled, is_out_of_step, is_read_only
+from lango.store.liveness import (
+    SERVER_SETTINGS,
+    Keepalive,
+    connection_class,
+    idle_connections,
+    is_in_transaction,
+)
 
 _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
@@ -108,8 +115,10 @@ def create_engine(
 ) -> AsyncEngine:
     """An engine for the store; errors never carry the parameters, which are users' texts."""
     if is_sqlite(url):
-        return _sqlite_engine(url, schema, statement_timeout)
+        pool = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout}
+        return _sqlite_engine(url, schema, statement_timeout, pool)
     settings = {"application_name": str(url.query.get("application_name", NAME))}
+    settings |= {name: str(url.query.get(name, usual)) for name, usual in SERVER_SETTINGS.items()}
     settings |= _timeouts(statement_timeout)
     if schema:
         settings["search_path"] = quoted(schema)
@@ -123,13 +132,38 @@ def create_engine(
         async_creator=_postgres_connector(url, settings, _patience(statement_timeout)),
     )
     event.listen(engine.sync_engine, "handle_error", _is_of_no_more_use)
+    idle_connections(engine)
     return engine
 
 
 def _is_of_no_more_use(context: ExceptionContext) -> None:
-    """Drop a connection to a server that has become read-only, and with it all in the pool."""
-    if is_stale(context.original_exception):
+    """Drop a connection to a server that has become read-only, and with it all in the pool.
+
+    So with one that did not answer; SQLAlchemy would drop it alone, after a farewell. One that may
+    be out of step is dropped alone. SQLAlchemy would lend it again: it does not look whether what
+    was cancelled is the begin or the rollback of a transaction.
+    """
+    error, connection = context.original_exception, context.connection
+    if is_read_only(error):
         context.is_disconnect = True
+    elif connection is None or connection.closed or connection.invalidated:
+        return
+    elif isinstance(error, TimeoutError):
+        context.is_disconnect = context.invalidate_pool_on_disconnect = True
+        _driver(connection).terminate()
+    elif is_out_of_step(error) or is_cancelled(error) or _is_stuck(context, connection):
+        context.is_disconnect, context.invalidate_pool_on_disconnect = True, False
+        _driver(connection).terminate()
+
+
+def _is_stuck(context: ExceptionContext, connection: sa.Connection) -> bool:
+    """Whether a commit or a rollback failed, and left the transaction open."""
+    return context.statement is None and is_in_transaction(_driver(connection))
+
+
+def _driver(connection: sa.Connection) -> Any:
+    """asyncpg's own connection, which publishes no types."""
+    return connection.connection.driver_connection
 
 
 def _timeouts(statement_timeout: float) -> dict[str, str]:
@@ -159,7 +193,9 @@ def _postgres_connector(
         raise UnsupportedUrlError(
             'PostgreSQL needs a driver: pip install "lango-adk[postgres]"'
         ) from error
-    dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    kind = connection_class(asyncpg, Keepalive.of(url.query))
+    server = url.set(drivername="postgresql").difference_update_query(Keepalive.names())
+    dsn = server.render_as_string(hide_password=False)
     # Of several servers only the primary is of use: the others refuse every write.
     target = "read-write" if has_several_hosts(url) and _TARGET not in url.query else None
 
@@ -170,17 +206,19 @@ def _postgres_connector(
             timeout=CONNECT_TIMEOUT,
             command_timeout=patience,
             target_session_attrs=target,
+            connection_class=kind,
         )
 
     return connect
 
 
-def _sqlite_engine(url: sa.URL, schema: str | None, busy_timeout: float) -> AsyncEngine:
+def _sqlite_engine(
+    url: sa.URL, schema: str | None, busy_timeout: float, pool: dict[str, Any]
+) -> AsyncEngine:
     if schema:
         raise UnsupportedUrlError("SQLite has no schemas: leave `schema` out, or use PostgreSQL.")
-    options: dict[str, Any] = {}
     if is_in_memory(url):
-        options["poolclass"] = StaticPool  # one connection: each would be a database of its own
+        pool = {"poolclass": StaticPool}  # one connection: each would be a database of its own
     else:
         refuse_network_file_system(Path(str(url.database)))
     _keep_values_from_logs()
@@ -189,7 +227,7 @@ def _sqlite_engine(url: sa.URL, schema: str | None, busy_timeout: float) -> Asyn
         hide_parameters=True,
         json_serializer=json_text,
         connect_args={"timeout": busy_timeout},
-        **options,
+        **pool,
     )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)

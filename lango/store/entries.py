@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from lango.core.ids import check_id
+from lango.core.ids import MAX_SESSION_KEY_BYTES, check_id, check_key
 from lango.core.values import JsonObject
 
 
@@ -27,7 +27,18 @@ class SessionKey:
         check_id("app name", self.app_name)
         check_id("user id", self.user_id)
         check_id("session id", self.session_id)
+        check_key("session id", *self.columns, room=MAX_SESSION_KEY_BYTES)
         return self
+
+    @property
+    def columns(self) -> tuple[str, str, str, str]:
+        """The key as tables have it."""
+        return self.tenant, self.app_name, self.user_id, self.session_id
+
+    def check_state(self, state: StateChange) -> None:
+        """Raise InvalidIdError for a key of an app's or user's state that no index could hold."""
+        for name in (*state.user, *state.app):
+            check_key("state key", *self.columns[:3], name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,8 @@ class Blob:
     mime_type: str | None
     data: bytes
     part: JsonObject
+    call: str = ""  # the tool call whose output it is
+    marker: JsonObject | None = None  # what stands for it in the event
 
 
 @dataclass(slots=True)
@@ -86,7 +99,7 @@ class Entry:
     state_only: bool = False
     compaction: bool = False
     opens_calls: tuple[str, ...] = ()
-    answers_calls: tuple[str, ...] = ()  # by a person
+    answers_calls: tuple[str, ...] = ()  # by a person, or by an error
     responses: tuple[str, ...] = ()  # by anyone
     scope: str = ""  # the task it belongs to
     rewind: Rewind | None = None

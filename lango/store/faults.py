@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain, repeat
 from typing import Final, TypeVar
@@ -18,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from lango.core.backoff import delays
-from lango.errors import LangoError, StoreUnavailableError
+from lango.errors import LangoError, StoreBusyError, StoreUnavailableError
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -31,9 +32,14 @@ _outlasts_outages: ContextVar[bool] = ContextVar("lango_outlasts_outages", defau
 
 _READ_ONLY: Final = "25006"
 """The server was demoted, or the connection was opened on a replica."""
+_OUT_OF_STEP: Final = {"25P01", "25P02"}
+"""The driver believes in a transaction that did not begin, or did not end after an error."""
+_LOCKED: Final = "55P03"
+_CANCELLED: Final = "57014"
+"""An operator cancelled the statement, or it took longer than `statement_timeout`."""
 _TRANSIENT_STATES: Final = {
     _READ_ONLY,
-    "25P02",  # a transaction that failed before, and was not rolled back
+    *_OUT_OF_STEP,
     "25P03",  # the transaction stood still for too long, as did its process
     "40001",  # serialization failure
     "40P01",  # deadlock detected
@@ -41,15 +47,14 @@ _TRANSIENT_STATES: Final = {
     "53100",  # disk full
     "53200",  # out of memory
     "53300",  # too many connections
-    "55P03",  # lock not available
+    _LOCKED,
+    _CANCELLED,
     "57P01",  # admin shutdown
     "57P02",  # crash shutdown
     "57P03",  # cannot connect now
     "57P04",  # database dropped
     "57P05",  # idle session timeout
 }
-_STALE_STATES: Final = {_READ_ONLY, "25P02"}
-"""The connection stays open, and every statement on it is refused from now on."""
 # asyncpg's words for a connection that went away under us carry no state. The second is raised
 # when the server's farewell arrives just as a statement is being sent, the third when no server
 # of several is the primary.
@@ -106,9 +111,28 @@ def is_read_only(error: BaseException) -> bool:
     return _READ_ONLY in states(error)
 
 
-def is_stale(error: BaseException) -> bool:
-    """Whether a new connection may do what this one, though open, cannot do any more."""
-    return any(state in _STALE_STATES for state in states(error))
+def is_out_of_step(error: BaseException) -> bool:
+    """Whether the connection, though open, refuses statements that a new one may take."""
+    return not _OUT_OF_STEP.isdisjoint(states(error))
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether the server cancelled a statement: of a driver's own, too, as a begin or rollback."""
+    return _CANCELLED in states(error)
+
+
+def is_locked_out(error: BaseException) -> bool:
+    """Whether a statement waited for a row until its time was up."""
+    return _LOCKED in states(error)
+
+
+@contextmanager
+def in_our_words() -> Generator[None]:
+    """Inside, StoreBusyError stands for the pool's own error when no connection becomes free."""
+    try:
+        yield
+    except PoolTimeoutError as error:
+        raise StoreBusyError from error
 
 
 def is_duplicate(error: BaseException) -> bool:
@@ -134,23 +158,36 @@ def _waits() -> Iterator[float]:
     return delays(TRIES)
 
 
+def _is_over(error: BaseException, began: float, tried: float) -> bool:
+    """Whether the time is up; a statement too slow for the server is in no task tried for ever."""
+    now = time.monotonic()
+    if _outlasts_outages.get():
+        return is_cancelled(error) and now - tried >= RETRY_FOR
+    return now - began > RETRY_FOR
+
+
 async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
-    """Do it, again after a transient fault, until the tries are used up."""
-    waits, began = _waits(), time.monotonic()
+    """Do it, again after a transient fault, until the tries are used up.
+
+    A transaction that is found aborted is tried once more, with a new connection. If that one is
+    aborted as well, the operation itself goes on after an error: it would never succeed.
+    """
+    waits, began, was_out_of_step = _waits(), time.monotonic(), False
     while True:
+        tried = time.monotonic()
         try:
             return await operation()
         except Exception as error:
-            if not is_transient(error):
+            if not is_transient(error) or (was_out_of_step and is_out_of_step(error)):
                 raise
+            was_out_of_step = was_out_of_step or is_out_of_step(error)
             delay = next(waits, None)
-            if time.monotonic() - began > RETRY_FOR and not _outlasts_outages.get():
+            if _is_over(error, began, tried):
                 delay = None
             if delay is None and isinstance(error, StoreUnavailableError):
                 raise
             if delay is None:
-                raise StoreUnavailableError(
-                    f"{StoreUnavailableError.__doc__} The last fault was {type(error).__name__}."
-                ) from error
+                kind = StoreBusyError if is_locked_out(error) else StoreUnavailableError
+                raise kind(f"{kind.__doc__} The last fault was {type(error).__name__}.") from error
             logger.info("transient database fault, trying again: %s", type(error).__name__)
         await asyncio.sleep(delay)

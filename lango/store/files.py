@@ -64,7 +64,8 @@ class SqlFileStore:
         The bytes that the newest version has already are not kept again: who repeats a request
         gets the same version.
         """
-        return await self._database.change(partial(_save, key=key, new=new, public_id=public_id))
+        save = partial(_save, key=key, new=new, public_id=public_id)
+        return await self._database.change(save, key)
 
     async def find(
         self, key: SessionKey, name: str, version: int | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from lango.errors import Fenced
@@ -20,29 +21,43 @@ PROOF_LASTS: Final = 1.0
 """Seconds; a worker counts as dead after several times as long."""
 
 
+@dataclass(slots=True)
+class Proof:
+    """Whether what was written shows that the claim holds."""
+
+    counts: bool = True
+
+
 class Holding:
     """The newest proof that a claim holds."""
 
     def __init__(self, database: Database, claim: Claim, lasts: float = PROOF_LASTS) -> None:
         self._database = database
-        self._claim = claim
+        self.claim = claim
         self._lasts = lasts
         self._proved: tuple[float, float] | None = None
 
     @contextmanager
-    def proving(self) -> Generator[None]:
-        """Around a statement under the fence: if it gets through, the claim held when it began."""
-        began = _clocks()
-        yield
-        self._proved = began
+    def proving(self) -> Generator[Proof]:
+        """Around a statement under the fence: if it gets through, the claim held when it began.
+
+        A statement that found its work done already says so: the fence was not looked at.
+        """
+        began, proof = _clocks(), Proof()
+        yield proof
+        if proof.counts:
+            self._proved = began
 
     async def check(self) -> None:
-        """Raise Fenced if another worker has the turn; a new proof is believed without a look."""
-        if self._is_proved():
-            return
-        with self.proving():
-            if not await turn_rows.still_held(self._database, self._claim):
-                raise Fenced
+        """Raise Fenced if another worker has the turn; a new proof is believed without a look.
+
+        A reply that is read long after its question is no proof: the process may have been frozen
+        between the two.
+        """
+        while not self._is_proved():
+            with self.proving():
+                if not await turn_rows.still_held(self._database, self.claim):
+                    raise Fenced
 
     def _is_proved(self) -> bool:
         if self._proved is None:

@@ -8,14 +8,17 @@ one statement or transaction at a time each; the pool still makes and counts the
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from lango.store.faults import is_read_only, is_stale
+from lango.store.faults import in_our_words, is_out_of_step, is_read_only
+from lango.store.liveness import idle_connections, is_in_transaction, must_be_tried
 from lango.store.prepared import Prepared, Row, Wired, only
+from lango.store.waiting import acquired
 
 _ALONE: Final = 3
 """Connections that transactions leave to single statements: these never wait for a row for long."""
@@ -29,6 +32,7 @@ class Lease:
         self.raw = raw  # asyncpg's connection: it publishes no types
         self.harmed = False  # it may be in mid-protocol
         self.is_read_only = False  # and so may be the others
+        self.used = time.monotonic()
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The records of one statement."""
@@ -66,18 +70,20 @@ class Lease:
 
 
 class Leases:
-    """At most `limit` connections of an engine."""
+    """At most `limit` connections of an engine; StoreBusyError if none is free in `seconds`."""
 
-    def __init__(self, engine: AsyncEngine, limit: int) -> None:
+    def __init__(self, engine: AsyncEngine, limit: int, seconds: float) -> None:
         self._engine = engine
+        self._seconds = seconds
         self._idle: list[Lease] = []
+        self._tried = idle_connections(engine)
         self._slots = asyncio.Semaphore(limit)
         self._for_transactions = asyncio.Semaphore(max(limit - _ALONE, 1))
         self._closed = False
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The rows of one statement: one round trip."""
-        async with self._slots:
+        async with acquired(self._slots, self._seconds):
             lease = await self._take()
             try:
                 return await lease.fetch(sql, *arguments)
@@ -92,7 +98,8 @@ class Leases:
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Lease]:
         """A transaction that commits at the end."""
-        async with self._for_transactions, self._slots:
+        transactions = acquired(self._for_transactions, self._seconds)
+        async with transactions, acquired(self._slots, self._seconds):
             lease = await self._take()
             try:
                 await lease.execute("begin")
@@ -111,21 +118,32 @@ class Leases:
             idle, self._idle = self._idle, []
             for each in (lease, *idle):
                 await self._drop(each)
-        elif lease.harmed:
+        elif lease.harmed or is_in_transaction(lease.raw):
             await self._drop(lease)
         elif self._closed:  # while this one was lent
             await lease.connection.close()
         else:
+            lease.used = time.monotonic()
             self._idle.append(lease)
 
     async def _take(self) -> Lease:
         while self._idle:
             lease = self._idle.pop()
-            if not lease.raw.is_closed():
+            if await self._is_usable(lease):
                 return lease
-            await self._drop(lease)
-        connection = await self._engine.connect()
+        with in_our_words():
+            connection = await self._engine.connect()
         return Lease(connection, (await connection.get_raw_connection()).driver_connection)
+
+    async def _is_usable(self, lease: Lease) -> bool:
+        """Whether a lease that was idle can be lent; else it is dropped."""
+        usable = False
+        try:
+            usable = not lease.raw.is_closed() and await self._tried.answers(lease.raw, lease.used)
+        finally:
+            if not usable:
+                await self._drop(lease)
+        return usable
 
     async def _drop(self, lease: Lease) -> None:
         """Give up a connection that may be in mid-protocol, even while being cancelled."""
@@ -136,7 +154,10 @@ class Leases:
         """Give all back to the pool; those in use follow when their statement ends."""
         self._closed = True
         while self._idle:
-            await self._idle.pop().connection.close()
+            lease = self._idle.pop()
+            if must_be_tried(lease.used):
+                lease.raw.terminate()  # a farewell could wait for an answer
+            await lease.connection.close()
 
 
 async def _invalidate(connection: AsyncConnection) -> None:
@@ -147,4 +168,6 @@ async def _invalidate(connection: AsyncConnection) -> None:
 def _is_refusal(error: BaseException) -> bool:
     """Whether the server refused the statement: the connection itself is as good as before."""
     state = getattr(error, "sqlstate", None)
-    return state is not None and not str(state).startswith(("08", "57")) and not is_stale(error)
+    if state is None or str(state).startswith(("08", "57")):
+        return False
+    return not (is_read_only(error) or is_out_of_step(error))

@@ -23,6 +23,10 @@ from lango.store.turn_rows import Claim
 
 RUN: Final = "run"
 UNKNOWN: Final = "unknown"
+CONFIRMED: Final = "#confirmed"
+"""What the ledger adds to the id of a call that a person has agreed to."""
+NODE: Final = "node:"
+"""What the key of a Workflow's function begins with, which is no call of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class ToolLedger:
             return RUN
 
         failpoint("ledger.start.before")
-        verdict = await self.database.transact(once)
+        verdict = await self.database.transact(once, claim.turn.session)
         failpoint("ledger.start.after")
         return verdict
 
@@ -103,13 +107,8 @@ class ToolLedger:
                 raise StoreError(f"The call {run.call_key} of {run.tool} was never started.")
 
         failpoint("ledger.finish.before")
-        await self.database.transact(once)
+        await self.database.transact(once, claim.turn.session)
         failpoint("ledger.finish.after")
-
-    async def finished(self, claim: Claim, invocation_id: str) -> frozenset[str]:
-        """The keys of an invocation's calls whose tools have given what they had to give."""
-        of = {"of_session": claim.turn.session_pk, "invocation": invocation_id}
-        return frozenset(row.call_key for row in await self.database.find(_FINISHED_KEYS, **of))
 
     async def results(self, claim: Claim, invocation_id: str) -> dict[str, Finished]:
         """What the tools of an invocation gave, by the keys of their calls."""
@@ -135,7 +134,6 @@ _IS_FINISHED: Final = sa.and_(
     _OF_INVOCATION, tool_ledger.c.status == sa.literal_column("'finished'")
 )
 _FINISHED: Final = Prepared(sa.select(tool_ledger).where(_IS_FINISHED))
-_FINISHED_KEYS: Final = Prepared(sa.select(tool_ledger.c.call_key).where(_IS_FINISHED))
 
 
 def _check_same(row: Row, run: ToolRun) -> None:
@@ -151,6 +149,16 @@ def bounded_key(text: str) -> str:
         return text
     digest = sha256(text.encode()).hexdigest()
     return f"{text[: MAX_ID_LENGTH - len(digest) - 1]}~{digest}"
+
+
+def key_of_call(call_id: str, *, confirmed: bool = False) -> str:
+    """The key of a tool call; what was confirmed is another run than what only asked."""
+    return bounded_key(f"{call_id}{CONFIRMED}" if confirmed else call_id)
+
+
+def keys_of_call(call_id: str) -> tuple[str, str]:
+    """The keys that runs of a call may have."""
+    return key_of_call(call_id), key_of_call(call_id, confirmed=True)
 
 
 def _names(claim: Claim, run: ToolRun) -> JsonObject:

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lango.core.failpoints import failpoint
+from lango.core.ids import fitted
 from lango.core.model_calls import Attempt, ModelCall, PromptPart
 from lango.core.streams import Usage
 from lango.core.values import JsonObject, storable_text
+from lango.errors import StoreBusyError
 from lango.store import prompt_parts
 from lango.store.clock import seconds
 from lango.store.database import Database
 from lango.store.entries import SessionKey, readable_time
 from lango.store.listing import check_limit
 from lango.store.loading import key_is
+from lango.store.prepared import Prepared
 from lango.store.prompt_parts import ELSEWHERE, PartLink
 from lango.store.tables import model_calls, sessions, turns
 from lango.store.upserts import upsert
 
 _MOST_KNOWN_PARTS: Final = 4_096
+_ROOM: Final = 512
+"""Bytes of a name in the index of sessions that are kept elsewhere."""
+_WHILE_LOCKED: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+"""Seconds between tries for sessions that other transactions have locked: mostly for a moment."""
+_SETTLE: Final = Prepared(
+    sa.update(model_calls).where(
+        model_calls.c.call_id == sa.bindparam("of_call"),
+        model_calls.c.number == sa.bindparam("of_number"),
+    )
+)
+_Kept = tuple[ModelCall, int | None]
+"""A record, and the key of its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +68,77 @@ class ModelCallStore:
         """Write records, each once however often it is given.
 
         A record that knows its session is dropped if that was deleted, even if another session
-        has its name now.
+        has its name now. StoreBusyError if a session stays locked: the records of the others are
+        written then.
         """
+        await self._add_all(tenant, records, parts_only=False)
+
+    async def add_parts(self, tenant: str, records: Sequence[ModelCall]) -> None:
+        """Write the prompt parts of records, unless their sessions were deleted.
+
+        StoreBusyError likewise.
+        """
+        await self._add_all(tenant, records, parts_only=True)
+
+    async def _add_all(
+        self, tenant: str, records: Sequence[ModelCall], *, parts_only: bool
+    ) -> None:
+        left = records
+        for wait in (*_WHILE_LOCKED, None):
+            left = await self._add(tenant, left, parts_only=parts_only)
+            if not left:
+                return
+            if wait is not None:
+                await asyncio.sleep(wait)
+        raise StoreBusyError(f"The sessions of {len(left)} model calls are locked.")
+
+    async def _add(
+        self, tenant: str, records: Sequence[ModelCall], *, parts_only: bool
+    ) -> Sequence[ModelCall]:
+        """Write records once; those of sessions that are locked come back."""
         if not records:
-            return
+            return ()
+        locked: list[ModelCall] = []
 
         async def write(connection: AsyncConnection) -> Iterable[PartLink]:
-            kept = await _with_sessions(connection, tenant, records)
+            kept, locked[:] = await _with_sessions(connection, tenant, records)
             if not kept:
                 return ()
-            rows = [_row(tenant, record, pk) for record, pk in kept]
-            await connection.execute(upsert(connection, model_calls).on_conflict_do_nothing(), rows)
-            parts = {
-                PartLink(pk or ELSEWHERE, tenant, part.hash): (kind, part.text)
-                for record, pk in kept
-                for kind, part in _parts(record)
-            }
-            new = {link: text for link, text in parts.items() if link not in self._known_parts}
-            if new:
-                await prompt_parts.add(connection, new)
-            return new
+            if not parts_only:
+                rows = [row_of(tenant, record, pk) for record, pk in kept]
+                new = upsert(connection, model_calls).on_conflict_do_nothing()
+                await connection.execute(new, rows)
+            return await self._add_parts(connection, tenant, kept)
 
         self._remember(await self._database.change(write))
+        return locked
+
+    async def settle(self, records: Sequence[ModelCall]) -> None:
+        """Write what came of calls that have a row; one whose session was deleted stays away.
+
+        It is not fenced: a worker that has lost its turn has paid for its calls.
+        """
+        rows = [{"of_call": one.call, "of_number": one.number, **_came_of(one)} for one in records]
+        failpoint("call.settle.before")
+        if len(rows) == 1:
+            await self._database.run(_SETTLE, **rows[0])
+        elif rows:
+            await self._database.transact(lambda transaction: transaction.each(_SETTLE, rows))
+        failpoint("call.settle.after")
+
+    def has_new_parts(self, tenant: str, record: ModelCall) -> bool:
+        """Whether parts of a prompt may have to be written for its session."""
+        parts = _part_links(tenant, [(record, record.session_pk)])
+        return any(link not in self._known_parts for link in parts)
+
+    async def _add_parts(
+        self, connection: AsyncConnection, tenant: str, kept: Sequence[_Kept]
+    ) -> Iterable[PartLink]:
+        parts = _part_links(tenant, kept)
+        new = {link: text for link, text in parts.items() if link not in self._known_parts}
+        if new:
+            await prompt_parts.add(connection, new)
+        return new
 
     def _remember(self, links: Iterable[PartLink]) -> None:
         for link in links:
@@ -138,6 +205,15 @@ async def calls_of_turn(
     return [_stored(row).call for row in await connection.execute(found)]
 
 
+def _part_links(tenant: str, kept: Iterable[_Kept]) -> dict[PartLink, tuple[str, str]]:
+    """The parts of records for their sessions, each with its kind and text."""
+    return {
+        PartLink(pk or ELSEWHERE, tenant, part.hash): (kind, part.text)
+        for record, pk in kept
+        for kind, part in _parts(record)
+    }
+
+
 def _parts(record: ModelCall) -> Iterator[tuple[str, PromptPart]]:
     if record.system is not None:
         yield "system", record.system
@@ -153,30 +229,52 @@ def _key(tenant: str, record: ModelCall) -> SessionKey:
 
 async def _with_sessions(
     connection: AsyncConnection, tenant: str, records: Sequence[ModelCall]
-) -> list[tuple[ModelCall, int | None]]:
+) -> tuple[list[_Kept], list[ModelCall]]:
     """Each record with its session's key, but for those whose session was deleted.
 
-    The sessions are held until the records are in: a delete waits, an append does not.
+    The sessions are held until the records are in: a delete waits, an append does not. Records of
+    sessions that are locked come second: the others do not wait for them.
     """
     pks = {record.session_pk for record in records} - {None}
-    held = await _held(connection, sessions.c.pk.in_(pks), tenant) if pks else set[int]()
+    by_pk = _Held()
+    if pks:
+        by_pk = await _held(connection, sessions.c.pk.in_(pks), tenant, len(pks))
     named = {_key(tenant, record): None for record in records if record.session_pk is None}
-    found = {key: await _held(connection, key_is(key), tenant) for key in named}
-    kept: list[tuple[ModelCall, int | None]] = []
+    found = {key: await _held(connection, key_is(key), tenant, 1) for key in named}
+    kept: list[_Kept] = []
+    locked: list[ModelCall] = []
     for record in records:
         if record.session_pk is None:
-            kept.append((record, next(iter(found[_key(tenant, record)]), None)))
-        elif record.session_pk in held:
-            kept.append((record, record.session_pk))
-    return kept
+            held = found[_key(tenant, record)]
+            pk = next(iter(held.pks | held.locked), None)
+        else:
+            held, pk = by_pk, record.session_pk
+        if pk in held.locked:
+            locked.append(record)
+        elif record.session_pk is None or pk in held.pks:
+            kept.append((record, pk))
+    return kept, locked
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Sessions that stay until the transaction ends, and those that another one has locked."""
+
+    pks: frozenset[int] = frozenset()
+    locked: frozenset[int] = frozenset()
 
 
 async def _held(
-    connection: AsyncConnection, which: sa.ColumnElement[bool], tenant: str
-) -> set[int]:
+    connection: AsyncConnection, which: sa.ColumnElement[bool], tenant: str, count: int
+) -> _Held:
+    """Hold up to `count` sessions."""
     found = sa.select(sessions.c.pk).where(which, sessions.c.tenant == tenant)
-    locked = found.order_by(sessions.c.pk).with_for_update(read=True, key_share=True)
-    return set((await connection.execute(locked)).scalars())
+    lock = found.with_for_update(read=True, key_share=True, skip_locked=True)
+    pks = frozenset((await connection.execute(lock)).scalars())
+    if len(pks) == count:
+        return _Held(pks)
+    there = frozenset((await connection.execute(found)).scalars())
+    return _Held(pks, there - pks)
 
 
 async def _of(connection: AsyncConnection, key: SessionKey) -> sa.ColumnElement[bool]:
@@ -184,7 +282,14 @@ async def _of(connection: AsyncConnection, key: SessionKey) -> sa.ColumnElement[
     return model_calls.c.session_pk == pk if pk is not None else _elsewhere(key)
 
 
+def _indexed(key: SessionKey) -> SessionKey:
+    """The names of a session that is kept elsewhere, where they may have any length."""
+    fit = partial(fitted, room=_ROOM)
+    return SessionKey(key.tenant, fit(key.app_name), fit(key.user_id), fit(key.session_id))
+
+
 def _elsewhere(key: SessionKey) -> sa.ColumnElement[bool]:
+    key = _indexed(key)
     return sa.and_(
         model_calls.c.session_pk.is_(None),
         model_calls.c.tenant == key.tenant,
@@ -194,32 +299,27 @@ def _elsewhere(key: SessionKey) -> sa.ColumnElement[bool]:
     )
 
 
-def _row(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject:
-    attempt, key, usage = record.attempt, _key(tenant, record), record.attempt.usage
+def row_of(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject:
+    """The columns of a record."""
+    attempt, key = record.attempt, _key(tenant, record)
+    if session_pk is None:
+        key = _indexed(key)
     return {
+        **_came_of(record),
         "session_pk": session_pk,
         "tenant": tenant,
         "app_name": key.app_name,
         "user_id": key.user_id,
         "session_id": key.session_id,
         "turn": storable_text(record.turn),
+        "turn_number": record.turn_number,
         "call_id": record.call,
         "number": record.number,
         "agent": storable_text(record.agent),
         "provider": storable_text(attempt.provider),
         "model": storable_text(attempt.model),
         "started": readable_time(attempt.started),
-        "first_byte": _time(attempt.first_byte),
-        "ended": readable_time(attempt.ended),
-        "outcome": attempt.outcome,
-        "error": storable_text(attempt.error),
-        "request_id": storable_text(attempt.request_id),
         "estimated_tokens": record.estimated,
-        "input_tokens": usage.input if usage else None,
-        "cached_tokens": usage.cached if usage else None,
-        "output_tokens": usage.output if usage else None,
-        "reasoning_tokens": usage.reasoning if usage else None,
-        "price": record.price,
         "budget": record.budget,
         "first_seq": record.first_seq,
         "last_seq": record.last_seq,
@@ -229,6 +329,23 @@ def _row(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject:
         "why": record.why,
         "system_hash": record.system.hash if record.system else None,
         "tools_hash": record.tools.hash if record.tools else None,
+    }
+
+
+def _came_of(record: ModelCall) -> JsonObject:
+    """The columns that only the end of an attempt knows."""
+    attempt, usage = record.attempt, record.attempt.usage
+    return {
+        "first_byte": _time(attempt.first_byte),
+        "ended": readable_time(attempt.ended),
+        "outcome": attempt.outcome,
+        "error": storable_text(attempt.error),
+        "request_id": storable_text(attempt.request_id),
+        "input_tokens": usage.input if usage else None,
+        "cached_tokens": usage.cached if usage else None,
+        "output_tokens": usage.output if usage else None,
+        "reasoning_tokens": usage.reasoning if usage else None,
+        "price": record.price,
     }
 
 
@@ -255,6 +372,7 @@ def _stored(row: sa.Row[Any]) -> StoredModelCall:
         last_seq=row.last_seq,
         price=row.price,
         session_pk=row.session_pk,
+        turn_number=row.turn_number,
     )
     return StoredModelCall(row.pk, call, row.system_hash, row.tools_hash)
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from lango.core.backoff import delays
 from lango.store.database import Database
 from lango.store.engines import create_engine
+from lango.store.liveness import answers
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Notices:
             raw.add_termination_listener(_without_arguments(lost.set))
             await raw.add_listener(self._channel, _with_the_text(hear))
             joined()
-            while not lost.is_set() and await _answers(raw):
+            while not lost.is_set() and await answers(raw):
                 await _set_within(lost, _IS_THERE)
 
     @asynccontextmanager
@@ -89,15 +90,6 @@ def _with_the_text(hear: Callable[[str], None]) -> Callable[..., None]:
         hear(text)
 
     return listener
-
-
-async def _answers(raw: Any) -> bool:
-    """Whether the server is still there: a connection cut on the way falls silent, no more."""
-    try:
-        await raw.fetchval("select 1", timeout=_IS_THERE)
-    except Exception:  # noqa: BLE001 - how it is gone does not matter
-        return False
-    return True
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:

@@ -17,9 +17,11 @@ from lango.core.values import JsonObject, json_text
 from lango.errors import SessionExistsError, SessionNotFoundError
 from lango.store import appending, artifact_rows, listing, loading, statements
 from lango.store.clock import now
-from lango.store.database import Database
+from lango.store.database import POOL_OVERFLOW, POOL_SIZE, Database
 from lango.store.deleting import delete_session
+from lango.store.engines import POOL_TIMEOUT
 from lango.store.entries import (
+    NO_CHANGE,
     Appended,
     Entry,
     LoadedSession,
@@ -41,8 +43,22 @@ class SqlSessionStore:
     Every operation may be repeated after a fault, and repeats itself while the fault is transient.
     """
 
-    def __init__(self, url: str, *, schema: str | None = None, pool_size: int = 10) -> None:
-        self.database = Database(url, schema=schema, pool_size=pool_size)
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str | None = None,
+        pool_size: int = POOL_SIZE,
+        pool_overflow: int = POOL_OVERFLOW,
+        pool_timeout: float = POOL_TIMEOUT,
+    ) -> None:
+        self.database = Database(
+            url,
+            schema=schema,
+            pool_size=pool_size,
+            pool_overflow=pool_overflow,
+            pool_timeout=pool_timeout,
+        )
 
     async def open(self) -> None:
         """Connect and check the schema now rather than at the first use."""
@@ -51,6 +67,10 @@ class SqlSessionStore:
     async def check(self) -> None:
         """Raise unless the database answers now, and has the schema of this version."""
         await self.database.check()
+
+    async def check_writes(self) -> None:
+        """Raise unless the database takes a write now: its disk may be full, or it read-only."""
+        await self.database.check_writes()
 
     async def close(self) -> None:
         """Close every connection."""
@@ -81,10 +101,11 @@ class SqlSessionStore:
         Who gives the public id as well may create it again: the session is then the one there is.
         """
         key.checked()
+        key.check_state(state or NO_CHANGE)
         public_id = public_id or new_id("ses")  # a retry recognises its own work by it
 
         async def once() -> StoredSession:
-            async with self.database.write() as connection:
+            async with self.database.write(key) as connection:
                 return await create_session(
                     connection, key, public_id, state or StateChange(), title
                 )
@@ -118,9 +139,15 @@ class SqlSessionStore:
     async def append(self, ref: SessionRef, entry: Entry, epoch: int | None = None) -> Appended:
         """Append an entry; one that is there already (by its event id) counts as appended."""
         check_id("event id", entry.event_id)
+        ref.key.check_state(entry.state)
         located = ref if ref.pk is not None else await self.locate(ref.key)
         failpoint("append.before")
-        appended = await retrying(lambda: self._append(located, entry, epoch))
+
+        async def once() -> Appended:
+            async with self.database.queue_of(located.key):
+                return await self._append(located, entry, epoch)
+
+        appended = await retrying(once)
         failpoint("append.after")
         return appended
 
@@ -248,13 +275,13 @@ class SqlSessionStore:
         which = key_is(key)
         if public_id is not None:
             which &= sessions.c.public_id == public_id
-        await self.database.change(partial(delete_session, key=key, which=which))
+        await self.database.change(partial(delete_session, key=key, which=which), key)
 
     async def rename(self, key: SessionKey, title: str) -> None:
         """Give a session a title."""
 
         async def once() -> bool:
-            async with self.database.write() as connection:
+            async with self.database.write(key) as connection:
                 renamed = await connection.execute(
                     sa.update(sessions).where(key_is(key)).values(title=title)
                 )
@@ -267,7 +294,7 @@ class SqlSessionStore:
         """Take the session for a turn: from now on, only who has the new epoch can write."""
 
         async def once() -> int | None:
-            async with self.database.write() as connection:
+            async with self.database.write(key) as connection:
                 return await connection.scalar(
                     sa.update(sessions)
                     .where(key_is(key))
@@ -284,7 +311,7 @@ class SqlSessionStore:
         """Give the session back, if it is still ours."""
 
         async def once() -> None:
-            async with self.database.write() as connection:
+            async with self.database.write(key) as connection:
                 await connection.execute(
                     sa.update(sessions)
                     .where(key_is(key), sessions.c.epoch == epoch)

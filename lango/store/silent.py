@@ -10,10 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from lango.store.faults import states
-
-_LOCK_NOT_AVAILABLE: Final = "55P03"
-
 END_SILENT: Final = """
 select count(pg_terminate_backend(pid)) from pg_stat_activity
 where datname = current_database() and usename = current_user
@@ -25,8 +21,3 @@ where datname = current_database() and usename = current_user
 
 Takes the seconds of silence.
 """
-
-
-def is_wait_given_up(error: BaseException) -> bool:
-    """Whether a statement waited for a row until its time was up."""
-    return _LOCK_NOT_AVAILABLE in states(error)

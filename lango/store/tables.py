@@ -161,6 +161,7 @@ model_calls: Final = sa.Table(
     sa.Column("user_id", sa.Text, nullable=False),
     sa.Column("session_id", sa.Text, nullable=False),
     sa.Column("turn", sa.Text, nullable=False),  # the invocation id
+    sa.Column("turn_number", Key),  # of the claimed turn that made the call, for all its attempts
     sa.Column("call_id", sa.Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False),  # of the attempt, within its call
     sa.Column("agent", sa.Text, nullable=False),
@@ -169,7 +170,7 @@ model_calls: Final = sa.Table(
     sa.Column("started", Time, nullable=False),
     sa.Column("first_byte", Time),
     sa.Column("ended", Time, nullable=False),
-    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),  # "started" before the model is asked
     sa.Column("error", sa.Text, nullable=False),
     sa.Column("request_id", sa.Text, nullable=False),
     sa.Column("estimated_tokens", Key, nullable=False),
@@ -193,6 +194,14 @@ model_calls: Final = sa.Table(
 )
 sa.Index("model_calls_session_ix", model_calls.c.session_pk, model_calls.c.pk)
 sa.Index("model_calls_started_ix", model_calls.c.tenant, model_calls.c.started)
+_of_turn = model_calls.c.turn_number.is_not(None)
+sa.Index(
+    "model_calls_turn_ix",
+    model_calls.c.session_pk,
+    model_calls.c.turn_number,
+    postgresql_where=_of_turn,
+    sqlite_where=_of_turn,
+)
 # Any user may ask for its usage: what that reads must not grow with what others do.
 sa.Index("model_calls_user_ix", model_calls.c.tenant, model_calls.c.user_id, model_calls.c.started)
 _elsewhere = model_calls.c.session_pk.is_(None)
@@ -243,7 +252,7 @@ artifacts: Final = sa.Table(
     sa.Column("mime_type", sa.Text),
     sa.Column("size", Key, nullable=False),
     sa.Column("sha256", sa.Text, nullable=False),
-    sa.Column("call_id", sa.Text),  # the tool call that saved it
+    sa.Column("call_id", sa.Text),  # the tool call or the save that wrote it
     sa.Column("part", Json, nullable=False),  # the ADK part without its bytes
     sa.Column("metadata", Json),
     sa.Column("created", Time, nullable=False),
@@ -266,7 +275,10 @@ turns: Final = sa.Table(
     sa.Column("session_pk", Key, nullable=False),
     sa.Column("number", Key, nullable=False),
     sa.Column("id", sa.Text, nullable=False, unique=True),
-    sa.Column("app", sa.Text, nullable=False),  # the session's, where no join is needed to see it
+    # The session's, where no join is needed to see them.
+    sa.Column("app", sa.Text, nullable=False),
+    sa.Column("tenant", sa.Text, nullable=False, server_default=""),
+    sa.Column("flow", sa.Text, nullable=False, server_default=""),  # tenant and key
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("invocation_id", sa.Text, nullable=False),
     sa.Column("input", Json, nullable=False),
@@ -298,6 +310,7 @@ turns: Final = sa.Table(
     sa.Column("waits_for", Json),  # the calls that a person is asked about
     sa.Column("usage", Json),
     sa.Column("error", Json),
+    sa.Column("causes", Json),  # of its failures, by error id; for the operator, not for clients
     sa.Column("last_event", Key, nullable=False, server_default="0"),
     sa.Column("trimmed", Time),  # when its log was dropped
     sa.Column("created", Time, nullable=False),
@@ -325,9 +338,7 @@ _answered = (turns.c.session_pk, turns.c.invocation_id, turns.c.answers)
 _partial("turns_running_ix", IS_RUNNING, turns.c.session_pk, unique=True)  # one at most
 _partial("turns_worker_ix", IS_RUNNING, turns.c.worker)
 _partial("turns_queue_ix", IS_QUEUED, turns.c.session_pk, turns.c.place, unique=True)
-_partial(
-    "turns_ready_ix", turns.c.ready.is_not(None), turns.c.app, turns.c.ready, turns.c.session_pk
-)
+_partial("turns_flow_ix", turns.c.ready.is_not(None), turns.c.app, turns.c.flow, turns.c.ready)
 _partial("turns_due_ix", IS_SCHEDULED, turns.c.run_at)
 _partial("turns_answers_ix", turns.c.answers.is_not(None), *_answered, unique=True)
 _partial("turns_waits_ix", turns.c.waits_for.is_not(None), *_answered[:2])

@@ -18,14 +18,13 @@ from lango.core.turns import (
     ToolStarted,
 )
 from lango.core.values import JsonObject
+from lango.store.ledger import CONFIRMED
 from lango.store.turn_rows import Turn
 
 TOLD_BY: Final = tuple(
     kind.type for kind in (Started, Retrying, ToolStarted, ToolFinished, ApprovalRequired)
 )
 """The events that say what the rows of turns and tools do not."""
-CONFIRMED: Final = "#confirmed"
-"""What the ledger adds to the id of a call that a person has agreed to."""
 _INTERNAL: Final = "InternalError"
 _OUTCOMES: Final[Mapping[TurnState, StepOutcome]] = {
     "running": "running",
@@ -120,12 +119,12 @@ def _attempts(turn: Turn, events: Sequence[ToldEvent]) -> Iterator[Step]:
 
 
 def _error_of(turn: Turn) -> StepError | None:
-    """Why a turn failed. What clients are not told is in the log, under the invocation's id."""
+    """Why a turn failed; a turn that an older version closed is known by its invocation's id."""
     told: JsonObject | None = turn.error
     if told is None:
         return None
     kind = str(told.get("type", ""))
-    inside = turn.invocation_id if kind == _INTERNAL else ""
+    inside = str(told.get("error_id") or (turn.invocation_id if kind == _INTERNAL else ""))
     return StepError(kind, str(told.get("message", "")), bool(told.get("retryable")), inside)
 
 

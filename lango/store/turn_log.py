@@ -30,6 +30,8 @@ from lango.store.turn_rows import Claim, Turn
 
 PAGE: Final = 1_000
 """Events that are read at once."""
+_TRIMMED_TOGETHER: Final = 1_000
+"""Logs that are dropped by one transaction."""
 _END_TYPES: Final = frozenset(end.type for end in ENDS)
 
 # One round trip for the batches of all turns of a worker. The epoch is asked of the session too:
@@ -56,6 +58,22 @@ with w as (
 )
 select claim_id, last_event, epoch, now() as created from t"""
 
+
+# The turns are locked first, in the order in which a deleted session's rows go: neither waits for
+# the other. Two statements for each turn would be slower than turns end on a busy day.
+_TRIM: Final = """
+with doomed as (
+  select session_pk, number from turns
+  where ended < now() - make_interval(secs => $1) and ended is not null and trimmed is null
+  order by ended limit $2 for update skip locked
+), t as (
+  update turns set trimmed = now() from doomed
+  where turns.session_pk = doomed.session_pk and turns.number = doomed.number
+), e as (
+  delete from turn_events using doomed
+  where turn_events.session_pk = doomed.session_pk and turn_events.turn = doomed.number
+)
+select count(*) from doomed"""
 
 _THIS_LOG: Final = turn_rows.is_log_of(sa.bindparam("of_session"), sa.bindparam("of_turn"))
 _BEHIND: Final = Prepared(
@@ -194,8 +212,22 @@ class TurnLog:
             if not page.events or found[-1].number >= page.turn.last_event:
                 return found
 
-    async def trim(self, older_than: float, limit: int = 1_000) -> int:
-        """Drop the logs of turns that ended so many seconds ago; how many were dropped."""
+    async def trim(self, older_than: float, limit: int = 100_000) -> int:
+        """Drop the logs of turns that ended so many seconds ago; how many were dropped.
+
+        Several workers share the work: each skips the turns that another one has locked.
+        """
+        dropped = 0
+        while dropped < limit:
+            few = min(_TRIMMED_TOGETHER, limit - dropped)
+            count = await self._trim(older_than, few)
+            dropped += count
+            if count < few:
+                break
+        return dropped
+
+    async def _trim(self, older_than: float, limit: int) -> int:
+        """Drop some logs in one transaction."""
 
         async def once(connection: AsyncConnection) -> int:
             old = turns.c.ended < now(connection) - timedelta(seconds=older_than)
@@ -203,14 +235,15 @@ class TurnLog:
             which = which.where(old, turns.c.ended.is_not(None), turns.c.trimmed.is_(None))
             doomed = (await connection.execute(which.order_by(turns.c.ended).limit(limit))).all()
             for row in doomed:
-                # In the order in which a deleted session's rows go: neither waits for the other.
                 dropped = sa.update(turns).where(turn_rows.is_turn(row.session_pk, row.number))
                 await connection.execute(dropped.values(trimmed=now(connection)))
                 mine = turn_rows.is_log_of(row.session_pk, row.number)
                 await connection.execute(sa.delete(turn_events).where(mine))
             return len(doomed)
 
-        return await self.database.change(once)
+        if self.database.is_sqlite:
+            return await self.database.change(once)
+        return (await retrying(lambda: self.database.fetch(_TRIM, older_than, limit)))[0][0]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
+from lango.core.causes import Causes
 from lango.core.ids import new_id
 from lango.core.turn_states import ANY_LOSSES, MAX_ATTEMPTS, MIN_ALONE, kept_time_limit
 from lango.core.turns import Cancelled, End, Event, Failed, GivenUp, Started, Waiting
 from lango.errors import AppGoneError, Fenced, TurnTimeoutError, WorkerLostError
-from lango.store import suspects, turn_rows
+from lango.store import suspects, turn_heads, turn_rows
 from lango.store.clock import NOW, ago, seconds
 from lango.store.database import Database
 from lango.store.prepared import Prepared, Row, Transaction
@@ -39,41 +39,6 @@ class Closed:
 
     turn: Turn
     more: bool
-
-
-@cache
-def _heads(apps: int) -> Prepared:
-    """Turns that run without a living worker, and turns that could run, for so many apps.
-
-    The first are a walk over what runs, which is never much. Of the others those that wait longest
-    come first, as many steps as rows wanted: one walk per app, as an index walked for several at
-    once gives no common order.
-    """
-    names: list[sa.BindParameter[Any]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
-    most: sa.BindParameter[int] = sa.bindparam("at_most")
-    living = sa.select(workers.c.id).where(workers.c.beat > ago("dead_after"))
-    is_lost = (
-        IS_RUNNING,
-        sa.or_(*(turns.c.app == name for name in names)),
-        turns.c.worker.not_in(living),
-        sa.or_(
-            turns.c.attempts - turns.c.handed_over <= sa.bindparam("most_losses"),
-            turns.c.closing,
-            turns.c.cancel_requested,
-        ),
-    )
-    columns = turns.c.session_pk, turns.c.app, turns.c.ready
-    lost = sa.select(*columns, sa.true().label("lost")).where(*is_lost).limit(most)
-    ready = [
-        sa.select(*columns, sa.false().label("lost"))
-        .where(turns.c.ready.is_not(None), turns.c.app == name)
-        .order_by(turns.c.ready, turns.c.session_pk)
-        .limit(most)
-        for name in names
-    ]
-    found = sa.union_all(*(sa.select(walk.subquery()) for walk in (lost, *ready))).subquery()
-    order = found.c.lost.desc(), found.c.ready, found.c.session_pk
-    return Prepared(sa.select(found).order_by(*order).limit(most))
 
 
 _LOST: Final = Prepared(
@@ -133,11 +98,13 @@ class TurnQueue:
         self.database = database
         self.dead_after = dead_after
         self._on_head = on_head
+        self.from_flow = ""
+        """Where the next look for work begins; not empty while there are more flows to look at."""
 
     async def heads(
         self, apps: Sequence[str], limit: int = 100, most_losses: int = ANY_LOSSES
     ) -> list[Head]:
-        """Sessions with work to claim: turns of dead workers first, then the longest wait.
+        """Sessions with work to claim: turns of dead workers first, then whose turn it is.
 
         Without turns to run that have lost more workers than `most_losses`.
         """
@@ -147,24 +114,30 @@ class TurnQueue:
         values = {f"app_{place}": app for place, app in enumerate(apps)}
         dead_after = timedelta(seconds=self.dead_after)
         rows = await self.database.find(
-            _heads(len(apps)),
+            turn_heads.heads(len(apps), limit, lateral=not self.database.is_sqlite),
             **values,
             dead_after=dead_after,
-            at_most=limit,
             most_losses=most_losses,
+            from_flow=self.from_flow,
         )
-        return [Head(row.session_pk, row.app, lost=bool(row.lost)) for row in rows]
+        self.from_flow = (rows[0].next_flow if rows else None) or ""
+        return [Head(row.session_pk, row.app, lost=bool(row.lost)) for row in rows[:limit]]
 
     async def claim(
-        self, session_pk: int, worker: Worker, claim_id: str | None = None
+        self,
+        session_pk: int,
+        worker: Worker,
+        claim_id: str | None = None,
+        *,
+        take_over: bool = True,
     ) -> Claim | None:
         """Take the turn that is next in a session, or go on with the one of a dead worker.
 
         A dead worker's turn that is not worth another attempt comes with a verdict: it is to be
         closed, not run. Nothing is taken while another worker that lives runs a turn there, or if
         this one has not loaded the app or counts as dead itself, or while the session's row is
-        locked. A caller that chooses the claim's id can find out what became of a claim whose
-        reply was lost.
+        locked; without `take_over`, no turn that another worker began. A caller that chooses the
+        claim's id can find out what became of a claim whose reply was lost.
         """
         # Chosen before the first try: a retry recognises the claim that it made.
         taker = _Taker(worker, claim_id or new_id("clm"))
@@ -182,7 +155,7 @@ class TurnQueue:
                 return _claim(session, running, taker, roll)
             if roll is None or worker.id not in roll.living:
                 return None
-            if session.owner is not None and session.owner in roll.living:
+            if session.owner in roll.living or not (take_over or running is None):
                 return None
             return await _take(transaction, session, running, taker, roll)
 
@@ -209,11 +182,12 @@ class TurnQueue:
         """Take a dead worker's turn of an app that this one has not loaded, to close it.
 
         That is to be done if it was cancelled, is over its time, or if its app counts as `gone`.
+        Nothing is taken while the session's row is locked.
         """
         taker = _Taker(worker, claim_id)
 
         async def once(transaction: Transaction) -> Claim | None:
-            session = await turn_rows.lock_session(transaction, session_pk)
+            session = await turn_rows.lock_session(transaction, session_pk, wait=False)
             if session is None:
                 return None
             roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
@@ -237,10 +211,17 @@ class TurnQueue:
 
         return await self.database.transact(once)
 
-    async def close(self, claim: Claim, end: End, events: Sequence[Event] = ()) -> Closed:
+    async def close(
+        self,
+        claim: Claim,
+        end: End,
+        events: Sequence[Event] = (),
+        causes: Causes | None = None,
+    ) -> Closed:
         """End a turn in one transaction: state, last events, usage, and the session given back.
 
-        Fenced if another worker has taken the turn over. Repeated, it changes nothing.
+        `causes` are those of tools that failed, by error id. Fenced if another worker has taken the
+        turn over. Repeated, it changes nothing.
         """
 
         async def once(transaction: Transaction) -> Closed:
@@ -250,12 +231,12 @@ class TurnQueue:
             if session is None or row is None or row.claim_id != claim.id:
                 raise Fenced
             if row.state == "running":
-                return await self._close(transaction, session, row, end, events)
+                return await self._close(transaction, session, row, end, events, causes)
             first = await turn_rows.first_queued(transaction, pk)
             more = first is not None and first.ready is not None
             return Closed(turn_of(row, session.key), more)
 
-        return await self.database.transact(once)
+        return await self.database.transact(once, claim.turn.session)
 
     async def renew(self, claim: Claim, verdict: GivenUp, claim_id: str) -> Claim:
         """The turn of a claim under a new epoch, to be closed by the same worker.
@@ -281,20 +262,23 @@ class TurnQueue:
             turn = turn_of(row, session.key)
             return replace(claim, id=claim_id, turn=turn, epoch=row.epoch, verdict=verdict)
 
-        return await self.database.transact(once)
+        return await self.database.transact(once, claim.turn.session)
 
-    async def hand_back(self, worker_id: str, claim_id: str, *, unclosed: bool = False) -> bool:
+    async def hand_back(
+        self, worker_id: str, claim_id: str, *, unclosed: bool = False, wait: bool = True
+    ) -> bool:
         """Give up a claim of a living worker, so that any worker takes the turn over at once.
 
         It is no worker lost. `unclosed` notes that the worker could not close the turn. False if
-        the worker does not hold the claim (any more).
+        the worker does not hold the claim (any more), or without `wait` if the session's row is
+        locked.
         """
 
         async def once(transaction: Transaction) -> bool:
             found = await transaction.one(_HELD_CLAIM, by_worker=worker_id, of_claim=claim_id)
             if found is None:
                 return False
-            session = await turn_rows.lock_session(transaction, found.session_pk)
+            session = await turn_rows.lock_session(transaction, found.session_pk, wait=wait)
             row = await turn_rows.running_turn(transaction, found.session_pk)
             if session is None or row is None or row.claim_id != claim_id:
                 return False
@@ -320,11 +304,12 @@ class TurnQueue:
         row: Row,
         end: End,
         events: Sequence[Event],
+        causes: Causes | None,
     ) -> Closed:
         if session.epoch != row.epoch or session.owner is None:
             raise Fenced
         ended = await turn_rows.end_turn(
-            transaction, session, row, end, epoch=row.epoch, before=events
+            transaction, session, row, end, epoch=row.epoch, before=events, causes=causes
         )
         if isinstance(end, Waiting):  # for what may be answered already, through an earlier turn
             await turn_rows.settle_answers(transaction, session.pk, row.invocation_id)

@@ -7,18 +7,19 @@ for the lock, and misses what its rival has just committed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lango.core.causes import MOST_CAUSES, Causes, cause_of
 from lango.core.turn_states import TurnState, waits_on
 from lango.core.turns import End, Event, Failed, GivenUp, Waiting, error_data
 from lango.core.values import JsonObject
-from lango.errors import Fenced, TurnNotFoundError
+from lango.errors import Fenced, LangoError, TurnNotFoundError
 from lango.store.clock import NOW, seconds
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
@@ -32,6 +33,7 @@ from lango.store.tables import (
     turn_events,
     turns,
 )
+from lango.store.turn_usage import close_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Turn:
     waits_for: tuple[str, ...]  # the calls that a person is asked about
     usage: JsonObject | None
     error: JsonObject | None
+    causes: Mapping[str, JsonObject]  # of its failures, by error id; for the operator alone
     last_event: int  # in its log
     trimmed: bool  # its log is no longer kept
     run_at: float | None
@@ -105,6 +108,7 @@ class LockedSession:
     """A session whose queue is ours to change until the transaction ends."""
 
     pk: int
+    public_id: str
     key: SessionKey
     epoch: int
     owner: str | None
@@ -128,7 +132,9 @@ _THIS_TURN: Final = is_turn(sa.bindparam("of_session"), sa.bindparam("of_number"
 _OF_INVOCATION: Final = sa.and_(OF_SESSION, turns.c.invocation_id == sa.bindparam("invocation"))
 _KEY: Final = (sessions.c.tenant, sessions.c.app_name, sessions.c.user_id, sessions.c.id)
 _LOCK: Final = sa.select(
-    sessions.c.pk, sessions.c.epoch, sessions.c.owner, *_KEY, NOW.label("clock")
+    *(sessions.c.pk, sessions.c.public_id, sessions.c.epoch, sessions.c.owner),
+    *_KEY,
+    NOW.label("clock"),
 ).with_for_update()
 _LOCK_BY_PK: Final = Prepared(_LOCK.where(sessions.c.pk == sa.bindparam("of_session")))
 _LOCK_UNLESS_LOCKED: Final = Prepared(
@@ -140,10 +146,6 @@ _LOCK_BY_KEY: Final = Prepared(
 _CHANGE_SESSION: Final = Prepared(
     sa.update(sessions).where(sessions.c.pk == sa.bindparam("of_session"))
 )
-_SESSION_OF: Final = Prepared(
-    sa.select(turns.c.session_pk).join(sessions, sessions.c.pk == turns.c.session_pk)
-    .where(turns.c.id == sa.bindparam("turn_id"), sessions.c.tenant == sa.bindparam("tenant"))
-)  # fmt: skip
 _TURN_BY_ID: Final = Prepared(sa.select(turns).where(turns.c.id == sa.bindparam("turn_id")))
 _TURN_OF_TENANT: Final = Prepared(
     sa.select(turns, *_KEY[:-1], sessions.c.id.label("session_id"))
@@ -160,15 +162,14 @@ _IS_HELD: Final = sa.exists().where(
     sessions.c.epoch == turns.c.epoch,
     sessions.c.owner.is_not(None),
 )
-_LOCK_CLAIMED: Final = Prepared(
-    sa.select(turns, NOW.label("clock"))
-    .where(_THIS_TURN, turns.c.claim_id == sa.bindparam("claim"), IS_RUNNING, _IS_HELD)
-    .with_for_update()
+IS_CLAIMED: Final = sa.and_(
+    _THIS_TURN, turns.c.claim_id == sa.bindparam("claim"), IS_RUNNING, _IS_HELD
 )
-_CLAIMED: Final = Prepared(
-    sa.select(turns.c.number)
-    .where(_THIS_TURN, turns.c.claim_id == sa.bindparam("claim"), IS_RUNNING, _IS_HELD)
-)  # fmt: skip
+"""The turn of `of_session` and `of_number`, while `claim` still holds it."""
+_LOCK_CLAIMED: Final = Prepared(
+    sa.select(turns, NOW.label("clock")).where(IS_CLAIMED).with_for_update()
+)
+_CLAIMED: Final = Prepared(sa.select(turns.c.number).where(IS_CLAIMED))
 _CHANGE_TURN: Final = Prepared(
     sa.update(turns)
     .where(_THIS_TURN)
@@ -213,7 +214,7 @@ def _locked(row: Row | None) -> LockedSession | None:
     if row is None:
         return None
     key = SessionKey(row.tenant, row.app_name, row.user_id, row.id)
-    return LockedSession(row.pk, key, row.epoch, row.owner, row.clock)
+    return LockedSession(row.pk, row.public_id, key, row.epoch, row.owner, row.clock)
 
 
 async def change_session(transaction: Transaction, session: LockedSession, **values: Any) -> None:
@@ -221,15 +222,12 @@ async def change_session(transaction: Transaction, session: LockedSession, **val
     await transaction.all(_CHANGE_SESSION, of_session=session.pk, **values)
 
 
-async def lock_session_of(
-    transaction: Transaction, tenant: str, turn_id: str
-) -> tuple[LockedSession, Row]:
-    """Lock the session that a turn belongs to; the turn's row is read once that is done."""
-    found = await transaction.one(_SESSION_OF, turn_id=turn_id, tenant=tenant)
-    session = None if found is None else await lock_session(transaction, found.session_pk)
-    row = await transaction.one(_TURN_BY_ID, turn_id=turn_id)
-    if session is None or row is None:  # deleted, perhaps while we waited
-        raise unknown_turn(turn_id)
+async def lock_session_of(transaction: Transaction, turn: Turn) -> tuple[LockedSession, Row]:
+    """Lock the session that a turn belongs to; the turn's row is read again once that is done."""
+    session = await lock_session(transaction, turn.session_pk)
+    row = await transaction.one(_TURN_BY_ID, turn_id=turn.id)
+    if session is None or row is None:  # deleted meanwhile
+        raise unknown_turn(turn.id)
     return session, row
 
 
@@ -256,6 +254,7 @@ def turn_of(row: Row, key: SessionKey) -> Turn:
         waits_for=tuple(row.waits_for or ()),
         usage=row.usage,
         error=row.error,
+        causes=row.causes or {},
         last_event=row.last_event,
         trimmed=row.trimmed is not None,
         run_at=_seconds(row.run_at),
@@ -345,12 +344,21 @@ async def end_turn(
     *,
     epoch: int,
     before: Sequence[Event] = (),
+    causes: Causes | None = None,
     **values: Any,
 ) -> Row:
     """Close a turn: its state, usage and error, and its last events, `end` behind the others.
 
+    Its usage is what the records of its model calls say, where they are kept.
+
     A turn that fails or is cancelled before its answer was stored gives the question back.
+    `causes` are those of tools that failed, by their error ids.
     """
+    if isinstance(end, Failed) and not isinstance(end.error, LangoError):
+        end = replace(end, error_id=row.id)
+    used = await close_calls(transaction, session.pk, row.number, session.clock)
+    if used is not None:
+        end = replace(end, usage=used)
     events = [*before, end]
     gives_back = isinstance(end, GivenUp) and not await _stored_answer(transaction, row)
     if gives_back:
@@ -363,7 +371,8 @@ async def end_turn(
         ended=session.clock,
         ready=None,
         usage=asdict(end.usage),
-        error=error_data(end.error) if isinstance(end, Failed) else None,
+        error=error_data(end.error, end.error_id) if isinstance(end, Failed) else None,
+        causes=_all_causes(row, end, causes or {}),
         waits_for=list(end.calls) if isinstance(end, Waiting) else None,
         **values,
     )
@@ -371,6 +380,16 @@ async def end_turn(
     if gives_back:
         await settle_answers(transaction, session.pk, row.invocation_id)
     return ended
+
+
+def _all_causes(row: Row, end: End, causes: Causes) -> JsonObject | None:
+    """The causes of all attempts at a turn, that of its end first; a bounded number."""
+    found: JsonObject = {}
+    if isinstance(end, Failed) and end.error_id:
+        found[end.error_id] = asdict(cause_of(end.error))
+    found |= row.causes or {}
+    found |= {error_id: asdict(cause) for error_id, cause in causes.items()}
+    return dict(list(found.items())[:MOST_CAUSES]) or None
 
 
 async def _stored_answer(transaction: Transaction, row: Row) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Final
@@ -22,6 +22,7 @@ from lango.store.entries import SessionKey, SessionRef
 from lango.store.loading import key_is
 from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import IS_QUEUED, IS_RUNNING, sessions, turns
+from lango.store.turn_heads import flow_of
 from lango.store.turn_rows import OF_SESSION, Head, LockedSession, OnHead, Turn, turn_of
 
 
@@ -88,42 +89,63 @@ class SqlTurnStore:
         self._on_head = on_head
 
     async def submit(
-        self, key: SessionKey, new: NewTurn, *, busy: Busy = "enqueue", after: int | None = None
+        self,
+        key: SessionKey,
+        new: NewTurn,
+        *,
+        busy: Busy = "enqueue",
+        after: int | None = None,
+        pk: int | None = None,
+        public_id: str | None = None,
     ) -> Submitted:
         """Accept a turn: from here on it ends, whatever happens.
 
         The same idempotency key and input give the same turn, another input TurnConflictError.
         `busy` says nothing about a scheduled turn: that one goes behind the others when it is due.
-        SessionBusyError if the session's last turn has another number than `after`.
+        SessionBusyError if the session's last turn has another number than `after`. With its
+        primary key or public id, another session that has got the name since is none:
+        SessionNotFoundError.
         """
         key.checked()
         turn_id, new = new_id("turn"), new.checked()  # before the first try, which a retry repeats
 
         async def once(transaction: Transaction) -> Submitted:
             session = await turn_rows.lock_session_by_key(transaction, key)
-            if session is None:
+            if (
+                session is None
+                or pk not in (None, session.pk)
+                or public_id not in (None, session.public_id)
+            ):
                 raise missing(SessionRef(key))
             row = _new_row(session, new, turn_id)
             return await self._known(transaction, session, row) or await self._accept(
                 transaction, session, row, busy, after
             )
 
-        return await self.database.transact(once)
+        return await self.database.transact(once, key)
 
     async def answer(
-        self, tenant: str, turn_id: str, call_id: str, new: NewTurn, *others: str
+        self,
+        tenant: str,
+        turn_id: str,
+        call_id: str,
+        new: NewTurn,
+        *others: str,
+        check: Callable[[], object] | None = None,
     ) -> Submitted:
         """Accept a person's answer to a call that a turn waits for: a turn of the same invocation.
 
         It may answer others, too. A second answer to a call is a TurnConflictError, and so is one
-        that nobody waits for.
+        that nobody waits for. `check` raises if the answer is of no use; it is not asked about one
+        that has been accepted already, under the same idempotency key.
         """
         for call in (call_id, *others):
             check_id("call id", call)
         answer_id, new = new_id("turn"), new.checked()
+        found = await self.get(tenant, turn_id)
 
         async def once(transaction: Transaction) -> Submitted:
-            session, asked = await turn_rows.lock_session_of(transaction, tenant, turn_id)
+            session, asked = await turn_rows.lock_session_of(transaction, found)
             row = _new_row(session, new, answer_id) | {
                 "invocation_id": asked.invocation_id,
                 "answers": call_id,
@@ -133,24 +155,27 @@ class SqlTurnStore:
             if known is not None:
                 return known
             await _check_unanswered(transaction, asked, (call_id, *others))
+            if check is not None:
+                check()
             submitted = await self._accept(transaction, session, row, "enqueue")
             await turn_rows.settle_answers(transaction, session.pk, asked.invocation_id)
             return submitted
 
-        return await self.database.transact(once)
+        return await self.database.transact(once, found.session)
 
     async def cancel(self, tenant: str, turn_id: str) -> Turn:
         """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+        found = await self.get(tenant, turn_id)
 
         async def once(transaction: Transaction) -> Turn:
-            session, row = await turn_rows.lock_session_of(transaction, tenant, turn_id)
+            session, row = await turn_rows.lock_session_of(transaction, found)
             if row.state in PENDING:
                 row = await _drop(transaction, session, row)
             elif row.state == "running" and not row.cancel_requested:
                 row = await turn_rows.change_turn(transaction, row, cancel_requested=True)
             return turn_of(row, session.key)
 
-        return await self.database.transact(once)
+        return await self.database.transact(once, found.session)
 
     async def get(self, tenant: str, turn_id: str) -> Turn:
         """A turn as it stands; TurnNotFoundError if the tenant has none of that id."""
@@ -230,6 +255,8 @@ def _new_row(session: LockedSession, new: NewTurn, turn_id: str) -> JsonObject:
         "session_pk": session.pk,
         "id": turn_id,
         "app": app,
+        "tenant": session.key.tenant,
+        "flow": flow_of(session.key.tenant, new.key_id or ""),
         "state": "queued" if new.run_at is None else "scheduled",
         "invocation_id": turn_id,
         "input": new.input,

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.usage import BY, MOST_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
 from lango.store.database import Database
 from lango.store.tables import model_calls
+from lango.store.turn_usage import CUT_OFF
 
 _SUMS: dict[str, sa.ColumnElement[Any]] = {
     "calls": sa.func.count(model_calls.c.call_id.distinct()),
@@ -23,6 +24,7 @@ _SUMS: dict[str, sa.ColumnElement[Any]] = {
     "cached": sa.func.coalesce(sa.func.sum(model_calls.c.cached_tokens), 0),
     "reasoning": sa.func.coalesce(sa.func.sum(model_calls.c.reasoning_tokens), 0),
     "cost": sa.func.sum(model_calls.c.price),
+    "cut_off": sa.func.count(sa.case((model_calls.c.outcome == CUT_OFF, 1))),
 }
 
 

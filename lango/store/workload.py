@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
@@ -45,6 +46,23 @@ async def read_workload(
                 for row in rows
             ),
         )
+
+    return await database.look(once)
+
+
+async def abandoned_turns(
+    database: Database, apps: Collection[str], *, dead_after: float = DEAD_AFTER
+) -> dict[str, int]:
+    """How many turns wait for an app that is not among these, and that no living worker has."""
+
+    async def once(connection: AsyncConnection) -> dict[str, int]:
+        living = await connection.scalars(
+            sa.select(workers.c.apps).where(beat_since(connection, dead_after))
+        )
+        known = {*apps, *(app for loaded in living for app in loaded)}
+        waiting = sa.select(turns.c.app, sa.func.count()).where(sa.or_(IS_QUEUED, IS_RUNNING))
+        rows = await connection.execute(waiting.group_by(turns.c.app).order_by(turns.c.app))
+        return {app: count for app, count in rows if app not in known}
 
     return await database.look(once)
 

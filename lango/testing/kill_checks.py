@@ -43,7 +43,7 @@ class Snapshot:
     responses: Counter[str]
     finished: frozenset[str]  # calls that the ledger has the result of
     model_messages: int
-    rows: tuple[Any, ...]  # everything, to the byte
+    rows: frozenset[str]  # everything, to the byte, each with its table's name
 
     @property
     def has_unknown(self) -> bool:
@@ -95,7 +95,11 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
             if row["status"] == "finished"
         ),
         model_messages=sum(_by_model(event) for event in events),
-        rows=tuple(json.dumps(rows[name], default=str, sort_keys=True) for name in sorted(rows)),
+        rows=frozenset(
+            f"{name} {json.dumps(row, default=str, sort_keys=True)}"
+            for name, each in rows.items()
+            for row in each
+        ),
     )
 
 

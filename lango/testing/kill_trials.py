@@ -35,6 +35,9 @@ APP: Final = "app"
 USER: Final = "user"
 OVER_AFTER: Final = 60.0
 """Seconds after which a trial counts as hanging."""
+PROOF_LASTS: Final = 0.1
+"""Seconds for which a worker of a sweep believes that it holds its turn; a frozen one is woken
+later than that."""
 
 Mode = Literal["kill", "freeze"]
 
@@ -137,7 +140,7 @@ def durable_agent(sweep: Sweep, store: SqlSessionStore, key: SessionKey) -> Dura
         name=APP,
     )
     agent = DurableAgent(runner, store)
-    agent.proof_lasts = 0.0  # a frozen worker of a sweep is succeeded at once
+    agent.proof_lasts = PROOF_LASTS
     return agent
 
 

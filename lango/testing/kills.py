@@ -15,6 +15,7 @@ import random
 import secrets
 import signal
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from lango.store.entries import SessionKey
 from lango.testing.kill_checks import Recovery, Snapshot, Trace, Trial, snapshot, wrongs
 from lango.testing.kill_trials import (
     APP,
+    PROOF_LASTS,
     USER,
     Mode,
     Said,
@@ -193,6 +195,7 @@ class _Sweeper:
         """Let a frozen process go on: it can write nothing, and must ask no model."""
         report.woken += 1
         lines = _lines(path)
+        time.sleep(PROOF_LASTS)
         os.kill(zombie.pid, signal.SIGCONT)
         os.waitpid(zombie.pid, 0)
         trace = Trace.read(path, lines)
@@ -200,8 +203,8 @@ class _Sweeper:
         asked = trace.points.count("model.ask")
         if asked:
             self._note(report, "woken", number, f"a zombie has asked the model, {asked} times")
-        if asyncio.run(snapshot(self.sweep.url, key)).rows != after.rows:
-            self._note(report, "woken", number, "a zombie has written")
+        for row in sorted(asyncio.run(snapshot(self.sweep.url, key)).rows ^ after.rows):
+            self._note(report, "woken", number, f"a zombie has changed {row}")
 
     def _new(self) -> tuple[SessionKey, Path]:
         self.trials += 1

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lango.core.tool_names import NAME_RULE, TOOL_NAME
 from lango.core.values import JsonObject
 from lango.errors import InvalidToolError
 from lango.tools import schema
 
 DEFAULT_TIMEOUT: Final = 60.0
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,8 @@ class Tool:
 
     def __post_init__(self) -> None:
         """Find out now what would else fail in the middle of a conversation."""
-        if not _NAME.fullmatch(self.name):
-            raise InvalidToolError(
-                f"{self.name[:80]!r} cannot be a tool's name: take 1 to 64 of A-Z, a-z, 0-9, _ "
-                "and -, with a letter or _ first."
-            )
+        if not TOOL_NAME.fullmatch(self.name):
+            raise InvalidToolError(f"{self.name[:80]!r} cannot be a tool's name: take {NAME_RULE}.")
         if self.timeout is not None and not self.timeout > 0:
             raise InvalidToolError(
                 f"The timeout of {self.name} is {self.timeout}: give seconds above 0, or None."

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TypeVar
 
 from lango.core.backoff import delays
+from lango.core.causes import MOST_CAUSES, Cause, cause_of
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
+from lango.core.turn_json import usage_of
 from lango.core.turns import (
     ENDS,
+    LEAKED_CANCELLATION,
+    ApprovalRequired,
     Cancelled,
     Completed,
     End,
@@ -41,15 +47,17 @@ from lango.turns.retelling import resets, stored_events, untold
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 STOP_GRACE: Final = 5.0
 """Seconds an agent has to end after it was asked to."""
-_CLOSE_AGAIN: Final = 1.0
-_CLOSE_TRIES: Final = 5
-_LEAKED: Final = (
-    "The agent was cancelled from inside: a tool or a library let asyncio.CancelledError out. "
-    "Catch it in the tool and raise another error."
-)
+_AGAIN: Final = 1.0
+_TRIES: Final = 5
 _NOT_STORED: Final = "The end of this turn could not be stored; the log says why."
+
+
+class _RefusedError(Exception):
+    """The database, or what is stored in it, does not let this worker end the turn."""
 
 
 class LoadedApp(Protocol):
@@ -102,11 +110,28 @@ class Attempt:
         self._closing = claim.verdict is not None
         self._text: dict[str, str] = {}
         self._calls: set[str] = set()  # of tools that have not answered
+        self._questions: dict[str, ApprovalRequired] = {}  # told with the close, by approval
+        self._causes: dict[str, Cause] = {}  # of tools that failed, by error id
+        self._began = time.monotonic()
         self._agent: asyncio.Task[End] | None = None
         self._left_behind = asyncio.Event()
         desk.writer.begin(claim, self.give_up)
         desk.feeds.tell(claim.turn, Begun(claim))
+        self._say("started, attempt %d.", claim.turn.attempts)
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
+
+    def _say(self, text: str, *values: object) -> None:
+        """Log a line about the turn."""
+        turn = self.claim.turn
+        named = (turn.id, turn.session.app_name, turn.session.session_id)
+        logger.info(f"Turn %s of %s, session %s: {text}", *named, *values)
+
+    def _say_end(self, end: End) -> None:
+        took = time.monotonic() - self._began
+        if not isinstance(end, Failed):
+            self._say("%s after %.1f s.", end.type, took)
+        elif logger.isEnabledFor(logging.INFO):
+            self._say("failed after %.1f s: %s", took, cause_of(end.error))
 
     def stop(self) -> None:
         """Ask the agent to end; one that does not is cut off after a while."""
@@ -138,11 +163,7 @@ class Attempt:
         timer = asyncio.get_running_loop().call_later(self.claim.time_left, self._expire)
         outlast_outages()
         try:
-            verdict = self.claim.verdict
-            end = await (self._end() if verdict is None else self._end_as(verdict))
-            self._closing = True
-            self.closed = await self._close(end)
-            failpoint("turn.closed")
+            await self._account()
         except asyncio.CancelledError:
             logger.info("Turn %s was given up.", self.claim.turn.id)
         except BaseException as error:
@@ -152,6 +173,38 @@ class Attempt:
         finally:
             timer.cancel()
             self._desk.writer.end(self.claim)
+
+    async def _account(self) -> None:
+        """Run the turn to its end and close it, or leave that to another worker."""
+        verdict = self.claim.verdict
+        try:
+            end = await (self._end() if verdict is None else self._end_as(verdict))
+            self._closing = True
+            self.closed = await self._close(end)
+            self._say_end(self.end or end)
+            failpoint("turn.closed")
+        except _RefusedError:
+            worker, claim_id, queue = self.claim.worker, self.claim.id, self._desk.queue
+            await self._insist(lambda: queue.hand_back(worker, claim_id, unclosed=True), tries=None)
+
+    async def _insist(self, step: Callable[[], Awaitable[T]], tries: int | None = _TRIES) -> T:
+        """Take a step however long the database is away; _RefusedError if it fails otherwise.
+
+        A step that fails for a reason we do not know is tried so often, or without end.
+        """
+        waits = delays(tries - 1, first=_AGAIN / 4) if tries else itertools.repeat(_AGAIN)
+        while True:
+            try:
+                return await step()
+            except StoreUnavailableError:
+                logger.warning("Turn %s cannot be ended yet.", self.claim.turn.id)
+                await asyncio.sleep(_AGAIN)
+            except Exception as error:
+                logger.exception("Turn %s cannot be ended.", self.claim.turn.id)
+                wait = next(waits, None)
+                if wait is None:
+                    raise _RefusedError from error
+                await asyncio.sleep(wait)
 
     async def _end(self) -> End:
         """Run the turn; how it ended. What did not end in order has its history closed here."""
@@ -191,11 +244,13 @@ class Attempt:
         if not agent.done() or (agent.cancelled() and self._abort.is_set()):
             return Cancelled(self._unfinished), False
         if agent.cancelled():
-            return Failed(TurnError(_LEAKED), self._unfinished), False
+            return Failed(TurnError(LEAKED_CANCELLATION), self._unfinished), False
         error = agent.exception()
         if error is None and self._calls and isinstance(agent.result(), Completed):
             # ADK ends a run in silence whose task was cancelled from inside.
-            return Failed(TurnError(_LEAKED), self._unfinished, agent.result().usage), False
+            return Failed(
+                TurnError(LEAKED_CANCELLATION), self._unfinished, agent.result().usage
+            ), False
         if error is None:
             return agent.result(), True
         if _is_fence(error):
@@ -212,17 +267,9 @@ class Attempt:
         self._closing = True
         old, claim_id = self.claim, new_id("clm")
         self.claim_ids.add(claim_id)
-        while True:
-            try:
-                rest = await self._desk.writer.rest(old)
-                if rest:  # for the text of a message that was cut off
-                    await self._desk.log.append(old, rest)
-                self._desk.writer.end(old)
-                self.claim = await self._desk.queue.renew(old, end, claim_id)
-                break
-            except StoreUnavailableError:
-                logger.warning("Turn %s cannot be ended yet.", old.turn.id)
-                await asyncio.sleep(_CLOSE_AGAIN)
+        await self._insist(lambda: self._desk.writer.write(old))  # the text that was cut off
+        self._desk.writer.end(old)
+        self.claim = await self._insist(lambda: self._desk.queue.renew(old, end, claim_id))
         self._desk.writer.begin(self.claim, self.give_up)
         return await self._end_as(end)
 
@@ -233,19 +280,24 @@ class Attempt:
         return await self._drive()
 
     async def _end_as(self, verdict: GivenUp) -> End:
-        """Close the history of a turn that is not run again, however long the database needs."""
-        while True:
-            try:
-                end = await self._drive()
-                await self._retell()
-            except StoreUnavailableError:
-                logger.warning("Turn %s cannot be given up yet.", self.claim.turn.id)
-                await asyncio.sleep(_CLOSE_AGAIN)
-            except Exception:
-                logger.exception("The history of turn %s stays open.", self.claim.turn.id)
-                return verdict
-            else:
-                return end if type(end) is type(verdict) else verdict
+        """Close the history of a turn that is not run again.
+
+        Only if another worker could not do that either does the turn end with an open history.
+        """
+
+        async def close_history() -> End:
+            end = await self._drive()
+            await self._retell()
+            return end
+
+        try:
+            end = await self._insist(close_history)
+        except _RefusedError:
+            if not self.claim.close_failures:
+                raise
+            logger.error("The history of turn %s stays open.", self.claim.turn.id)
+            return verdict
+        return end if type(end) is type(verdict) else verdict
 
     async def _drive(self) -> End:
         await self._desk.beginning.enter()  # the event loop would stand still for many together
@@ -270,6 +322,11 @@ class Attempt:
             self._calls.add(event.call)
         elif isinstance(event, ToolFinished):
             self._calls.discard(event.call)
+            if event.cause and event.error_id and len(self._causes) < MOST_CAUSES:
+                self._causes[event.error_id] = event.cause
+        if isinstance(event, ApprovalRequired):  # can be answered once the turn is closed
+            self._questions[event.approval.id] = event
+            return
         self._desk.writer.add(self.claim, event)
         self._desk.feeds.tell(self.claim.turn, event)
 
@@ -289,49 +346,35 @@ class Attempt:
         for event in [*forgotten, *missing]:
             self._tell(event)
 
-    async def _close(self, end: End) -> Closed | None:
-        """Close the turn, however long the database needs; Fenced if it is not ours any more.
+    async def _close(self, end: End) -> Closed:
+        """Close the turn; Fenced if it is not ours any more.
 
-        An end that the database refuses is tried again, then left to another worker, and only if
-        that one was refused as well does the turn end as failed. None if it was handed over.
+        Only if another worker could not close it either does it end as failed.
         """
-        while True:
-            closed = await self._close_as(end)
-            if closed is not None:
-                return closed
-            try:
-                if not self.claim.close_failures:
-                    worker, claim_id = self.claim.worker, self.claim.id
-                    await self._desk.queue.hand_back(worker, claim_id, unclosed=True)
-                    return None
-                failed = Failed(TurnError(_NOT_STORED))
-                closed = await self._desk.queue.close(self.claim, failed)
-            except Exception:
-                logger.exception("Turn %s cannot be handed over yet.", self.claim.turn.id)
-                await asyncio.sleep(_CLOSE_AGAIN)
-            else:
-                self.end = failed
-                return closed
+        try:
+            return await self._insist(lambda: self._close_as(end))
+        except _RefusedError:
+            if not self.claim.close_failures:
+                raise
+        return await self._insist(
+            lambda: self._close_as(Failed(TurnError(_NOT_STORED))), tries=None
+        )
 
-    async def _close_as(self, end: End) -> Closed | None:
-        """Close the turn like this; None if the database refuses that again and again."""
-        waits = delays(_CLOSE_TRIES - 1, first=_CLOSE_AGAIN / 4)
-        while True:
-            try:
-                rest = await self._desk.writer.rest(self.claim)
-                closed = await self._desk.queue.close(self.claim, end, rest)
-            except StoreUnavailableError:
-                logger.warning("Turn %s cannot be closed yet.", self.claim.turn.id)
-                await asyncio.sleep(_CLOSE_AGAIN)
-            except Exception:
-                logger.exception("Turn %s cannot be closed as it ended.", self.claim.turn.id)
-                wait = next(waits, None)
-                if wait is None:
-                    return None
-                await asyncio.sleep(wait)
-            else:
-                self.end = end
-                return closed
+    async def _close_as(self, end: End) -> Closed:
+        rest = await self._desk.writer.rest(self.claim)
+        questions = tuple(self._questions.values())
+        closed = await self._desk.queue.close(self.claim, end, (*rest, *questions), self._causes)
+        for question in questions:
+            self._desk.feeds.tell(self.claim.turn, question)
+        self.end = _as_closed(end, closed)
+        return closed
+
+
+def _as_closed(end: End, closed: Closed) -> End:
+    """The end with the usage and the error id that the turn was closed with."""
+    if isinstance(end, Failed) and closed.turn.error is not None:
+        end = replace(end, error_id=str(closed.turn.error.get("error_id", "")))
+    return end if closed.turn.usage is None else replace(end, usage=usage_of(closed.turn.usage))
 
 
 def _forget(task: asyncio.Task[End]) -> None:

@@ -44,6 +44,11 @@ class Hands(Protocol):
         """How many workers a turn may have lost that it would run now."""
         ...
 
+    @property
+    def may_take_over(self) -> bool:
+        """Whether it may go on with turns of workers whose heartbeats are missing."""
+        ...
+
     async def room(self) -> int:
         """How many more turns it would run, once that is any; 0 when it wants no more work."""
         ...
@@ -140,7 +145,6 @@ class _Dispatch:
         self._queue, self._worker, self._poll = queue, worker, poll
         self._claims: dict[int, asyncio.Task[bool]] = {}
         self._skipped: dict[int, float] = {}  # sessions, each with the end of its time
-        self._takeovers = _Takeovers(queue.dead_after, poll)
 
     async def hand_over(self, room: int) -> bool:
         """Look for work once; whether some was begun and more was seen."""
@@ -153,7 +157,7 @@ class _Dispatch:
         left_out = self._left_out()
         most = 2 * at_once + len(left_out)
         heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
-        may_take_over = self._takeovers.are_safe()
+        may_take_over = self._worker.may_take_over
         free = [
             head
             for head in heads
@@ -200,34 +204,6 @@ class _Dispatch:
         for claim in claims:
             claim.cancel()
         await asyncio.gather(*claims, return_exceptions=True)
-
-
-class _Takeovers:
-    """Decides whether another worker's missing heartbeats mean that it is dead.
-
-    After a time in which this worker could not reach the database either, they do not: the others
-    get `dead_after` seconds to send theirs, and keep the turns that they still hold in memory.
-    """
-
-    def __init__(self, dead_after: float, poll: float) -> None:
-        self._dead_after = dead_after
-        self._gap = max(dead_after / 2, 2 * poll)  # the longest usual time between two looks
-        self._looked = time.monotonic()
-        self._doubts_until: float | None = None
-
-    def are_safe(self) -> bool:
-        """Note that a look for work has succeeded just now; whether lost turns may be claimed."""
-        now = time.monotonic()
-        was_away = now - self._looked > self._gap
-        self._looked = now
-        if self._doubts_until is not None:
-            if now < self._doubts_until:
-                return False
-            self._doubts_until = None  # and a database that is always slow gives no new doubt
-        elif was_away:
-            self._doubts_until = now + self._dead_after
-            return False
-        return True
 
 
 class ChosenSessions:

@@ -27,6 +27,37 @@ BEATS_PER_DEATH: Final = 5
 _TICKS_PER_HANG: Final = 10
 
 
+class Contact:
+    """Whether missing heartbeats of other workers mean, to this worker, that they are dead.
+
+    They do not while its own do not arrive. After such a time, in which the database was away, or
+    a standby that cannot be written to answered in its place, the others get `dead_after` seconds
+    to send theirs, and keep the turns that they still hold in memory.
+    """
+
+    def __init__(self, dead_after: float) -> None:
+        self._dead_after = dead_after
+        self._gap = dead_after / 2  # the longest usual time between two heartbeats
+        self._arrived = time.monotonic()
+        self._doubted = float("-inf")
+
+    def note(self) -> None:
+        """A heartbeat of this worker has arrived."""
+        now = time.monotonic()
+        # A database that is always slow must not be a doubt without end.
+        may_doubt = now - self._doubted > 2 * self._dead_after
+        if may_doubt and now - self._arrived > self._gap:
+            self._doubted = now
+        self._arrived = now
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether a missing heartbeat means that its worker is dead."""
+        now = time.monotonic()
+        has_arrived = now - self._arrived <= self._gap
+        return has_arrived and now - self._doubted >= self._dead_after
+
+
 class Heartbeat:
     """Beats for one worker from `start` to `stop`, unless the event loop it began in hangs."""
 
@@ -38,6 +69,7 @@ class Heartbeat:
         self._every = dead_after / BEATS_PER_DEATH
         self._dead_after = dead_after
         self._hang_after = hang_after
+        self.contact = Contact(dead_after)
         self._ticked = time.monotonic()
         self._told = False
         self._stopping = threading.Event()
@@ -51,6 +83,7 @@ class Heartbeat:
         self._loop_thread = threading.get_ident()
         self._ticked = time.monotonic()
         await Workers(self._database).register(self._worker)
+        self.contact = Contact(self._dead_after)
         self._tasks = [asyncio.create_task(self._tick())]
         if self._database.is_in_memory:  # no other process could take anything over
             self._tasks.append(asyncio.create_task(self._beat_here()))
@@ -95,6 +128,7 @@ class Heartbeat:
                     await database.open()  # it was closed if the last beat failed
                 if not await workers.beat(self._worker.id) and not self._stopping.is_set():
                     await workers.register(self._worker)
+            self.contact.note()
         except Exception as error:  # noqa: BLE001 - the next beat may reach the database again
             logger.warning("A heartbeat did not reach the database: %s", type(error).__name__)
             if database is not self._database:

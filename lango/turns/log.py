@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lango.core.turns import (
-    ApprovalRequired,
-    Event,
-    MessageDelta,
-    ThoughtDelta,
-)
-from lango.errors import TurnNotFoundError
+from lango.core.turns import Event, MessageDelta, ThoughtDelta
+from lango.errors import StoreUnavailableError, TurnNotFoundError
 from lango.store.turn_log import LoggedEvent, TurnLog, Write
 from lango.store.turn_rows import Claim
 from lango.turns.wake import Wakes
@@ -27,8 +23,6 @@ GATHER: Final = 0.05
 AGAIN_AFTER: Final = 0.5
 TOGETHER: Final = 250
 """Turns whose events are written by one statement: making it keeps the event loop from others."""
-_AT_ONCE: Final = (ApprovalRequired,)
-"""What somebody waits to act on. The last message needs no place here: the close takes it along."""
 
 
 @dataclass(slots=True)
@@ -52,7 +46,6 @@ class LogWriter:
         self._wakes = wakes
         self._pages: dict[str, _Page] = {}
         self._some = asyncio.Event()
-        self._at_once = asyncio.Event()
         self._writing = asyncio.Lock()
         self._written = float("-inf")  # when that was last
 
@@ -69,8 +62,6 @@ class LogWriter:
         else:
             page.waiting.append(event)
         self._some.set()
-        if isinstance(event, _AT_ONCE):
-            self._at_once.set()
 
     async def rest(self, claim: Claim) -> Sequence[Event]:
         """What is not yet written, for the one who closes the turn; nothing is written after."""
@@ -97,12 +88,7 @@ class LogWriter:
 
     async def _gather(self) -> None:
         """Let some time pass since the last write; the first word after a while does not wait."""
-        left = self._written + GATHER - time.monotonic()
-        try:
-            async with asyncio.timeout(left):
-                await self._at_once.wait()
-        except TimeoutError:
-            pass
+        await asyncio.sleep(self._written + GATHER - time.monotonic())
 
     async def flush(self) -> None:
         """Write what has gathered, for all turns at once."""
@@ -110,15 +96,65 @@ class LogWriter:
             for page in [each for each in self._pages.values() if each.in_doubt]:
                 await self._settle(page)
             self._some.clear()
-            self._at_once.clear()
             pages = [p for p in self._pages.values() if p.waiting and not p.is_closing]
             for first in range(0, len(pages), TOGETHER):
                 await self._write(pages[first : first + TOGETHER])
                 self._written = time.monotonic()
 
+    async def write(self, claim: Claim) -> None:
+        """Write what has gathered for one turn."""
+        async with self._writing:
+            page = self._pages[claim.id]
+            await self._settle(page)
+            if page.waiting:
+                await self._write([page])
+
     async def _write(self, pages: Sequence[_Page]) -> None:
         for page in pages:
             page.in_doubt, page.waiting = page.waiting, []
+        try:
+            await self._send(pages)
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one of the events is at fault
+            logger.warning("Events are written one turn at a time, as some are refused: %r", error)
+            for page in pages:
+                await self._write_apart(page)
+
+    async def _write_apart(self, page: _Page) -> None:
+        """Write the events of one turn, singly if they are refused together.
+
+        A refused event is left out. The session has what it tells: no turn fails for its log.
+        """
+        await self._settle(page)
+        events, page.waiting = page.waiting, []
+        if len(events) > 1 and await self._is_written(page, events):
+            return
+        rest = deque(events)
+        try:
+            while rest:
+                event = rest.popleft()
+                if not await self._is_written(page, [event]):
+                    left_out = (event.type, page.claim.turn.id)
+                    logger.error("An event (%s) of turn %s is left out of its log.", *left_out)
+        finally:
+            page.waiting[:0] = rest
+
+    async def _is_written(self, page: _Page, events: list[Event]) -> bool:
+        """Write events of one turn; False if they are refused."""
+        page.in_doubt = events
+        try:
+            await self._send([page])
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with them
+            page.in_doubt = []
+            logger.info("events of turn %s are refused: %r", page.claim.turn.id, error)
+            return False
+        return True
+
+    async def _send(self, pages: Sequence[_Page]) -> None:
+        """Write what is in doubt."""
         try:
             written = await self._log.append_many([Write(p.claim, p.in_doubt) for p in pages])
         except BaseException:

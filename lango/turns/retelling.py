@@ -76,5 +76,7 @@ def resets(logged: Iterable[LoggedEvent], missing: Iterable[Event]) -> list[Even
 
 
 def name_of(kind: str, data: JsonObject) -> tuple[str, str]:
-    """By what an event that may be told again is known."""
+    """By what an event that may be told again is known; a message, by its event in the session."""
+    if kind == MessageCompleted.type and data.get("event"):
+        return kind, str(data["event"])
     return kind, str(data.get(_KNOWN_BY.get(kind, ""), ""))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from lango.adk.approvals import answer_content, question_id
@@ -63,6 +64,7 @@ class Turns:
         create: bool = True,
         key_id: str | None = None,
         after: int | None = None,
+        public_id: str | None = None,
     ) -> Turn:
         """Hand in a message; the turn is safe when this returns.
 
@@ -72,16 +74,18 @@ class Turns:
         order ("enqueue"), is refused with SessionBusyError ("reject"), or stops the one that runs
         and goes first ("interrupt"). A session that is not there is created, or is a
         SessionNotFoundError without `create`. One whose last turn has another number than `after`
-        is busy.
+        is busy. With a public id, a session that has got the name since the caller looked is none.
         """
         key = SessionKey(self.tenant, app, user, session)
         given = dict(options or {})
         said = input_of(message, await self._named(key, files) if files else ())
         new = NewTurn(said, given, idempotency_key, run_at, time_limit, key_id)
         try:
-            submitted = await self._turns.submit(key, new, busy=busy, after=after)
+            submitted = await self._turns.submit(
+                key, new, busy=busy, after=after, public_id=public_id
+            )
         except SessionNotFoundError:
-            if not create:
+            if not create or public_id is not None:
                 raise
             with suppress(SessionExistsError):  # somebody was quicker
                 await self._store.create(key)
@@ -112,7 +116,7 @@ class Turns:
         """
         answers = [answer] if isinstance(answer, Answer) else list(answer)
         asked = await self.get(turn_id)
-        given = await self._usable(asked, answers)
+        given, check = await self._by_question(asked, answers)
         new = NewTurn(
             input_of(given),
             asked.options,
@@ -121,7 +125,9 @@ class Turns:
             key_id=key_id,
         )
         first, *others = (each.call_id for each in given)
-        return self._told(await self._turns.answer(self.tenant, turn_id, first, new, *others))
+        return self._told(
+            await self._turns.answer(self.tenant, turn_id, first, new, *others, check=check)
+        )
 
     async def retry(self, turn_id: str) -> Turn:
         """Hand in the message of a turn that failed or was cancelled once more, as a new turn.
@@ -147,7 +153,7 @@ class Turns:
             time_limit=turn.time_limit,
             key_id=turn.key_id,
         )
-        return self._told(await self._turns.submit(turn.session, again))
+        return self._told(await self._turns.submit(turn.session, again, pk=turn.session_pk))
 
     async def cancel(self, turn_id: str) -> Turn:
         """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
@@ -199,10 +205,10 @@ class Turns:
                 if not page.is_full and not await ear.wait(look_again):
                     look_again = min(2 * look_again, self._look_again)
                     page = await self._page(turn_id, after)
-                elif handed := ear.take(after):
-                    page = LogPage(page.turn, handed)
-                else:
+                elif page.is_full or (handed := ear.take(after)) is None:
                     page = await self.log.read_on(page.turn, after)
+                else:
+                    page = LogPage(page.turn, handed)
 
     async def _page(self, turn_id: str, after: int) -> LogPage:
         page = await self.log.read(self.tenant, turn_id, after=after)
@@ -223,8 +229,10 @@ class Turns:
         end = LoggedEvent(turn.last_event, _end_type(turn), _end_data(turn), 0, ended)
         return [event for event in [*events, end] if event.number > after]
 
-    async def _usable(self, asked: Turn, answers: Sequence[Answer]) -> list[Answer]:
-        """The answers by the ids of their questions, if the agent can use them."""
+    async def _by_question(
+        self, asked: Turn, answers: Sequence[Answer]
+    ) -> tuple[list[Answer], Callable[[], object]]:
+        """The answers by the ids of their questions, and a check that the agent can use them."""
         key = asked.session
         sessions = SessionServiceAdapter(self._store, tenant=self.tenant)
         session = await sessions.get_session(
@@ -238,9 +246,7 @@ class Turns:
             Answer(call, each.approved, each.payload)
             for call, each in zip(calls, answers, strict=True)
         ]
-        if asked.state == "waiting":  # else the store says by which turn it was answered
-            answer_content(given, events)
-        return given
+        return given, partial(answer_content, given, events)
 
     def _told(self, submitted: Submitted) -> Turn:
         if submitted.wakes:

@@ -78,13 +78,13 @@ class LogEar(Ear):
         self._handed += events
         super().wake()
 
-    def take(self, after: int) -> Sequence[LoggedEvent]:
-        """What was handed over behind a number; nothing if the log may have more than that."""
+    def take(self, after: int) -> Sequence[LoggedEvent] | None:
+        """What was handed over behind a number; None if the log may have more than that."""
         behind = [event for event in self._handed if event.number > after]
-        has_gap = not behind or behind[-1].number != after + len(behind)
+        has_gap = bool(behind) and behind[-1].number != after + len(behind)
         must_look, self._must_look = self._must_look or has_gap, False
         self._handed.clear()
-        return () if must_look else behind
+        return None if must_look else behind
 
 
 class Wakes:

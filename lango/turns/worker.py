@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 from lango.adk.durable.giving_up import UnloadedApp
@@ -155,6 +156,11 @@ class TurnWorker:
         return tuple(self._apps)
 
     @property
+    def may_take_over(self) -> bool:
+        """Whether missing heartbeats of other workers mean that they are dead."""
+        return self._heartbeat.contact.is_sure
+
+    @property
     def most_losses(self) -> int:
         """How many workers a turn may have lost that it would run now, beside those it runs."""
         run = [each.claim for each in self._attempts.values() if each.claim.verdict is None]
@@ -183,8 +189,8 @@ class TurnWorker:
 
     async def take(self, session_pk: int) -> bool:
         """Claim what a session has to do and begin it; False if there was nothing to be had."""
-        queue = self._engine.queue
-        return await self._begin(lambda claim_id: queue.claim(session_pk, self.worker, claim_id))
+        claim = partial(self._engine.queue.claim, take_over=self.may_take_over)
+        return await self._begin(lambda claim_id: claim(session_pk, self.worker, claim_id))
 
     async def _begin(self, make: Callable[[str], Awaitable[Claim | None]]) -> bool:
         """Make a claim and begin what it is for; False if there was nothing to be had."""
@@ -215,7 +221,7 @@ class TurnWorker:
         now, found = time.monotonic(), await self._engine.queue.unloaded()
         self._unloaded = {pk: self._unloaded.get(pk, now) for pk in found}
         for pk, since in self._unloaded.items():
-            if len(self._attempts) < self.options.concurrency:
+            if self.may_take_over and len(self._attempts) < self.options.concurrency:
                 gone = now - since >= self.options.app_gone_after
                 await self._take_unloaded(pk, gone=gone)
 
@@ -277,7 +283,8 @@ class TurnWorker:
         """Give back the claims that this worker holds and does not run: no other worker may."""
         run = {claim for each in self._attempts.values() for claim in each.claim_ids}
         for claim in held.keys() - run - self._claiming:
-            if await self._engine.queue.hand_back(self.worker.id, claim):
+            # A locked session is left for the next look: the other claims do not wait for it.
+            if await self._engine.queue.hand_back(self.worker.id, claim, wait=False):
                 logger.warning("The claim %s was not run by its worker, and is handed back.", claim)
                 self._engine.wakes.tell(WORK)
 

@@ -63,3 +63,19 @@ class Running:
     def end(self) -> int:
         """Its exit code."""
         return self.process.wait(PATIENCE)
+
+
+def lango(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as its own process: a project's modules are imported once per process."""
+    return subprocess.run(
+        [LANGO, *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )

@@ -146,3 +146,15 @@ def test_a_preview() -> None:
 def test_a_preview_of_what_cannot_be_sent() -> None:
     told = list(drawn(SessionContext(None, ContextPreview(9, 0, (), (), "Too long."))))
     assert told[-1] == "  There would be no call: Too long."
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ("started", "; under way"),
+        ("cut_off", ", 2.0 s, first word after 0.5 s; cut off with its worker"),
+    ],
+)
+def test_a_call_without_an_end(outcome: str, said: str) -> None:
+    made = attempt(outcome=outcome)
+    assert f"  time    2026-11-15 12:00:00 UTC{said}" in lines(call(attempt=made, attempts=(made,)))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from lango.core.turn_states import NewTurn
+from lango.store.entries import SessionKey
+from lango.store.sessions import SqlSessionStore
+from lango.store.turns import SqlTurnStore
+from tests.cli.processes import lango
 from tests.cli.running import run
-from tests.cli.terminal import LANGO
 
 
 @pytest.fixture
@@ -22,21 +25,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert "lango run" in made.out
     monkeypatch.chdir(folder)
     return folder
-
-
-def lango(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it as its own process: what a project brings along is imported once per process."""
-    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run(
-        [LANGO, *arguments],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def test_a_new_project_answers_and_calls_its_tool(project: Path) -> None:
@@ -73,13 +61,30 @@ def test_doctor_says_which_apps_can_be_resumed(project: Path) -> None:
     looked = lango(project, "doctor", "--no-models")
     rows = [line.split(None, 4) for line in looked.stdout.splitlines() if " turns of " in line]
     assert [(row[0], row[3], row[4].partition(":")[0]) for row in rows] == [
-        *(("ok", "plain", "exact"), ("ok", "own", "not resumable"))
+        *(("ok", "plain", "exact"), ("??", "own", "not resumable"))
     ]
     assert "runs in a way of its own" in looked.stdout
     (project / "lango.yaml").write_text("apps: {own: mine:own}\ndurability: strict\n")
     looked = lango(project, "doctor", "--no-models")
     assert looked.returncode == 1
     assert "!!  app own" in looked.stdout
+
+
+def test_doctor_names_turns_that_no_worker_will_run(project: Path) -> None:
+    async def submit() -> None:
+        async with SqlSessionStore(f"sqlite:///{project / 'lango.db'}") as store:
+            for app in ("assistant", "renamed"):
+                key = SessionKey("acme", app, "ann", "s")
+                await store.create(key)
+                for _ in range(2):
+                    await SqlTurnStore(store.database).submit(key, NewTurn({"text": "hi"}))
+
+    asyncio.run(submit())
+    looked = lango(project, "doctor", "--no-models")
+    assert looked.returncode == 1, looked.stdout + looked.stderr
+    assert "!!  turns of renamed" in looked.stdout
+    assert "2 wait, and no worker has that app" in looked.stdout
+    assert looked.stdout.count("2 wait") == 1
 
 
 def test_init_overwrites_nothing(project: Path) -> None:

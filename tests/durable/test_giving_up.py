@@ -15,7 +15,7 @@ from lango.store.entries import SessionKey
 from lango.store.tables import IS_RUNNING, sessions, turns
 from lango.store.turn_log import LoggedEvent
 from lango.testing.kill_trials import Reply, Sweep
-from tests.durable.dying import cut_off, new_key, resumed, sweep_of
+from tests.durable.dying import cut_off, new_key, resumed, sweep_of, unhurt
 from tests.store.rows import execute
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
@@ -99,6 +99,36 @@ async def test_a_question_that_others_wait_for_stays_open(point: str, store_url:
     last = await resumed(both, key)
     assert (last.turns[:2], last.turns[-1]) == (("answered", "failed"), "completed")
     assert set(last.calls) == set(last.responses)
+
+
+def _payment() -> LlmAgent:
+    pay = tool("pay", state="paid", require_confirmation=True)
+    return agent("root", [("pay", {"k": "a"})], "paid", tools=[pay])
+
+
+@pytest.mark.parametrize(
+    ("approved", "point", "times", "told"),
+    [
+        (True, "ledger.start.after", 1, 'gave pay {"error": "interrupted, outcome unknown"}'),
+        (True, "tool.effect", 1, 'gave pay {"error": "interrupted, outcome unknown"}'),
+        (True, "ledger.finish.after", 1, 'gave pay {"ok": "pay a"}'),
+        (False, "append.after", 5, 'gave pay {"error": "This tool call is rejected."}'),
+    ],
+)
+async def test_a_call_that_a_person_decided_on_is_answered(
+    approved: bool, point: str, times: int, told: str, store_url: str
+) -> None:
+    sweep, key = Sweep(_payment, ["TURN one", Reply(approved)], store_url), new_key()
+    dead = await cut_off(sweep, key, point, times)
+    await _wear_out(store_url, key)
+    after = await resumed(sweep, key, dead)
+    assert after.turns == ("answered", "failed")
+    *_, (_, _, answer), (_, _, last) = after.history[0]
+    assert answer.startswith("gave adk_request_confirmation")
+    assert last == told
+    assert after.state.get("paid") == ("a" if "ok" in told else None)
+    if not approved:  # in the words of ADK
+        assert last in str((await unhurt(sweep)).history)
 
 
 def _logged(event: TurnEvent) -> LoggedEvent:

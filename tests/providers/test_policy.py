@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -21,6 +21,7 @@ from lango.errors import (
     ModelUnavailableError,
     RateLimitedError,
 )
+from lango.providers.assembly import Assembly
 from lango.providers.base import ModelRequest
 from lango.providers.policy import Fallback, Policy, PolicyProvider
 from lango.providers.timeouts import Timeouts
@@ -315,3 +316,57 @@ async def test_policy_is_usable_from_several_loops() -> None:
     await say(provider, ask("loops"))
     events = await asyncio.to_thread(lambda: asyncio.run(say(provider, ask("loops"))))
     assert text_of(events) == "Hello."
+
+
+class Metered(Model):
+    """Says what the prompt took before anything else, as some vendors do."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        answer = Assembly(self.name, request)
+        answer.usage = Usage(70, 1)
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_a_stream_that_is_cut_off_has_what_it_said_of_its_usage() -> None:
+    attempts: list[Attempt] = []
+    model = Metered(("Hel", BadStreamError()), "Hello.")
+    for _ in range(2):
+        stream = PolicyProvider(model, FAST).stream(ask(), on_attempt=attempts.append)
+        await anext(stream)
+        await stream.aclose() if attempts else await events_of(stream)
+    await events_of(PolicyProvider(model, FAST).stream(ask(), on_attempt=attempts.append))
+    assert [(attempt.outcome, attempt.usage) for attempt in attempts] == [
+        ("failed", Usage(70, 1)),
+        ("cancelled", Usage(70, 1)),
+        ("completed", Usage(1, 1)),
+    ]
+
+
+async def test_nothing_is_sent_that_could_not_be_noted_before() -> None:
+    """Nor is it taken for a fault of the model, which another one could mend."""
+
+    async def refuse(attempt: Attempt) -> None:
+        assert (attempt.outcome, attempt.provider) == ("started", "m")
+        raise OSError("no place to note it")
+
+    attempts: list[Attempt] = []
+    model, other = Model("Hello."), Model("Hello.")
+    provider = PolicyProvider(model, FAST, fallbacks=[Fallback(other, "o")])
+    with pytest.raises(OSError, match="no place"):
+        await events_of(provider.answer(Sent(ask()), on_start=refuse, on_attempt=attempts.append))
+    assert (model.asked, other.asked, attempts) == ([], [], [])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request that fits every model."""
+
+    made: ModelRequest
+
+    def request(self, fallback: Fallback | None) -> ModelRequest:
+        del fallback
+        return self.made
+
+    def shorter(self) -> ModelRequest | None:
+        return None

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from google.genai import types
 
 from lango.adk.mcp import McpServer
 from lango.adk.model import ModelAdapter
+from lango.adk.tools import as_adk_tools
 from lango.core.messages import ToolCall
 from lango.testing import Reply, ScriptedProvider
 
@@ -101,11 +103,19 @@ class Talk:
     """An agent that has a server's tools, and a model that follows a script."""
 
     def __init__(
-        self, service: BaseSessionService, toolset: BaseToolset, *script: Reply | str, **more: Any
+        self,
+        service: BaseSessionService,
+        toolset: BaseToolset | None,
+        *script: Reply | str,
+        tools: Sequence[Any] = (),
+        below: Sequence[Any] = (),
     ) -> None:
+        """Besides the toolset it has `tools`; an agent below it has the tools `below`."""
         self.model = ScriptedProvider(script)
-        tools = [toolset, *more.get("tools", [])]
-        agent = LlmAgent(name="root", model=ModelAdapter(self.model, "demo"), tools=tools)
+        model = ModelAdapter(self.model, "demo")
+        usable = as_adk_tools([*([toolset] if toolset else []), *tools])
+        others = [LlmAgent(name="below", model=model, tools=as_adk_tools(below))] if below else []
+        agent = LlmAgent(name="root", model=model, tools=usable, sub_agents=[*others])
         self._runner = Runner(
             app=App(name="app", root_agent=agent),
             session_service=service,

@@ -93,6 +93,18 @@ def bad_schemas() -> Server[Any]:
     )
 
 
+def rival_names() -> Server[Any]:
+    """Names of an agent's own tools, of ADK, of another server, and names no provider takes."""
+    names = ["go", "pay", "search", "transfer_to_agent", "a b", "../../etc", "", "x" * 200]
+    names += ["go", "2fa", "disk.free"]
+    return listing(*(types.Tool(name=name, input_schema={"type": "object"}) for name in names))
+
+
+def searching() -> Server[Any]:
+    """One tool, whose name another server has, too."""
+    return listing(types.Tool(name="search", input_schema={"type": "object"}))
+
+
 class Announced(uvicorn.Server):
     """Says when it is ready."""
 
@@ -120,7 +132,7 @@ def main(kind: str, port: str = "") -> None:
         time.sleep(2)
     if kind == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    lowlevel = {"empty": listing, "bad": bad_schemas}
+    lowlevel = {"empty": listing, "bad": bad_schemas, "rival": rival_names, "search": searching}
     server = lowlevel[kind]() if kind in lowlevel else plain()
     if port:
         serve_http(server.streamable_http_app(), int(port))

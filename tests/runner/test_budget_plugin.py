@@ -1,16 +1,22 @@
 """The history budget before every call of a model that is none of ours."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from google.genai import types
 
+import lango
 from lango.adk.convert import convert_messages
+from lango.adk.model import ModelAdapter
 from lango.adk.plugins.budget import BudgetPlugin
-from lango.core.budget import request_tokens
-from lango.errors import ContextTooLongError
+from lango.core.budget import OTHER_AGENT, request_tokens
+from lango.core.messages import Message
+from lango.errors import BadRequestError, ContextTooLongError
+from lango.providers.scripted import Fault
+from lango.testing import Reply, ScriptedProvider
 from lango.testing.conversations import problems
-from tests.runner.plugin_talk import Talk, agent, called, other, ours, said
+from tests.runner.plugin_talk import Talk, agent, called, calling, other, ours, said
 
 LONG = "word " * 200
 
@@ -87,3 +93,52 @@ async def test_our_own_model_is_left_to_itself() -> None:
     model = ours("ok", token_budget=10_000)
     talk = Talk(agent(model), [BudgetPlugin(1)])
     assert said(await talk.say(LONG)) == "ok"
+
+
+REFUSED = BadRequestError("refused")
+
+
+def talks(kind: str, budget: int, *replies: str) -> tuple[Talk, Callable[[], list[str]]]:
+    """An agent whose model fails three times, then says this; and the texts it last got."""
+    if kind == "another":
+        theirs = other(*[REFUSED] * 3, *replies)
+        return Talk(agent(theirs, look), [BudgetPlugin(budget)]), lambda: [
+            part.text or "" for content in theirs.requests[-1] for part in content.parts or []
+        ]
+    provider = ScriptedProvider([*[Reply("x", fault=Fault(0, REFUSED))] * 3, *replies])
+    model = ModelAdapter(provider, "demo", token_budget=budget)
+    known = lango.plugins(token_budget=budget) if kind == "ours, in a session" else []
+    return Talk(agent(model, look), known), lambda: [
+        message.content for message in provider.requests[-1].messages if message.role != "system"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["ours", "ours, in a session", "another"])
+async def test_failed_turns_leave_room_for_the_next(kind: str) -> None:
+    """Their messages stand right before the open turn, and are left out like any history."""
+    talk, sent = talks(kind, request_tokens(Message("user", LONG)) * 5 // 2, "well", "and well")
+    for number in range(3):
+        with pytest.raises(BadRequestError):
+            await talk.say(f"{number} {LONG}")
+    assert said(await talk.say(f"3 {LONG}")) == "well"
+    assert [text[0] for text in sent() if text] == ["2", "3"]
+    assert said(await talk.say(f"4 {LONG}")) == "and well"
+    assert [text[0] for text in sent() if text] == ["3", "w", "4"]
+
+
+async def test_turns_of_another_agent_are_history_too() -> None:
+    """All of them reach an agent as the user's words, as those do of a failed turn."""
+    call = calling("transfer_to_agent", "t", '{"agent_name": "below"}')
+    provider = ScriptedProvider([*[f"{number} {LONG}" for number in range(3)], call, "done"])
+    budget = request_tokens(Message("user", LONG)) * 3
+    model = ModelAdapter(provider, "demo", token_budget=budget)
+    root = agent(model, sub_agents=[agent(model, name="below")])
+    talk = Talk(root, lango.plugins(token_budget=budget))
+    for number in range(3):
+        await talk.say(str(number))
+    assert said(await talk.say("pass it on")) == "done"
+    texts = [message.content for message in provider.requests[-1].messages]
+    assert "pass it on" in texts
+    quotes = [text for text in texts if text.startswith(OTHER_AGENT)]
+    assert len(quotes) > 1, "what the other agent said was not told"
+    assert not any("[root] said:\n" in quote and "0 word" in quote for quote in quotes)

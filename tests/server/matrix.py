@@ -20,7 +20,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 """What each operation with a body is sent; one that is not here fails the matrix."""
 APP_FIELDS = {"create_session": "app", "create_chat_completion": "model"}
-FOR_ANYBODY = {"get_me", "list_agents", "list_models"}
+FOR_ANYBODY = {"get_me", "get_model", "list_agents", "list_models"}
 """What every credential may ask for, whomever it speaks for."""
 FOR_ADMINS = {"get_workload"}
 FOR_USERS = {
@@ -138,7 +138,7 @@ class Matrix:
         headers = {} if way.acts_for is None else {USER_HEADER: way.acts_for}
         body = _body(self._served, operation)
         async with self._served.client(known) as client:
-            path = operation.path_of(*ids)
+            path = operation.path_of(*ids, self._served.agent)
             return await client.request(operation.method, path, json=body, headers=headers)
 
 

@@ -32,8 +32,8 @@ class Operation:
         """Whether its path names a session or a turn."""
         return "{" in self.path
 
-    def path_of(self, session: str, turn: str) -> str:
-        path = self.path.format(session_id=session, turn_id=turn, name=FILE)
+    def path_of(self, session: str, turn: str, app: str) -> str:
+        path = self.path.format(session_id=session, turn_id=turn, name=FILE, model=app)
         return path + QUERIES.get(self.id, "")
 
 

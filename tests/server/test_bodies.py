@@ -93,3 +93,23 @@ async def test_a_body_without_a_length_is_read_no_further_than_the_limit(small: 
 async def test_a_key_that_is_no_text_is_refused_without_harm(small: House) -> None:
     answer = await post(small, r'{"app": "x", "\ud800": 1}')
     assert answer.status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions", "/openai/v1/chat/completions"])
+async def test_nothing_is_read_of_a_body_whose_sender_is_unknown(path: str, small: House) -> None:
+    sent: list[bytes] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        sent.append(b"{")
+        yield b"{"
+
+    async with small.client(None) as client:
+        answer = await client.post(path, content=body(), headers=JSON)
+    assert (answer.status_code, sent) == (401, [])
+
+
+@pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 201)])
+async def test_a_packed_body_is_refused(encoding: str, status: int, small: House) -> None:
+    body = json.dumps({"app": small.agent})
+    answer = await post(small, body, JSON | {"Content-Encoding": encoding})
+    assert answer.status_code == status

@@ -1,12 +1,22 @@
 """Alive, and ready."""
 
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from faults.database.full_disk import small_disk
+from faults.turn_place import Place
+from lango.errors import StoreUnavailableError
+from lango.server import health
 from lango.server.backend import services_of
+from lango.store import migrate
 from lango.store.revisions import OURS
-from tests.server.places import House, live
+from tests.server.places import House, house, live
 
 
 async def test_a_server_that_is_warm_and_has_its_worker_is_ready(served: House) -> None:
@@ -42,14 +52,101 @@ async def test_a_store_that_does_not_answer_is_not_ready(
     async def fail() -> None:
         raise OSError("no route to host")
 
-    health = services_of(small.app).health
-    health.is_warm = True
+    services_of(small.app).health.is_warm = True
     async with small.client(None) as client:
         assert (await client.get("/readyz")).status_code == 200
         monkeypatch.setattr(small.here.store, "check", fail)
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["store"]) == (503, "failing")
     assert "route" not in answer.text
+
+
+class Writes:
+    """The store's test of a write, which counts and fails as it is told to."""
+
+    def __init__(self, house: House, patch: pytest.MonkeyPatch) -> None:
+        self.tested, self.error = 0, StoreUnavailableError("lango.db: database or disk is full.")
+        self.fails = self.hangs = False
+        services_of(house.app).health.is_warm = True
+        self._usual = house.here.store.check_writes
+        patch.setattr(house.here.store, "check_writes", self)
+
+    async def __call__(self) -> None:
+        self.tested += 1
+        if self.hangs:
+            await asyncio.sleep(60)
+        if self.fails:
+            raise self.error
+        await self._usual()
+
+
+@pytest.fixture
+def writes(served: House, monkeypatch: pytest.MonkeyPatch) -> Writes:
+    return Writes(served, monkeypatch)
+
+
+async def test_a_store_that_takes_no_writes_is_not_ready(
+    served: House, writes: Writes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lango.server.health")
+    monkeypatch.setattr(health, "WRITE_EVERY", 0.0)
+    async with served.client(None) as client:
+        assert (await client.get("/readyz")).status_code == 200
+        writes.fails = True
+        for _ in range(2):
+            answer = await client.get("/readyz")
+            assert (answer.status_code, answer.json()["store"]) == (503, "failing")
+            assert "full" not in answer.text
+        writes.fails = False
+        assert (await client.get("/readyz")).status_code == 200
+    assert [record.getMessage() for record in caplog.records] == [
+        "The store takes no writes, so this server is not ready: "
+        "lango.db: database or disk is full.",
+        "The store takes writes again.",
+    ]
+
+
+async def test_probes_share_the_test_of_a_write(
+    served: House, writes: Writes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served.client(None) as client:
+        answers = await asyncio.gather(*(client.get("/readyz") for _ in range(20)))
+        assert {answer.status_code for answer in answers} == {200}
+        writes.fails = True
+        assert (await client.get("/readyz")).status_code == 200
+        assert writes.tested == 1
+        monkeypatch.setattr(health, "WRITE_EVERY", 0.0)
+        assert (await client.get("/readyz")).status_code == 503
+        assert writes.tested == 2
+
+
+async def test_a_write_that_hangs_is_not_ready(
+    served: House, writes: Writes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PATIENCE", 0.2)
+    writes.hangs = True
+    async with asyncio.timeout(10), served.client(None) as client:
+        answers = await asyncio.gather(*(client.get("/readyz") for _ in range(5)))
+    assert {answer.json()["store"] for answer in answers} == {"failing"}
+    assert writes.tested == 1
+
+
+async def test_a_full_disk_is_not_ready(tenant: str, tmp_path: Path) -> None:
+    with small_disk() as disk:
+        url = f"sqlite:///{disk.folder / 'lango.db'}"
+        await migrate.upgrade(url)
+        async with house(Place(url, "app", tmp_path), tenant) as opened:
+            services_of(opened.app).health.is_warm = True
+            disk.fill([os.getpid()])
+            try:
+                with suppress(StoreUnavailableError):
+                    for _ in range(500):  # the log may have room left
+                        await opened.here.store.check_writes()
+                async with opened.client(None) as client:
+                    answer = await client.get("/readyz")
+            finally:
+                disk.free()
+    assert (answer.status_code, answer.json()["store"]) == (503, "failing")
 
 
 async def test_newer_tables_that_serve_this_version_are_ready(

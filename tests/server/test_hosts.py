@@ -48,3 +48,9 @@ async def test_any_host_can_be_allowed(sqlite_place: Place, tenant: str) -> None
 )
 def test_the_name_in_a_header(header: str, host: str) -> None:
     assert host_of(header) == host
+
+
+async def test_two_hosts_are_none(small: House) -> None:
+    headers = [("Host", "localhost"), ("Host", "localhost")]
+    async with small.client() as client:
+        assert (await client.get("/v1/agents", headers=headers)).status_code == 421

@@ -3,11 +3,15 @@
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
-from lango.core.keys import KeyText
+from lango.core.keys import KeyLimits, KeyText
+from lango.errors import UnauthorizedError
 from lango.server import identity
-from lango.store.keys import KeyStore, MadeKey
+from lango.server.identity import Credentials, Keys
+from lango.server.limits import MOST_ATTEMPTS
+from lango.store.keys import ApiKey, KeyStore, MadeKey
+from lango.store.sessions import SqlSessionStore
 from tests.server.doors import Clock, knock, refused
 
 UNKNOWN = "unknown here, has expired or was revoked"
@@ -169,3 +173,82 @@ async def test_a_key_without_chat_holds_no_conversation(
     assert (await who(app, made))["scopes"] == ["admin"]
     answer = await knock(app, "/turn", method="POST", bearer=made.text)
     refused(answer, 403, "the scope chat")
+
+
+async def test_a_secret_is_good_for_its_own_key_alone(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    """Also while the key it belongs to is remembered."""
+    made = await keys.create(tenant, user="ann")
+    secret = KeyText.read(made.text)
+    assert secret is not None
+    await who(app, made)
+    refused(await knock(app, bearer=KeyText("0" * 16, secret.secret).text), 401, UNKNOWN)
+
+
+ELSEWHERE = ("192.0.2.1", 1_234)
+WAIT = "Too many API keys that are not known here came from this address"
+
+
+async def test_an_address_that_guesses_has_to_wait(
+    app: FastAPI, keys: KeyStore, tenant: str, clock: Clock
+) -> None:
+    made, late = await keys.create(tenant, user="ann"), await keys.create(tenant, user="bob")
+    await who(app, made)
+    for _ in range(MOST_ATTEMPTS):
+        refused(await knock(app, bearer=KeyText.new().text), 401, UNKNOWN)
+    answer = await knock(app, bearer=KeyText.new().text)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert answer.json()["title"].startswith(WAIT)
+    clock.time += 10 * identity.TRUST  # what was good before is looked up again
+    for _ in range(MOST_ATTEMPTS):
+        await knock(app, bearer=KeyText.new().text)
+    assert (await knock(app, bearer=late.text)).status_code == 429
+    assert await who(app, made)
+    assert (await knock(app, bearer=late.text, client=ELSEWHERE)).status_code == 200
+    clock.time += 1
+    assert (await knock(app, bearer=late.text)).status_code == 200
+
+
+async def test_many_good_keys_of_one_address_do_not_wait(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    for number in range(MOST_ATTEMPTS + 5):
+        await who(app, await keys.create(tenant, user=f"user-{number}"))
+
+
+async def test_a_key_that_is_unknown_is_looked_up_once_in_a_while(
+    app: FastAPI, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[KeyText] = []
+    find = KeyStore.find
+
+    async def count(self: KeyStore, given: KeyText) -> ApiKey | None:
+        looked.append(given)
+        return await find(self, given)
+
+    monkeypatch.setattr(KeyStore, "find", count)
+    wrong = KeyText.new()
+    for _ in range(2 * MOST_ATTEMPTS):
+        refused(await knock(app, bearer=wrong.text), 401, UNKNOWN)
+    assert looked == [wrong]
+    clock.time += identity.TRUST + 1
+    refused(await knock(app, bearer=wrong.text), 401, UNKNOWN)
+    assert looked == [wrong, wrong]
+
+
+async def test_a_key_is_checked_again_without_counting_as_a_request(
+    store: SqlSessionStore, keys: KeyStore, tenant: str, clock: Clock
+) -> None:
+    made = await keys.create(tenant, user="ann", limits=KeyLimits(requests=1))
+    known = Credentials(Keys(store.database, clock=clock))
+    headers = [(b"authorization", f"Bearer {made.text}".encode())]
+    request = Request({"type": "http", "path": "/", "query_string": b"", "headers": headers})
+    for _ in range(3):
+        await known.recheck(request)
+    assert (await known.caller(request)).user == "ann"
+    await keys.revoke(tenant, made.key.id)
+    await known.recheck(request)  # it is still remembered
+    clock.time += identity.TRUST + 1
+    with pytest.raises(UnauthorizedError):
+        await known.recheck(request)

@@ -223,10 +223,27 @@ async def test_system_messages_are_ignored_and_that_is_said(small_server: Live) 
     assert ["hi", "ho"] in [one["said"] for one in await sessions(small_server.house)]
 
 
+async def test_what_has_no_effect_is_said(small_server: Live) -> None:
+    model = small_server.house.agent
+    asked: dict[str, Any] = {"tools": [TOOL], "tool_choice": "auto", "stop": ["x"], "seed": 1}
+    async with sdk(small_server) as client:
+        told = await client.chat.completions.with_raw_response.create(
+            model=model, messages=[user("hi")], extra_body={"Bad\r\nName": 1}, **asked
+        )
+    assert told.headers["Lango-Ignored"] == "seed, stop, tools"
+
+
+async def test_a_model_can_be_asked_for_by_name(small_server: Live) -> None:
+    async with sdk(small_server) as client:
+        assert (await client.models.retrieve(small_server.house.agent)).owned_by == "lango"
+        with pytest.raises(openai.NotFoundError, match="No model of that name"):
+            await client.models.retrieve("gpt-4")
+
+
 IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {}}}
 REFUSED: dict[str, tuple[type[openai.APIStatusError], dict[str, Any], str]] = {
-    "tools": (openai.BadRequestError, {"tools": [TOOL]}, "tools"),
+    "a tool": (openai.BadRequestError, {"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
     "n": (openai.BadRequestError, {"n": 2}, "n"),
     "json": (openai.BadRequestError, {"response_format": {"type": "json_object"}}, "response"),
     "image": (openai.BadRequestError, {"messages": [{"role": "user", "content": IMAGE}]}, "text"),

@@ -8,7 +8,7 @@ import pytest
 from fastapi import HTTPException
 
 from lango import errors
-from lango.errors import LangoError
+from lango.errors import LangoError, ServerBusyError
 from lango.server.problems import MEDIA_TYPE, STATUS, Problem, status_of, type_of
 from tests.server.places import House
 
@@ -45,7 +45,8 @@ async def test_every_error_is_answered(
     if status >= 500:
         assert SECRET not in answer.text
         assert [str(told.error_id) in record.message for record in caplog.records] == [True]
-        assert caplog.records[0].exc_info is not None
+        has_traceback = caplog.records[0].exc_info is not None
+        assert has_traceback == (kind is not ServerBusyError)
     if status in (409, 429, 503) and kind.retryable:
         assert int(answer.headers["retry-after"]) >= 1
     assert ("www-authenticate" in answer.headers) == (status == 401)
@@ -135,3 +136,40 @@ async def test_what_was_sent_is_not_repeated(small: House) -> None:
         ]
     assert [answer.status_code for answer in answers] == [422, 422, 422, 422, 404, 404, 422, 401]
     assert [answer.text for answer in answers if SECRET in answer.text] == []
+
+
+@pytest.mark.parametrize("path", ["/v1/agents", "/v1/nothing", "/openapi.json", "/healthz"])
+async def test_no_answer_in_json_is_kept_or_guessed_at(path: str, small: House) -> None:
+    async with small.client() as client:
+        answer = await client.get(path)
+    kept = (answer.headers["cache-control"], answer.headers["x-content-type-options"])
+    assert kept == ("no-store", "nosniff")
+
+
+async def test_a_path_cannot_write_lines_into_the_log(
+    small: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: Any) -> None:
+        raise RuntimeError
+
+    small.app.state.identity.caller = fail
+    async with small.client() as client:
+        answer = await client.get("/v1/sessions/a%0aFORGED%1b[2J")
+    assert answer.status_code == 500
+    (record,) = caplog.records
+    assert "a%0AFORGED%1B%5B2J" in record.message
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/openai/v1/nothing", 404), ("PUT", "/openai/v1/models", 405)],
+)
+async def test_clients_of_openai_read_one_form_everywhere(
+    method: str, path: str, status: int, small: House
+) -> None:
+    async with small.client() as client:
+        answer = await client.request(method, path)
+        elsewhere = await client.request(method, path, headers={"Host": "elsewhere"})
+    for told, wanted in ((answer, status), (elsewhere, 421)):
+        assert told.status_code == wanted
+        assert set(told.json()["error"]) == {"message", "type", "param", "code"}

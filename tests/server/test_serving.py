@@ -5,7 +5,10 @@ import signal
 import socket
 from itertools import pairwise
 
+import httpx
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from lango.errors import ConfigError
 from lango.providers.turnstile import AT_ONCE
@@ -139,3 +142,23 @@ async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
     await serving
     came = [now - before for before, now in pairwise(inside)]
     assert max(came) <= AT_ONCE + 1  # newer Pythons take one more
+
+
+@pytest.mark.parametrize(
+    ("proxies", "address"), [((), "127.0.0.1"), (("127.0.0.0/8",), "192.0.2.7")]
+)
+async def test_only_a_trusted_proxy_says_who_its_client_is(
+    proxies: tuple[str, ...], address: str
+) -> None:
+    async def who(scope: Scope, _: Receive, send: Send) -> None:
+        found = Response(scope["client"][0])
+        await found(scope, _, send)
+
+    http, listening = http_server(who, proxies=proxies), listen("127.0.0.1", 0)
+    serving = asyncio.create_task(http.serve(sockets=[listening]))
+    async with httpx.AsyncClient() as client:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        answer = await client.get(url, headers={"X-Forwarded-For": "192.0.2.7"})
+    http.should_exit = True
+    await serving
+    assert answer.text == address

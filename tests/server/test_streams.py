@@ -7,14 +7,27 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from fastapi import Request
 
 from faults.sse import Frame, frames
 from faults.turn_place import Place
+from lango.errors import (
+    KeyLimitError,
+    ServerBusyError,
+    StoreUnavailableError,
+    UnauthorizedError,
+)
 from lango.server.backend import services_of
-from lango.server.streams import EventStream, Streams
-from tests.server.places import PATIENCE, House, Live, house, live
+from lango.server.callers import Caller
+from lango.server.streams import EventStream, StreamLimits, Streams
+from tests.server.places import CHAT, PATIENCE, House, Live, house, live
 
 STREAM = {"Accept": "text/event-stream"}
+ANN = Caller("tenant", "ann", CHAT, "key_ann")
+
+
+async def always() -> None:
+    """The caller's credential stays good."""
 
 
 @asynccontextmanager
@@ -83,7 +96,13 @@ async def test_a_client_that_goes_away_leaves_its_turn_running(served: House) ->
 
 async def test_there_is_room_for_so_many(sqlite_place: Place, tenant: str) -> None:
     async with (
-        house(sqlite_place, tenant, max_streams=2) as served,
+        house(
+            sqlite_place,
+            tenant,
+            max_streams=2,
+            max_streams_per_tenant=2,
+            max_streams_per_key=2,
+        ) as served,
         live(served, served.worker()) as server,
         server.client() as client,
     ):
@@ -108,6 +127,65 @@ async def _check_full(served: House, client: httpx.AsyncClient, turn: str) -> No
     assert (await client.get(path)).json()["turns"] == []  # what was refused was not done
 
 
+LIMITS = [
+    (StreamLimits(100), 50, 80),
+    (StreamLimits(100, per_tenant=100, per_key=100), 100, 100),
+    (StreamLimits(100, per_tenant=12, per_key=7), 7, 12),
+    (StreamLimits(1), 1, 1),
+]
+
+
+@pytest.mark.parametrize(("limits", "of_key", "of_tenant"), LIMITS)
+def test_neither_a_key_nor_a_tenant_has_all_streams(
+    limits: StreamLimits, of_key: int, of_tenant: int
+) -> None:
+    streams = Streams(limits)
+
+    def opened(tenant: str, key_id: str) -> int:
+        """How many that caller can open."""
+        for count in range(101):
+            try:
+                with streams.opening(Caller(tenant, "u", CHAT, key_id), always):
+                    pass
+            except (KeyLimitError, ServerBusyError):
+                return count
+        raise AssertionError("no end")
+
+    assert opened("one", "a") == of_key
+    assert opened("one", "b") + of_key == of_tenant
+    assert opened("two", "c") == min(of_key, limits.most - of_tenant)
+
+
+def test_users_with_tokens_have_each_their_own_streams() -> None:
+    streams = Streams(StreamLimits(10, per_key=1))
+    for user in ("ann", "bob"):
+        with streams.opening(Caller("tenant", user, CHAT, ""), always):
+            pass
+    bob = Caller("tenant", "bob", CHAT, "")
+    with pytest.raises(KeyLimitError), streams.opening(bob, always):
+        pass
+
+
+async def test_a_key_with_all_its_streams_is_told_so(sqlite_place: Place, tenant: str) -> None:
+    async with (
+        house(sqlite_place, tenant, max_streams=4, max_streams_per_key=1) as served,
+        live(served, served.worker()) as server,
+        server.client() as ann,
+        server.client("bob") as bob,
+        holding(server, "go") as (turn, _),
+    ):
+        refused = await ann.get(f"/v1/turns/{turn}/events")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert "may have 1 streams" in refused.json()["detail"]
+        body = {"app": served.agent}
+        session = (await bob.post("/v1/sessions", json=body)).json()["id"]
+        answer = await bob.post(
+            f"/v1/sessions/{session}/turns", json={"message": "x"}, headers=STREAM
+        )
+        assert answer.status_code == 200
+        let_go(served, "go")
+
+
 async def test_a_refused_turn_gives_its_seat_back(small: House) -> None:
     session = await small.session()
     await small.turn(session, "one")
@@ -115,6 +193,27 @@ async def test_a_refused_turn_gives_its_seat_back(small: House) -> None:
         body = {"message": "two", "busy": "reject"}
         await client.post(f"/v1/sessions/{session}/turns", json=body, headers=STREAM)
     await seats(small, 0)
+
+
+async def test_a_caller_that_loses_its_credential_loses_its_stream(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.server.streams.RECHECKED", 0.05)
+    fates: list[Exception] = [StoreUnavailableError(), KeyLimitError()]
+
+    async def recheck(request: Request) -> None:
+        assert request.headers["authorization"] == "Bearer ann"
+        raise fates.pop(0) if fates else UnauthorizedError
+
+    small.app.state.identity.recheck = recheck
+    async with (
+        live(small, small.worker()) as server,
+        holding(server, "go") as (turn, response),
+    ):
+        told = [frame.event async for frame in frames(response)]
+        assert (fates, "completed" in told) == ([], False)
+        let_go(small, "go")
+        assert (await small.turns().wait(turn)).state == "completed"
 
 
 async def test_a_deleted_turn_ends_its_stream(served: House) -> None:
@@ -170,7 +269,7 @@ async def _sent(streams: Streams, source: AsyncGenerator[bytes]) -> bytes:
         await asyncio.sleep(0)
         sent.extend(message.get("body", b""))  # pyright: ignore[reportArgumentType]
 
-    with streams.opening() as seat:
+    with streams.opening(ANN, always) as seat:
         stream = EventStream(seat, source)
     await stream({"type": "http", "asgi": {"spec_version": "2.4"}}, None, send)  # pyright: ignore[reportArgumentType]
     return bytes(sent)
@@ -181,7 +280,7 @@ async def test_a_long_log_is_sent_whole() -> None:
         for number in range(10_000):
             yield b"%d," % number
 
-    streams = Streams(1)
+    streams = Streams(StreamLimits(1))
     assert await _sent(streams, source()) == b"".join(b"%d," % n for n in range(10_000))
     assert streams.seats == set()
 
@@ -191,7 +290,7 @@ async def test_a_log_that_fails_ends_the_stream(caplog: pytest.LogCaptureFixture
         yield b"one"
         raise OSError("gone")
 
-    assert await _sent(Streams(1), source()) == b"one"
+    assert await _sent(Streams(StreamLimits(1)), source()) == b"one"
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
@@ -200,8 +299,8 @@ async def test_a_stream_that_was_ended_before_it_began_sends_nothing() -> None:
         await asyncio.Event().wait()
         yield b"never"
 
-    streams = Streams(1)
-    with streams.opening() as seat:
+    streams = Streams(StreamLimits(1))
+    with streams.opening(ANN, always) as seat:
         stream = EventStream(seat, source())
     streams.drain()
 

@@ -135,6 +135,14 @@ async def test_an_error_inside_is_known_by_the_turns_id(
         with pytest.raises(RuntimeError):
             await talk.agent.run_and_collect("hi", **talk.who)
         told = await timeline(served, talk)
+    async with served.client() as client:
+        place = f"/v1/turns/{told['turn']}"
+        answers = [
+            (await client.get(f"{place}{path}")).text for path in ("", "/events", "/timeline")
+        ]
+    assert [told["turn"] in text for text in answers] == [True, True, True]
+    assert not any("secret of the inside" in text for text in answers)
+    assert [f'"error_id":"{told["turn"]}"' in text for text in answers] == [True, True, True]
     [attempt] = of_kind(told, "attempt")
     assert attempt["outcome"] == "failed"
     error = attempt["error"]

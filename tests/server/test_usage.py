@@ -25,6 +25,7 @@ def record(name: str, **told: Any) -> ModelCall:
         started=at,
         ended=at + 1,
         usage=told.pop("usage", Usage(10, 2, 3, 1)),
+        outcome=told.pop("outcome", "completed"),
     )
     session = ("app", told.pop("user", "ann"), "s")
     known: dict[str, Any] = {"number": 1, "turn": "t1", "agent": "a", "price": 0.5} | told
@@ -46,7 +47,7 @@ async def test_nothing_yet(served: House) -> None:
     told = await usage(served)
     assert told["rows"] == []
     zero = dict.fromkeys(("calls", "attempts", "turns", "input", "output", "cached"), 0)
-    assert told["total"] == {**zero, "reasoning": 0, "cost": None}
+    assert told["total"] == {**zero, "reasoning": 0, "cost": None, "cut_off": 0}
     assert (told["by"], told["more"]) == (["day"], False)
 
 
@@ -116,3 +117,15 @@ async def test_without_a_span_it_is_the_last_month(small: House) -> None:
         told = (await client.get("/v1/usage")).json()
     since, until = (datetime.fromisoformat(told[name]) for name in ("since", "until"))
     assert until - since == timedelta(days=30)
+
+
+async def test_calls_without_known_usage_are_counted_apart(served: House) -> None:
+    unknown: dict[str, Any] = {"usage": None, "price": None}
+    await written(
+        served,
+        record(f"{served.tenant}1"),
+        record(f"{served.tenant}2", outcome="cut_off", **unknown),
+        record(f"{served.tenant}3", outcome="started", **unknown),
+    )
+    total = (await usage(served))["total"]
+    assert (total["calls"], total["cut_off"], total["input"]) == (3, 1, 10)

@@ -1,6 +1,6 @@
 """All that handles turns on one database, and short words for using it."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -68,13 +68,21 @@ class Desk:
 
     async def heads(self, tenant_pks: list[int], app: str = APP) -> list[Head]:
         """Those of some sessions: the database is shared with other tests."""
-        found = await self.queue.heads([app], limit=100_000)
+        found = await every_head(self.queue, [app])
         return [head for head in found if head.session_pk in tenant_pks]
 
     async def logged(self, turn: Turn) -> list[str]:
         page = await self.log.read(turn.session.tenant, turn.id)
         assert [event.number for event in page.events] == list(range(1, len(page.events) + 1))
         return [event.type for event in page.events]
+
+
+async def every_head(queue: TurnQueue, apps: Sequence[str], **options: Any) -> list[Head]:
+    """What all looks show until they begin anew."""
+    found = await queue.heads(apps, 100_000, **options)
+    while queue.from_flow:
+        found += await queue.heads(apps, 100_000, **options)
+    return found
 
 
 def said(text: str = "hi", **fields: Any) -> NewTurn:
@@ -119,8 +127,8 @@ class Lossy:
         monkeypatch.setattr(desk.sessions.database, "transaction", self._lossy)
 
     @asynccontextmanager
-    async def _lossy(self) -> AsyncGenerator[Any]:
-        async with self._transaction() as transaction:
+    async def _lossy(self, session: SessionKey | None = None) -> AsyncGenerator[Any]:
+        async with self._transaction(session) as transaction:
             yield transaction
         self.done += 1
         if self.done % 2:

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from faults.tcp_proxy import Fault, Proxy
+from faults.database.proxy import Proxy, ReplyFault
 from lango.core.backoff import delays
 from lango.errors import Fenced, StoreUnavailableError
 from lango.store import faults
@@ -106,6 +106,13 @@ async def serialization_failure(url: str) -> BaseException:
         return await error_of(one.execute(write))
 
 
+async def too_slow(url: str) -> BaseException:
+    async with raw(url) as connection:
+        return await error_of(
+            connection.execute("set statement_timeout = '1ms'; select pg_sleep(1)")
+        )
+
+
 async def lock_not_available(url: str) -> BaseException:
     async with raw(url) as one, raw(url) as two:
         await one.execute("begin; lock table app_states")
@@ -163,11 +170,9 @@ async def stood_still(url: str) -> BaseException:
 
 async def no_answer(url: str) -> BaseException:
     """A connection that stays open, and over which the reply to a commit never comes."""
-    direct = make_url(url)
-    never = Fault(3600.0, arrives=False)
-    async with Proxy(direct.host or "", direct.port or 5432, lambda _: never) as proxy:
-        through = direct.set(drivername="postgresql+asyncpg", port=proxy.port)
-        engine = create_engine(through, statement_timeout=0.1)
+    never = ReplyFault(3600.0, arrives=False)
+    async with Proxy(url, lambda _: never) as proxy:
+        engine = create_engine(store_url(proxy.url), statement_timeout=0.1)
         try:
             async with engine.connect() as connection:
                 await connection.scalar(sa.text("select 1"))
@@ -201,6 +206,7 @@ async def _connect(connecting: Any) -> None:
         deadlock,
         serialization_failure,
         lock_not_available,
+        too_slow,
         stood_still,
         read_only,
         left_in_a_failed_transaction,
@@ -230,7 +236,6 @@ def test_a_farewell_that_crosses_a_statement_passes() -> None:
         "select wrong syntax here",
         "select * from no_such_table",
         "select 1 / 0",
-        "set statement_timeout = '1ms'; select pg_sleep(1)",
         "insert into app_states (tenant) values ('t')",
     ],
 )
@@ -364,4 +369,13 @@ async def test_what_does_not_pass_is_raised_at_once(error: BaseException) -> Non
     with pytest.raises(type(error)) as raised:
         await retrying(operation)
     assert raised.value is error
+    assert operation.calls == 1
+
+
+async def test_no_task_repeats_for_ever_what_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "RETRY_FOR", 0.0)  # each try has taken as long as it may
+    faults.outlast_outages()
+    operation = Failing(1_000, asyncpg.QueryCanceledError("canceling statement"))
+    with pytest.raises(StoreUnavailableError, match="QueryCanceledError"):
+        await retrying(operation)
     assert operation.calls == 1

@@ -1,10 +1,18 @@
 """Proof that a turn is held: a new one is believed, an old one is looked up."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+from google.adk.events.event import Event
+from google.genai import types
+
+from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.session_service import SessionServiceAdapter
 from lango.errors import Fenced
-from lango.store import holding
+from lango.store import holding, turn_rows
+from lango.store.database import Database
 from lango.store.holding import Holding
+from lango.store.turn_rows import Claim
 from tests.store.desk import opened
 from tests.store.rows import key
 
@@ -69,3 +77,51 @@ async def test_only_what_gets_through_is_a_proof(
             clocks.move(2.0, 2.0)  # the write took long: it proves nothing of its end
         with pytest.raises(Fenced):
             await held.check()
+
+
+async def test_an_event_that_was_there_already_proves_nothing(store_url: str, tenant: str) -> None:
+    """A woken worker repeats what it had written: the row is found, and the fence not asked."""
+    async with opened(store_url) as desk:
+        where = key(tenant)
+        ref = await desk.session(where)
+        await desk.submit(where)
+        claim = await desk.claim(ref.pk, await desk.worker())
+        around = SessionServiceAdapter(desk.sessions, tenant=tenant)
+        sessions = ClaimedSessions(around, claim)
+        session = await sessions.get_session(
+            app_name=where.app_name, user_id=where.user_id, session_id=where.session_id
+        )
+        assert session is not None
+        event = Event(author="root", content=types.ModelContent("once"), invocation_id="i")
+        again = event.model_copy(deep=True)
+        await sessions.append_event(session, event)
+        await desk.workers.remove(claim.worker)
+        await desk.claim(ref.pk, await desk.worker())
+        sessions.holding = Holding(desk.ledger.database, claim)
+        await sessions.append_event(session, again)
+        with pytest.raises(Fenced):
+            await sessions.holding.check()
+
+
+async def test_a_reply_read_too_late_is_no_proof(
+    clocks: Clocks, store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process was frozen while the reply was under way, and another worker has the turn."""
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        await desk.submit(key(tenant))
+        claim = await desk.claim(ref.pk, await desk.worker())
+        looks: list[bool] = []
+
+        async def frozen(database: Database, asked: Claim) -> bool:
+            looks.append(await turn_rows.still_held(database, asked))
+            if len(looks) == 1:
+                clocks.move(5.0, 5.0)
+                await desk.workers.remove(claim.worker)
+                await desk.claim(ref.pk, await desk.worker())
+            return looks[-1]
+
+        monkeypatch.setattr(holding, "turn_rows", SimpleNamespace(still_held=frozen))
+        with pytest.raises(Fenced):
+            await Holding(desk.ledger.database, claim, lasts=1.0).check()
+        assert looks == [True, False]

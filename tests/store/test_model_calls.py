@@ -1,6 +1,7 @@
 """The records of model calls, on both databases."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from lango.core.ids import new_id
 from lango.core.model_calls import Attempt, ModelCall, PromptPart
 from lango.core.streams import Usage
+from lango.store.entries import SessionKey
 from lango.store.model_calls import ModelCallStore
 from lango.store.sessions import SqlSessionStore
 from lango.store.tables import model_calls, prompt_parts
@@ -154,6 +156,19 @@ async def test_hostile_texts_are_kept_readable(calls: ModelCallStore, tenant: st
     assert row.call.attempt.provider == "a\ufffdb"
     assert row.call.shortened == ("\ufffd",)
     assert await calls.prompt_part(tenant, row.system_hash or "") == "\ufffd\ufffd"
+
+
+async def test_names_of_sessions_kept_elsewhere_have_any_length(
+    calls: ModelCallStore, tenant: str
+) -> None:
+    """An index of PostgreSQL has not: one such record would keep the others of its batch out."""
+    names = [secrets.token_hex(3_000) for _ in range(3)]
+    where = SessionKey(tenant, *names)
+    other = SessionKey(tenant, names[0], names[1], names[2] + "x")
+    await calls.add(tenant, [call(session=tuple(names)), call("elsewhere")])
+    assert len(await calls.of_session(where)) == 1
+    assert await calls.of_session(other) == []
+    assert len(await calls.of_session(key(tenant, "elsewhere"))) == 1
 
 
 async def test_many_writers_at_once(store_url: str, store: SqlSessionStore, tenant: str) -> None:

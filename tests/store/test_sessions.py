@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from lango.errors import Fenced, SessionBusyError, SessionExistsError, SessionNotFoundError
+from lango.errors import (
+    Fenced,
+    InvalidIdError,
+    SessionBusyError,
+    SessionExistsError,
+    SessionNotFoundError,
+)
+from lango.store.artifact_rows import NewArtifact
+from lango.store.artifacts import SqlArtifactStore
 from lango.store.entries import Entry, SessionKey, SessionRef, StateChange
 from lango.store.sessions import SqlSessionStore
 from tests.store.rows import created, key, raw, said, texts
@@ -270,3 +278,25 @@ async def test_a_cancelled_append_leaves_the_store_usable(postgres_url: str, ten
         loaded = await store.load(key(tenant), None)
         assert loaded is not None
         assert [row.event_id for row in loaded.messages][-3:] == ["after-0", "after-1", "after-2"]
+
+
+LONG = "".join(chr(0x4E00 + number * 37 % 20_000) for number in range(256))  # 768 bytes
+
+
+async def test_keys_too_long_for_an_index_are_refused(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        where = key(tenant, LONG, user=LONG)
+        ref = await created(store, where)
+        with pytest.raises(InvalidIdError, match="at most are allowed"):
+            await store.create(key(tenant, LONG, user=LONG, app=LONG))
+        for state in (StateChange(user={LONG * 4: 1}), StateChange(app={LONG * 4: 1})):
+            with pytest.raises(InvalidIdError, match="state key"):
+                await store.append(ref, said("e1", state=state))
+            with pytest.raises(InvalidIdError, match="state key"):
+                await store.create(key(tenant, "new"), state)
+        artifacts = SqlArtifactStore(store.database)
+        with pytest.raises(InvalidIdError, match="artifact name"):
+            await artifacts.save(where, NewArtifact(LONG * 2, b"x", {}))
+        fits = StateChange(session={LONG * 40: 1}, user={LONG[:200]: 1}, app={LONG: 1})
+        await store.append(ref, said("e2", state=fits))
+        assert await artifacts.save(where, NewArtifact(LONG, b"x", {})) == 0

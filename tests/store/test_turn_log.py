@@ -3,13 +3,15 @@
 import asyncio
 
 import pytest
+import sqlalchemy as sa
 
 from lango.core.turns import Completed, MessageDelta, ToolFinished
 from lango.errors import Fenced
+from lango.store.tables import turns
 from lango.store.turn_log import Write
-from lango.store.turn_rows import Claim
+from lango.store.turn_rows import OF_SESSION, Claim
 from tests.store.desk import Desk, count, opened
-from tests.store.rows import key
+from tests.store.rows import beside, key
 
 
 async def _claimed(desk: Desk, tenant: str, session: str = "s") -> Claim:
@@ -135,3 +137,45 @@ async def test_old_logs_are_dropped(store_url: str, tenant: str) -> None:
         assert await count(store_url, "turn_events", claim.turn.session_pk) == 0
         kept = await desk.log.read(tenant, running.turn.id)
         assert (kept.turn.trimmed, len(kept.events)) == (False, 2)
+
+
+async def _ended(desk: Desk, tenant: str, count: int) -> list[Claim]:
+    claims = [await _claimed(desk, tenant, f"s{number}") for number in range(count)]
+    for claim in claims:
+        await desk.finish(claim)
+    return claims
+
+
+async def _kept(desk: Desk, claims: list[Claim]) -> int:
+    turns = [await desk.turns.get(each.turn.session.tenant, each.turn.id) for each in claims]
+    return sum(not turn.trimmed for turn in turns)
+
+
+async def test_one_round_drops_all_old_logs(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.store.turn_log._TRIMMED_TOGETHER", 2)
+    async with opened(store_url) as desk:
+        claims = await _ended(desk, tenant, 5)
+        assert await desk.log.trim(-60) >= len(claims)
+        assert await _kept(desk, claims) == 0
+        for claim in claims:
+            assert await count(store_url, "turn_events", claim.turn.session_pk) == 0
+
+
+async def test_the_log_of_a_locked_turn_is_left_for_the_next_round(
+    postgres_url: str, tenant: str
+) -> None:
+    async with opened(postgres_url) as desk:
+        claims = await _ended(desk, tenant, 3)
+        first = claims[0].turn.session_pk
+        async with beside(postgres_url) as other, asyncio.timeout(4):
+            await other.execute(sa.select(turns).where(OF_SESSION).with_for_update(), _of(first))
+            await desk.log.trim(-60)
+            assert await _kept(desk, claims) == 1
+        await desk.log.trim(-60)
+        assert await _kept(desk, claims) == 0
+
+
+def _of(session_pk: int) -> dict[str, int]:
+    return {"of_session": session_pk}

@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from google.adk.agents import LlmAgent
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
+from google.adk.workflow import START, Workflow
 
 from faults.turn_agents import loaded
 from faults.turn_place import Process, check_log
+from lango.adk.durable.giving_up import give_up
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.adk.durable.turn import DurableAgent
+from lango.adk.loading import Root
 from lango.adk.model import ModelAdapter
 from lango.adk.runner import AgentRunner
 from lango.adk.session_service import SessionServiceAdapter
+from lango.core.turns import GivenUp
 from lango.errors import StoreUnavailableError
 from lango.providers.scripted import ScriptedProvider, demo
 from lango.store.tables import turns
@@ -55,10 +61,13 @@ class Stubborn:
         return "late"
 
 
-def _worker(here: Process, *tools: Callable[..., Any]) -> TurnWorker:
+def _worker(here: Process, *tools: Callable[..., Any] | BaseTool) -> TurnWorker:
     model = ModelAdapter(ScriptedProvider(rule=demo), "demo")
-    agent = LlmAgent(name="agent", model=model, tools=[*tools])
-    runner = AgentRunner(agent, SessionServiceAdapter(here.store), name=here.place.app)
+    return _serving(here, LlmAgent(name="agent", model=model, tools=[*tools]))
+
+
+def _serving(here: Process, root: Root) -> TurnWorker:
+    runner = AgentRunner(root, SessionServiceAdapter(here.store), name=here.place.app)
     return TurnWorker(here.store, here.engine, {here.place.app: DurableAgent(runner, here.store)})
 
 
@@ -87,6 +96,29 @@ async def test_a_tool_that_leaks_a_cancellation_fails_its_turn(here: Process) ->
         assert await _roles(here, ended) == OPEN_CALL
         check_log(await here.read(turn))
         assert (await _ended(here, after)).state == "completed"
+
+
+async def test_an_agent_hears_of_a_cancellation_that_leaked_in_the_agent_it_called(
+    here: Process,
+) -> None:
+    model = ModelAdapter(ScriptedProvider(rule=demo), "demo")
+    helper = LlmAgent(name="helper", model=model, tools=[leaky])
+    async with _worker(here, AgentTool(helper)):
+        turn = await here.say('call helper {"request": "call leaky {}"}')
+        assert (await _ended(here, turn)).state == "completed"
+    finished = [event for event in await here.read(turn) if event.type == "tool.finished"]
+    assert [event.data["name"] for event in finished] == ["helper"]
+    assert "cut off while it ran leaky" in str(finished[0].data["error"])
+
+
+async def test_a_node_that_leaks_a_cancellation_fails_its_turn(here: Process) -> None:
+    async def leaks(node_input: str) -> str:
+        return node_input + await leaky()
+
+    async with _serving(here, Workflow(name="flow", edges=[(START, leaks)])):
+        turn = await _ended(here, await here.say("go"))
+    assert turn.state == "failed"
+    assert "The node leaks failed" in (turn.error or {})["message"]
 
 
 @pytest.mark.parametrize("why", ["cancelled", "late"])
@@ -126,9 +158,9 @@ async def test_a_claim_whose_reply_is_lost_is_handed_back(
     real, lost = TurnQueue.claim, list[str]()
 
     async def claim(
-        queue: TurnQueue, pk: int, worker: Worker, claim_id: str | None = None
+        queue: TurnQueue, pk: int, worker: Worker, claim_id: str | None = None, **more: bool
     ) -> Claim | None:
-        made = await real(queue, pk, worker, claim_id)
+        made = await real(queue, pk, worker, claim_id, **more)
         if made is not None and not lost:
             lost.append(made.id)
             raise StoreUnavailableError
@@ -150,9 +182,9 @@ async def test_a_claim_that_is_being_made_is_not_handed_back(
     async with _worker(here) as worker:
 
         async def claim(
-            queue: TurnQueue, pk: int, worker_: Worker, claim_id: str | None = None
+            queue: TurnQueue, pk: int, worker_: Worker, claim_id: str | None = None, **more: bool
         ) -> Claim | None:
-            made = await real(queue, pk, worker_, claim_id)
+            made = await real(queue, pk, worker_, claim_id, **more)
             if made is not None:  # the database knows of it, and the worker does not yet
                 await worker._look_at_claims()  # pyright: ignore[reportPrivateUsage]
                 looks.append(pk)
@@ -171,16 +203,16 @@ class Refusing:
         self.left, self.tries = times, 0
         real = TurnQueue.close
 
-        async def close(queue: TurnQueue, claim: Claim, end: Any, events: Any = ()) -> Closed:
+        async def close(queue: TurnQueue, claim: Claim, end: Any, *more: Any) -> Closed:
             self.tries += 1
             refuses = self.left > 0 and getattr(end, "type", "") == "completed"
             if refuses:
                 self.left -= 1
                 raise RuntimeError("refused")
-            return await real(queue, claim, end, events)
+            return await real(queue, claim, end, *more)
 
         monkeypatch.setattr(TurnQueue, "close", close)
-        monkeypatch.setattr(attempt, "_CLOSE_AGAIN", 0.01)
+        monkeypatch.setattr(attempt, "_AGAIN", 0.01)
 
 
 @pytest.mark.parametrize(
@@ -199,6 +231,38 @@ async def test_an_end_that_is_refused_is_tried_again_elsewhere_and_then_fails(
     assert await _column(here, turn, "handed_over") == attempts - 1
     assert await _column(here, turn, "close_failures") == attempts - 1
     assert await _roles(here, ended) == ["user", "assistant"]
+    check_log(await here.read(turn))
+
+
+@pytest.mark.parametrize(
+    ("refused", "close_failures", "roles"),
+    [(4, 0, OPEN_CALL), (5, 1, OPEN_CALL), (10, 1, OPEN_CALL[:-1])],
+)
+async def test_a_history_that_cannot_be_closed_is_left_to_another_worker_first(
+    here: Process,
+    refused: int,
+    close_failures: int,
+    roles: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = [RuntimeError("refused")] * refused
+
+    async def refusing(*arguments: Any) -> GivenUp:
+        if left:
+            raise left.pop()
+        return await give_up(*arguments)
+
+    async with here.worker(drain=0.0):
+        turn = await here.say('call hold {"name": "never"}')
+        await here.place.effects.wait(lambda said: "held never" in said)
+    await here.turns.cancel(turn)
+    monkeypatch.setattr("lango.adk.durable.turn.give_up", refusing)
+    monkeypatch.setattr(attempt, "_AGAIN", 0.01)
+    async with here.worker():
+        ended = await _ended(here, turn)
+    assert (ended.state, left) == ("cancelled", [])
+    assert await _roles(here, ended) == roles
+    assert await _column(here, turn, "close_failures") == close_failures
     check_log(await here.read(turn))
 
 

@@ -236,7 +236,7 @@ class _Odd:
     ("faults", "asked"),
     [
         ((), 1),
-        ((RuntimeError("broken"),), 1),
+        ((RuntimeError("broken"),), 2),
         ((StoreUnavailableError(), StoreUnavailableError()), 3),
     ],
     ids=["ignores it", "breaks", "has no database"],
@@ -244,7 +244,7 @@ class _Odd:
 async def test_the_verdict_stands(
     here: Process, faults: tuple[Exception, ...], asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "_CLOSE_AGAIN", 0.0)
+    monkeypatch.setattr(attempt, "_AGAIN", 0.0)
     turn = await _submit(here, "hello")
     await _claim(here, turn)
     await _give_up(here, turn, "late")

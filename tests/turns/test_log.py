@@ -9,8 +9,6 @@ import pytest
 from faults.turn_place import Process
 from lango.core.turn_states import NewTurn
 from lango.core.turns import (
-    Approval,
-    ApprovalRequired,
     Completed,
     Event,
     MessageCompleted,
@@ -28,6 +26,8 @@ from lango.store.turns import SqlTurnStore
 from lango.store.workers import Worker, Workers
 from lango.turns.log import LogWriter
 from lango.turns.retelling import resets, untold
+
+REFUSED = "refused"
 
 
 class FailingLog(TurnLog):
@@ -90,6 +90,50 @@ async def test_a_batch_in_doubt_is_written_once(here: Process, fails: str) -> No
     assert _told(await here.read(claim.turn.id)) == [("message.delta", "a"), ("thought.delta", "b")]
 
 
+class RefusingLog(TurnLog):
+    """Refuses what holds one text, and once is away when it is asked again."""
+
+    is_away_then = False
+
+    async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
+        events = [event for write in writes for event in write.events]
+        if MessageDelta("m", REFUSED) in events:
+            raise ValueError("no such text")
+        if self.is_away_then and len(events) == 1:
+            self.is_away_then = False
+            raise StoreUnavailableError
+        return await super().append_many(writes)
+
+
+@pytest.mark.parametrize("is_away_then", [False, True])
+async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
+    here: Process, is_away_then: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    claims = [await _claimed(here, f"s{number}") for number in range(3)]
+    log = RefusingLog(here.store.database)
+    log.is_away_then = is_away_then
+    writer = LogWriter(log, here.engine.wakes)
+    for claim in claims:
+        writer.begin(claim, lambda: None)
+        writer.add(claim, ThoughtDelta("m", "before"))
+        if claim is claims[1]:
+            writer.add(claim, MessageDelta("m", REFUSED))
+        writer.add(claim, ThoughtDelta("n", "after"))
+    if is_away_then:
+        with pytest.raises(StoreUnavailableError):
+            await writer.flush()
+    await writer.flush()
+    for claim in claims:
+        assert await writer.rest(claim) == ()
+        await here.engine.queue.close(claim, Completed())
+        told = _told(await here.read(claim.turn.id))
+        assert told == [("thought.delta", "before"), ("thought.delta", "after")]
+    left_out = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert left_out == [
+        f"An event (message.delta) of turn {claims[1].turn.id} is left out of its log."
+    ]
+
+
 async def test_many_logs_are_written_some_at_a_time(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,13 +186,16 @@ async def test_only_words_that_follow_others_wait(
         next_event = asyncio.create_task(anext(events))
         await asyncio.wait([next_event], timeout=0.2)
         assert not next_event.done()
-        writer.add(claim, ApprovalRequired(Approval("a", "c", "pay", {})))  # is waited for
+        await writer.flush()
         assert (await next_event).data["text"] == "second"
-        assert (await anext(events)).type == "approval.required"
     running.cancel()
 
 
-async def test_who_reads_in_the_process_that_writes_is_handed_the_words(here: Process) -> None:
+async def test_who_reads_in_the_process_that_writes_is_handed_the_words(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.turns.service._FIRST_LOOK", 3600.0)
+    await here.engine.wakes.close()  # the listener may connect late, and then all readers look
     claim, there = await _claimed(here), Unread(here.store.database)
     writer = LogWriter(there, here.engine.wakes)
     writer.begin(claim, lambda: None)

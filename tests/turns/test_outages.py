@@ -6,12 +6,19 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from faults.database.outage_proxy import OutageProxy
+from faults.database.proxy import Proxy
+from faults.turn_agents import loaded
 from faults.turn_place import Place, Process, process
 from lango.core.ids import new_id
+from lango.errors import StoreUnavailableError
 from lango.store import faults
 from lango.store.tables import sessions
-from tests.store.rows import beside
+from lango.store.workers import Workers
+from lango.turns import heartbeat
+from lango.turns.engine import ChosenSessions
+from lango.turns.heartbeat import Contact
+from lango.turns.worker import TurnWorker
+from tests.store.rows import beside, execute
 
 PATIENCE = 60.0
 
@@ -26,7 +33,7 @@ async def test_a_turn_outlasts_an_outage_and_its_tool_is_remembered(
 ) -> None:
     monkeypatch.setattr(faults, "TRIES", 1)  # the outage is longer than an operation is retried
     place = Place(postgres_url, new_id("app"), tmp_path)
-    async with OutageProxy(postgres_url) as proxy:
+    async with Proxy(postgres_url) as proxy:
         through = Place(proxy.url, place.app, tmp_path)
         async with process(place) as direct, process(through) as behind:
             async with behind.worker(drain=0.0):
@@ -37,7 +44,7 @@ async def test_a_turn_outlasts_an_outage_and_its_tool_is_remembered(
                 await place.effects.wait(lambda said: "released go" in said)
                 await asyncio.sleep(1.0)
                 assert (await direct.turns.get(turn)).state == "running"
-                proxy.accept()
+                await proxy.accept()
                 assert await _ends(direct, turn) == "completed"
             assert (await direct.turns.get(turn)).attempts == 1
             assert place.effects.words() == ["held go", "released go"]
@@ -48,7 +55,7 @@ async def test_a_worker_that_was_cut_off_itself_takes_no_turn_of_another(
 ) -> None:
     """After an outage for all, a worker whose heartbeat comes late keeps its turns."""
     place = Place(postgres_url, new_id("app"), tmp_path)
-    async with OutageProxy(postgres_url) as early, OutageProxy(postgres_url) as late:
+    async with Proxy(postgres_url) as early, Proxy(postgres_url) as late:
         one, other = Place(early.url, place.app, tmp_path), Place(late.url, place.app, tmp_path)
         async with (
             process(place) as direct,
@@ -63,12 +70,71 @@ async def test_a_worker_that_was_cut_off_itself_takes_no_turn_of_another(
                     early.refuse()
                     late.refuse()
                     await asyncio.sleep(4.0)
-                    early.accept()
+                    await early.accept()
                     await asyncio.sleep(1.0)
-                    late.accept()
+                    await late.accept()
                     (tmp_path / "go").touch()
                     assert await _ends(direct, turn) == "completed"
             assert (await direct.turns.get(turn)).attempts == 1
+
+
+async def test_a_worker_that_can_only_read_takes_no_turn_of_another(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby shows the heartbeats from before the failover, and takes none."""
+    real, silent = Workers.beat, set[str]()
+
+    async def beat(workers: Workers, worker_id: str) -> bool:
+        if worker_id in silent:
+            raise StoreUnavailableError
+        return await real(workers, worker_id)
+
+    monkeypatch.setattr(Workers, "beat", beat)
+    async with process(here.place, dead_after=2.0) as again, again.worker(drain=0.0) as second:
+        turn = await again.say('call hold {"name": "go"}')
+        await here.place.effects.wait(lambda said: "held go" in said)
+        async with again.worker(drain=0.0) as first:
+            silent |= {first.worker.id, second.worker.id}
+            await asyncio.sleep(4.0)
+            silent.remove(first.worker.id)
+            await asyncio.sleep(1.0)
+            silent.clear()
+            (here.place.folder / "go").touch()
+            assert await _ends(again, turn) == "completed"
+        assert (await again.turns.get(turn)).attempts == 1
+
+
+async def test_who_waits_for_one_session_takes_no_turn_of_another_worker_in_doubt(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that runs its own turns only, as `lango chat` does, is no exception."""
+    chosen = ChosenSessions(here.engine)
+    waiting = TurnWorker(here.store, chosen, loaded(here.store, here.place.app, here.place.effects))
+    async with here.worker(drain=0.0) as worker, waiting:
+        turn = await here.turns.get(await here.say('call hold {"name": "go"}'))
+        await here.place.effects.wait(lambda said: "held go" in said)
+        monkeypatch.setattr(Contact, "is_sure", property(lambda _: False))
+        await execute(here.place.url, f"delete from workers where id = '{worker.worker.id}'")  # noqa: S608
+        assert not await waiting.take(turn.session_pk)
+        assert (await here.turns.get(turn.id)).attempts == 1
+        (here.place.folder / "go").touch()
+        assert await _ends(here, turn.id) == "completed"
+
+
+def test_a_database_that_is_always_slow_is_no_doubt_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
+    contact = Contact(5.0)
+    assert contact.is_sure
+    sure: list[bool] = []
+    for _ in range(8):
+        now[0] += 3.0  # each heartbeat takes longer than half of the time
+        assert not contact.is_sure
+        contact.note()
+        sure.append(contact.is_sure)
+    assert sure == [False, False, True, True, False, False, True, True]
 
 
 async def test_locked_sessions_hold_up_no_other(postgres_url: str, tmp_path: Path) -> None:

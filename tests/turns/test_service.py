@@ -1,7 +1,9 @@
 """Turns by their service and one worker, in one process."""
 
 import asyncio
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,6 +17,9 @@ from lango.errors import (
     TurnConflictError,
     TurnNotFoundError,
 )
+from lango.store.entries import SessionKey
+from lango.store.turn_queue import Closed, TurnQueue
+from lango.store.turn_rows import Turn
 from lango.turns.service import Turns
 
 
@@ -141,12 +146,60 @@ async def test_an_answer_goes_on_with_a_turn_that_waits(here: Process) -> None:
     assert (await here.turns.get(asking)).state == "answered"
 
 
+async def test_a_question_can_be_answered_as_soon_as_it_is_read(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn waits for the answer from the moment that a reader sees the question."""
+    close = TurnQueue.close
+
+    async def slow_close(queue: TurnQueue, *given: Any) -> Closed:
+        await asyncio.sleep(0.5)
+        return await close(queue, *given)
+
+    monkeypatch.setattr(TurnQueue, "close", slow_close)
+    async with here.worker():
+        asking = await here.say('call pay {"amount": 3}')
+        async with aclosing(here.turns.events(asking)) as events:
+            question = await anext(e async for e in events if e.type == "approval.required")
+        answer = await here.turns.answer(asking, Answer(question.data["approval"], approved=True))
+        assert (await here.turns.wait(answer.id)).state == "completed"
+    assert here.place.effects.words() == ["paid 3"]
+    check_log(await here.read(asking))
+
+
 async def test_a_turn_that_is_retried_keeps_its_limit_and_its_key(here: Process) -> None:
     first = await here.say("hi", time_limit=7.0, key_id="key_1")
     await here.turns.cancel(first)
     again = await here.turns.retry(first)
     assert (again.time_limit, again.key_id) == (7.0, "key_1")
     assert (await here.turns.retry(first)).id == again.id
+
+
+async def test_a_turn_is_not_retried_in_another_session_of_its_name(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await here.say("a secret")
+    old = await here.turns.cancel(first)
+
+    async def get(turn_id: str) -> Turn:
+        assert turn_id == first
+        await here.store.delete(old.session)
+        await here.store.create(old.session)
+        return old
+
+    monkeypatch.setattr(here.turns, "get", get)
+    with pytest.raises(SessionNotFoundError):
+        await here.turns.retry(first)
+    assert await here.turns.of_session(here.place.app) == []
+
+
+async def test_a_message_is_for_the_session_that_was_meant(here: Process) -> None:
+    old = await here.store.create(SessionKey("", here.place.app, "user", "default"))
+    await here.store.delete(old.key)
+    await here.store.create(old.key)
+    with pytest.raises(SessionNotFoundError):
+        await here.say("hi", public_id=old.public_id)
+    assert await here.turns.of_session(here.place.app) == []
 
 
 async def test_an_answer_has_the_time_limit_of_the_turn_that_asked(here: Process) -> None:

@@ -16,6 +16,7 @@ from google.adk.agents._streaming_mode import StreamingMode
 from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App
 from google.adk.events.event import Event
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.tools import agent_tool as adk
 from google.adk.tools._forwarding_artifact_service import ForwardingArtifactService
@@ -28,9 +29,12 @@ from google.genai import types
 
 from lango.adk.append import split_state
 from lango.adk.durable.journal import agent_places
+from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.output_key import output_keys
 from lango.adk.durable.resume import Resumed, resumable
+from lango.adk.plugins.records import RecordingPlugin
 from lango.core.ids import MAX_ID_LENGTH
+from lango.core.turns import LEAKED_CANCELLATION
 from lango.core.values import storable_json
 from lango.store.entries import SessionKey, StateChange
 
@@ -78,14 +82,15 @@ class ChildAgents:
         message = types.Content(role="user", parts=[types.Part(text=_request(tool, args))])
         runner = _runner(tool, self._prepare(tool.agent), context, sessions)
         resumed = await resumable(runner, sessions, key, f"{name}.user", message)
+        for event in (*resumed.stored, *resumed.repaired):
+            _pass_on(event, context)
         await _drive(runner, key, name, resumed, context)
         session = await sessions.get_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
         )
         events = session.events if session else []
-        for event in events:
-            context.state.update(event.actions.state_delta)
-        return {"result": _answer(tool, events)}
+        cut_off = _cut_off(events)
+        return {"error": cut_off} if cut_off else {"result": _answer(tool, events)}
 
 
 def _initial_state(context: ToolContext) -> StateChange:
@@ -107,7 +112,7 @@ def _runner(
 ) -> Runner:
     around = context.get_invocation_context()
     plugins = around.plugin_manager.plugins if tool.include_plugins else []
-    ours = [one for one in around.plugin_manager.plugins if one.name.startswith("lango_ledger")]
+    ours = [one for one in around.plugin_manager.plugins if _is_always_there(one)]
     runner = Runner(
         app=App(
             name=context.session.app_name,
@@ -121,6 +126,11 @@ def _runner(
     )
     runner.plugin_manager.set_skip_closing_plugins(True)  # they are the turn's
     return runner
+
+
+def _is_always_there(plugin: BasePlugin) -> bool:
+    """Whether a child has this plugin even without those of its caller: what it does is counted."""
+    return isinstance(plugin, RecordingPlugin) or plugin.name.startswith("lango_ledger")
 
 
 async def _drive(
@@ -138,9 +148,30 @@ async def _drive(
         run_config=config,
     )
     async with aclosing(run) as events:
-        async for _ in events:
+        async for event in events:
+            _pass_on(event, context)
             if around.is_aborted:
                 break
+
+
+def _pass_on(event: Event, context: ToolContext) -> None:
+    """Do to the caller's context what an event of its agent says.
+
+    An event that only changes state is heard of here alone: a session that is loaded has its
+    changes and not the event.
+    """
+    context.state.update(event.actions.state_delta)
+    context.actions.artifact_delta.update(event.actions.artifact_delta)
+
+
+def _cut_off(events: list[Event]) -> str:
+    """Why an agent has no answer that ended in the middle of a call, as ADK does in silence."""
+    left = [
+        call.name
+        for event, call in open_calls(events)
+        if call.id not in (event.long_running_tool_ids or ())
+    ]
+    return f"The agent was cut off while it ran {left[-1]}. {LEAKED_CANCELLATION}" if left else ""
 
 
 def _answer(tool: AgentTool, events: list[Event]) -> Any:

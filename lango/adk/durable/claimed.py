@@ -117,11 +117,16 @@ class ClaimedSessions(SessionServiceAdapter):
         return appended
 
     async def _append(self, ref: SessionRef, entry: Entry) -> Appended:
-        with self.holding.proving():
-            if ref.key != self.claim.turn.session:
-                return await self.writes.append(ref, entry)
-            self._check_own(ref)
-            return await self.store.append(self.claim.ref, entry, self.claim.epoch)
+        with self.holding.proving() as proof:
+            appended = await self._written(ref, entry)
+            proof.counts = not appended.duplicate
+        return appended
+
+    async def _written(self, ref: SessionRef, entry: Entry) -> Appended:
+        if ref.key != self.claim.turn.session:
+            return await self.writes.append(ref, entry)
+        self._check_own(ref)
+        return await self.store.append(self.claim.ref, entry, self.claim.epoch)
 
     def _check_own(self, ref: SessionRef | None) -> None:
         """Refuse another session that has the name of the turn's own: an epoch counts for one."""

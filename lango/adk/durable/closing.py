@@ -5,7 +5,8 @@ The ids of what is written come from the events they follow, so that closing twi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from google.adk.events.event import Event
@@ -17,26 +18,46 @@ from lango.adk.durable.agent_tool import child_id
 from lango.adk.durable.claimed import ClaimedSessions
 from lango.adk.durable.journal import CLOSED
 from lango.adk.durable.ledger import INTERRUPTED, as_response
-from lango.adk.durable.open_calls import open_calls
+from lango.adk.durable.open_calls import decided_calls, open_calls
+from lango.adk.durable.repairs import REJECTED
 from lango.adk.durable.resume import load
 from lango.core.turn_inputs import said_in
 from lango.core.turns import Answer, MessageCompleted, MessageDelta, MessageReset, ThoughtDelta
 from lango.store.entries import SessionKey
-from lango.store.ledger import Finished
+from lango.store.ledger import Finished, key_of_call
 from lango.store.turn_log import LoggedEvent
 from lango.store.turn_rows import Turn
 
 _UNKNOWN: Final = Finished({"error": INTERRUPTED}, {})
+_REFUSED: Final = Finished({"error": REJECTED}, {})
 
 
-async def close_history(sessions: ClaimedSessions, session: Session, message_id: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A call that is to be answered."""
+
+    event: Event
+    call: types.FunctionCall
+    key: str  # of its run, in the ledger
+    otherwise: Finished = _UNKNOWN  # the answer, if the ledger has none
+
+    def answer(self, given: Mapping[str, Finished]) -> Finished:
+        """What the ledger has of the run; what a long-running call gave was not its answer."""
+        elsewhere = self.call.id in (self.event.long_running_tool_ids or ())
+        return self.otherwise if elsewhere else given.get(self.key, self.otherwise)
+
+
+async def close_history(
+    sessions: ClaimedSessions, session: Session, message_id: str
+) -> list[Event]:
     """Answer every open call of an invocation: by what the ledger has of it, or as unknown.
 
-    What an earlier turn of the invocation asked a person for, and still waits for, stays open; so
-    does a question whose answer this turn did not get to store.
+    A call that a person has decided on is open until its tool's own response is stored. What an
+    earlier turn of the invocation asked a person for, and still waits for, stays open; so does a
+    question whose answer this turn did not get to store. The events that were written are returned.
     """
     mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
-    await _answer_all(sessions, session, mine, _still_asked(sessions, mine, message_id))
+    return await _answer_all(sessions, session, mine, _still_asked(sessions, mine, message_id))
 
 
 def _closing(turn: Turn) -> str:
@@ -63,19 +84,30 @@ def _still_asked(sessions: ClaimedSessions, mine: Sequence[Event], message_id: s
 
 async def _answer_all(
     sessions: ClaimedSessions, session: Session, events: Sequence[Event], but: Collection[str]
-) -> None:
-    by_event: dict[str, tuple[Event, list[types.FunctionCall]]] = {}
-    for event, call in open_calls(events):
-        if call.id not in but:
-            by_event.setdefault(event.id, (event, []))[1].append(call)
+) -> list[Event]:
+    by_event: dict[str, list[_Open]] = {}
+    for each in _all_open(events):
+        if each.call.id not in but:
+            by_event.setdefault(each.event.id, []).append(each)
     if not by_event:
-        return
+        return []
     given = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
-    for event, calls in by_event.values():
-        for call in calls:  # first: a call that has its answer is not looked at again
-            await _close_child(sessions, call.id or "")
-        name = event.id + _closing(sessions.claim.turn)
-        await sessions.append_event(session, _answer(name, event, calls, given))
+    written: list[Event] = []
+    for calls in by_event.values():
+        for each in calls:  # first: a call that has its answer is not looked at again
+            await _close_child(sessions, each.call.id or "")
+        name = calls[0].event.id + _closing(sessions.claim.turn)
+        written.append(_answer(name, calls, given))
+        await sessions.append_event(session, written[-1])
+    return written
+
+
+def _all_open(events: Sequence[Event]) -> Iterator[_Open]:
+    for event, call in open_calls(events):
+        yield _Open(event, call, key_of_call(call.id or ""))
+    for event, call, approved in decided_calls(events):
+        key = key_of_call(call.id or "", confirmed=True)
+        yield _Open(event, call, key, _UNKNOWN if approved else _REFUSED)
 
 
 async def _close_child(sessions: ClaimedSessions, call_id: str) -> None:
@@ -88,18 +120,14 @@ async def _close_child(sessions: ClaimedSessions, call_id: str) -> None:
         await _answer_all(below, session, list(session.events), ())
 
 
-def _answer(
-    name: str,
-    event: Event,
-    calls: Sequence[types.FunctionCall],
-    given: Mapping[str, Finished],
-) -> Event:
-    elsewhere = event.long_running_tool_ids or ()  # what those gave was not their answer
-    known = {call: result for call, result in given.items() if call not in elsewhere}
-    results = [known.get(call.id or "", _UNKNOWN) for call in calls]
+def _answer(name: str, calls: Sequence[_Open], given: Mapping[str, Finished]) -> Event:
+    """One event with the answers to calls of one event."""
+    event, results = calls[0].event, [each.answer(given) for each in calls]
     responses = [
-        types.FunctionResponse(id=call.id, name=call.name, response=as_response(result.result))
-        for call, result in zip(calls, results, strict=True)
+        types.FunctionResponse(
+            id=each.call.id, name=each.call.name, response=as_response(result.result)
+        )
+        for each, result in zip(calls, results, strict=True)
     ]
     changes = {
         kind: {key: to for result in results for key, to in result.actions.get(kind, {}).items()}

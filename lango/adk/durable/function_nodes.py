@@ -23,9 +23,11 @@ from google.adk.workflow._errors import DynamicNodeFailError
 from lango.adk.append import said_actions
 from lango.adk.durable.ledger import Saving, saving
 from lango.adk.durable.node_failures import failure_of, is_failure, is_of_child, raised_again
+from lango.adk.normalise import storable_actions, storable_event
 from lango.adk.turn_events import LATER_TRY
-from lango.errors import NotResumableError
-from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun, bounded_key
+from lango.core.turns import LEAKED_CANCELLATION
+from lango.errors import NotResumableError, TurnError
+from lango.store.ledger import NODE, UNKNOWN, Finished, ToolLedger, ToolRun, bounded_key
 from lango.store.turn_rows import Claim
 
 
@@ -109,7 +111,8 @@ async def _tried(
     try:
         made = await _made(node, ctx, node_input)
     except Exception as error:
-        await kept.ledger.finish(kept.claim, run, failure_of(error), said_actions(ctx.actions))
+        actions = said_actions(storable_actions(ctx.actions))
+        await kept.ledger.finish(kept.claim, run, failure_of(error), actions)
         kept.note_failure(key, of_child=isinstance(error, DynamicNodeFailError))
         raise
     # A node that asks a person is not over: it asks again.
@@ -122,8 +125,18 @@ async def _tried(
 
 
 async def _made(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
-    """What a function gives. One whose output does not fit its schema has failed, as in ADK."""
-    made = [item async for item in _original(node, ctx=ctx, node_input=node_input)]
+    """What a function gives. One whose output does not fit its schema has failed, as in ADK.
+
+    So has one that lets a CancelledError out though its task is not cancelled: ADK would end the
+    whole Workflow.
+    """
+    try:
+        made = [item async for item in _original(node, ctx=ctx, node_input=node_input)]
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise TurnError(f"The node {node.name} failed. {LEAKED_CANCELLATION}") from None
     for item in made:
         if isinstance(item, Event) and item.output is not None:
             node._validate_output_data(item.output)  # pyright: ignore[reportPrivateUsage]
@@ -197,7 +210,7 @@ def _node_run(node: FunctionNode, ctx: Context) -> ToolRun:
     answered = "#answered" if ctx.resume_inputs else ""
     return ToolRun(
         invocation_id=ctx.invocation_id,
-        call_key=bounded_key(f"node:{ctx.node_path}{answered}"),
+        call_key=bounded_key(f"{NODE}{ctx.node_path}{answered}"),
         tool=node.name,
         args={},
         idempotent=bool(getattr(function, "idempotent", False)),
@@ -205,7 +218,8 @@ def _node_run(node: FunctionNode, ctx: Context) -> ToolRun:
 
 
 def _dumped(event: Event) -> Any:
-    return event.model_dump(mode="json", exclude_none=True, exclude={"id", "timestamp"})
+    storable = storable_event(event)
+    return storable.model_dump(mode="json", exclude_none=True, exclude={"id", "timestamp"})
 
 
 def put_right() -> None:

@@ -26,14 +26,18 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.append import said_actions
+from lango.adk.append import said_actions, split_state
+from lango.adk.calls import call_key
 from lango.adk.durable.agent_tool import ChildAgents, runs_a_child
 from lango.adk.durable.call_ids import CallIds, without_doubles
+from lango.adk.normalise import storable_actions
 from lango.adk.tools import ToolAdapter
+from lango.adk.turn_events import ABORTED
 from lango.core.failpoints import failpoint
 from lango.core.values import storable_json
+from lango.errors import InvalidIdError
 from lango.store.holding import Holding
-from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun, bounded_key
+from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun
 from lango.store.turn_rows import Claim
 
 INTERRUPTED: Final = "interrupted, outcome unknown"
@@ -102,10 +106,22 @@ class LedgerPlugin(BasePlugin):
         answer = await _asked_callbacks(tool, args, context)
         return answer if answer is not None else await self._children.run(tool, args, context)
 
+    def refuse_long_keys(self, context: ToolContext) -> dict[str, Any] | None:
+        """Take back changes of state under keys that cannot be kept; what to answer then."""
+        delta, refused = context.actions.state_delta, None
+        for name in list(delta):
+            try:
+                self._claim.turn.session.check_state(split_state({name: delta[name]}))
+            except InvalidIdError as error:
+                del delta[name]
+                context.session.state.pop(name, None)
+                refused = {"error": str(error)}
+        return refused
+
     async def finish(self, run: ToolRun, result: Any, context: ToolContext) -> None:
         """Enter what a call gave, unless the ledger itself gave it."""
         if (run.invocation_id, run.call_key) in self.started:
-            actions = said_actions(context.actions)
+            actions = said_actions(storable_actions(context.actions))
             await self._ledger.finish(self._claim, run, storable_json(result), actions)
 
 
@@ -125,9 +141,14 @@ class LedgerKeeper(BasePlugin):
         tool_context: ToolContext,
         result: Any,
     ) -> dict[str, Any] | None:
-        """Enter the result."""
+        """Enter the result; an error in its place, if the tool used a state key that is too long.
+
+        Else the event with the response could not be stored, and the call would have no answer.
+        """
+        refused = self._ledger.refuse_long_keys(tool_context)
+        result = result if refused is None else refused
         await self._ledger.finish(tool_run(tool, tool_args, tool_context), result, tool_context)
-        return None
+        return refused
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -154,8 +175,12 @@ class LedgerKeeper(BasePlugin):
     ) -> Event | None:
         """Settle the ids of the event's calls before it is stored, whichever model made them.
 
-        ADK goes on with the event that it hands out here, so it must be changed in place.
+        ADK goes on with the event that it hands out here, so it must be changed in place. The
+        responses by which ADK closes the calls of an aborted run are left out: they are not what
+        the tools gave, and answer questions that others still wait for. `close_history` does it.
         """
+        if event.error_code == ABORTED:
+            event.content = None
         if not event.partial:
             self._ledger.call_ids.settle(invocation_context.session, event)
         return None
@@ -167,12 +192,11 @@ def tool_run(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Tool
     Its arguments are those of the stored call: callbacks before the ledger's may have changed the
     ones the tool gets, and need not do so alike in every attempt.
     """
-    call = context.function_call_id or ""
     return ToolRun(
         invocation_id=context.invocation_id,
-        call_key=bounded_key(f"{call}#confirmed" if context.tool_confirmation else call),
+        call_key=call_key(context),
         tool=tool.name,
-        args=_stored_arguments(context.session, call, args),
+        args=_stored_arguments(context.session, context.function_call_id or "", args),
         idempotent=is_idempotent(tool),
     )
 

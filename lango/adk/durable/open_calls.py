@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from google.adk.events.event import Event
 from google.genai import types
 
+from lango.adk.approvals import CONFIRMATION, approval_of
+
 
 def open_calls(events: Sequence[Event]) -> Iterator[tuple[Event, types.FunctionCall]]:
     """The calls without a response, each with its event."""
@@ -15,6 +17,26 @@ def open_calls(events: Sequence[Event]) -> Iterator[tuple[Event, types.FunctionC
         for call in event.get_function_calls():
             if call.id not in answered:
                 yield event, call
+
+
+def decided_calls(events: Sequence[Event]) -> Iterator[tuple[Event, types.FunctionCall, bool]]:
+    """The calls that a person has decided on and that have no response since.
+
+    Each with its event, and whether the person approved it. What was answered before is the
+    stand-in for a call that waits for its confirmation.
+    """
+    calls = {call.id: (event, call) for event in events for call in event.get_function_calls()}
+    decided: dict[str, bool] = {}
+    for event in events:
+        for response in event.get_function_responses():
+            _, question = calls.get(response.id, (None, None))
+            if question is None or question.name != CONFIRMATION:
+                decided.pop(response.id or "", None)
+            elif event.author == "user" and (approval := approval_of(question, "")) is not None:
+                decided[approval.call_id] = bool((response.response or {}).get("confirmed"))
+    for call_id, approved in decided.items():
+        if call_id in calls:
+            yield *calls[call_id], approved
 
 
 def calls_last(events: list[Event], invocation_id: str) -> None:

@@ -29,6 +29,8 @@ CREDENTIAL: Final = "adk_request_credential"
 _CALL_ID: Final = ("functionCallId", "function_call_id")
 AWAITS_CONFIRMATION: Final = "This tool call requires confirmation, please approve or reject."
 """What ADK answers a call with that a person has still to confirm."""
+REJECTED: Final = "This tool call is rejected."
+"""What ADK answers a call with that a person has refused."""
 
 Results = Mapping[str, Finished]
 """What calls gave, by their ids, as the ledger has it."""

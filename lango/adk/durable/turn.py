@@ -15,6 +15,7 @@ from google.genai import types
 
 from lango.adk.approvals import QUESTIONS, answer_content, approval_of
 from lango.adk.artifacts import SqlArtifactService
+from lango.adk.calls import ClaimedTurn, claimed_turn
 from lango.adk.durable import function_nodes, node_input
 from lango.adk.durable.agent_tool import ChildAgents
 from lango.adk.durable.artifacts import ClaimedArtifacts
@@ -47,6 +48,7 @@ from lango.errors import (
 )
 from lango.store.holding import PROOF_LASTS, Holding
 from lango.store.sessions import SqlSessionStore
+from lango.store.turn_calls import resume_calls
 from lango.store.turn_rows import Claim, user_event_id
 
 
@@ -146,6 +148,8 @@ class _ClaimedTurn:
         """What happens in the turn, from where it is."""
         problem = await self._problem() if self.claim.resumes else None
         if problem is not None:
+            for told in await self._closed(TurnReader()):
+                yield told
             yield Failed(problem)
             return
         try:
@@ -169,9 +173,11 @@ class _ClaimedTurn:
         self, resumed: Resumed, reader: TurnReader, abort: asyncio.Event | None
     ) -> AsyncGenerator[TurnEvent]:
         node_ledger.set(NodeLedger(self.sessions.ledger, self.claim))
+        claimed_turn.set(await self._claimed())
         how = TurnOptions(
             abort=abort,
             invocation_id=self.claim.turn.invocation_id,
+            turn_id=self.claim.turn.id,
             attempt=self.claim.turn.attempts,
             go_on=self._goes_on(resumed),
             state=resumed.state,
@@ -181,10 +187,34 @@ class _ClaimedTurn:
         try:
             async with aclosing(run) as events:
                 async for event in events:
+                    if isinstance(event, GivenUp):
+                        for told in await self._closed(reader):
+                            yield told
                     if not isinstance(event, Started):  # the claim has said so
                         yield event
         finally:
             node_ledger.set(None)
+            claimed_turn.set(None)
+
+    async def _closed(self, reader: TurnReader) -> list[TurnEvent]:
+        """Answer the calls that a run which has failed or was cancelled leaves open; what to tell.
+
+        ADK leaves those of a run that fails without an answer, and hides them from the model,
+        though their tools may have run.
+        """
+        session = await load(self.sessions, self.key)
+        if session is None:  # deleted, and the turn with it
+            return []
+        written = await close_history(self.sessions, session, self.message_id)
+        return [told for event in written for told in reader.read(event)]
+
+    async def _claimed(self) -> ClaimedTurn:
+        """The turn for those who count; what earlier attempts left under way is cut off."""
+        if not self.claim.resumes:
+            return ClaimedTurn(self.holding)
+        return ClaimedTurn(
+            self.holding, await resume_calls(self.sessions.store.database, self.claim)
+        )
 
     def _goes_on(self, resumed: Resumed) -> bool:
         """Whether it is for the agent that spoke last, whatever `next_turn` says."""
@@ -192,20 +222,17 @@ class _ClaimedTurn:
         return resumed.has_begun or turn.answers is not None or bool(turn.options.get("go_on"))
 
     async def _problem(self) -> TurnError | None:
-        """Why a turn that lost its worker cannot go on; its history is then closed."""
+        """Why a turn that lost its worker cannot go on."""
         session = await load(self.sessions, self.key)
         written = since_message(self.sessions, session, self.message_id) if session else []
         if session is None or len(written) < 2:
             return None  # nothing has happened that could be repeated
-        problem: TurnError | None = None
         if not self.agent.shape.is_exact:
             why = "; ".join(self.agent.shape.problems)
-            problem = NotResumableError(f"The turn's worker died, and it cannot go on: {why}.")
-        elif self.claim.ran_under != self.agent.fingerprint:
-            problem = self._changed(written)
-        if problem is not None:
-            await close_history(self.sessions, session, self.message_id)
-        return problem
+            return NotResumableError(f"The turn's worker died, and it cannot go on: {why}.")
+        if self.claim.ran_under != self.agent.fingerprint:
+            return self._changed(written)
+        return None
 
     async def given_up(self, verdict: GivenUp) -> GivenUp:
         """Close the history of a turn that is not run again: the verdict, with what had come.

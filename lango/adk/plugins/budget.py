@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.events.event import Event
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
@@ -15,6 +17,7 @@ from google.genai import types
 from lango.adk.calls import Cut, note_caller
 from lango.adk.convert import convert_messages, system_text
 from lango.adk.model import ModelAdapter
+from lango.adk.open_turns import turn_start
 from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
 from lango.adk.plugins.stopping import Stop
 from lango.core.budget import Calibration, Limits, fit
@@ -50,7 +53,7 @@ class BudgetPlugin(BasePlugin):
             return None
         limits = self._limits(llm_request.config)
         try:
-            cut = cut_to_fit(llm_request, limits)
+            cut = cut_to_fit(llm_request, limits, callback_context.session.events)
         except ContextTooLongError as error:
             error.provider, error.model = named(model)
             return Stop(error)
@@ -87,8 +90,11 @@ class _Piece:
         )
 
 
-def cut_to_fit(llm_request: LlmRequest, limits: Limits) -> Cut:
-    """Make the contents of a request fit; what fits already is not touched."""
+def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] = ()) -> Cut:
+    """Make the contents of a request fit; what fits already is not touched.
+
+    `events` are those of the session: they tell the open turn from the turns before it.
+    """
     room = limits.room(Calibration())
     pieces = [
         piece
@@ -97,7 +103,7 @@ def cut_to_fit(llm_request: LlmRequest, limits: Limits) -> Cut:
         if convert_messages([piece.as_content()])  # what says nothing is no message
     ]
     messages = convert_messages([piece.as_content() for piece in pieces])
-    fitted = fit(messages, room)
+    fitted = fit(messages, room, opens=partial(turn_start, events=events))
     budget = fitted.tokens if room is None else room
     if not fitted.left_out and not fitted.shortened:
         return Cut(budget)

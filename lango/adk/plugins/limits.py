@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.adk.agents.callback_context import CallbackContext
@@ -13,12 +13,21 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.calls import Caller, note_caller, note_tool
+from lango.adk.calls import (
+    Caller,
+    ClaimedTurn,
+    call_key,
+    claimed_turn,
+    note_caller,
+    note_tool,
+)
 from lango.adk.plugins.records import RecordingPlugin
 from lango.adk.plugins.stopping import Stop
 from lango.adk.plugins.turns import TurnPlugin
 from lango.core.model_calls import ModelCall
+from lango.core.streams import Usage
 from lango.errors import TurnLimitError
+from lango.providers.registry import price
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +40,34 @@ class _Used:
     tool_calls: int = 0  # those refused included
     tokens: int = 0
     cost: float = 0.0
+    claim: str = ""  # the attempt that counts
+    counted: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Tool calls of earlier attempts, which may come again: invocation id and call key."""
+
+    @classmethod
+    def before(cls, claimed: ClaimedTurn) -> _Used:
+        """What the attempts before this one have used.
+
+        Of a call that was cut off, the prompt counts as estimated: it had been sent.
+        """
+        spent = claimed.spent
+        prompts = [price(model, Usage(input=tokens)) or 0.0 for model, tokens in spent.cut_off]
+        return cls(
+            spent.model_calls,
+            len(spent.tools),
+            spent.tokens + sum(tokens for _, tokens in spent.cut_off),
+            spent.cost + sum(prompts),
+            claimed.holding.claim.id,
+            set(spent.tools),
+        )
 
 
 class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
     """Ends a turn with TurnLimitError before it uses more than it is allowed.
 
-    Sub-agents, and agents that tools run, use what their turn has. Tokens and money (US dollars)
+    Sub-agents, and agents that tools run, use what their turn has, and so do all attempts of a
+    durable turn, as far as the records of its model calls (ModelCallsPlugin) and tool calls go.
+    Tokens and money (US dollars)
     are known when an answer is there, so the call that goes over is the last one. A tool call
     over its limit is answered by saying so, and the turn ends when the model is asked next.
     """
@@ -61,7 +92,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """End the turn if a limit is reached, else count the call."""
-        used = self.turns[note_caller(callback_context, llm_request).turn]
+        used = self._used(note_caller(callback_context, llm_request).turn)
         error = next(self._reached(used), None)
         if error is not None:
             return Stop(error)
@@ -86,7 +117,11 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
     ) -> dict[str, Any] | None:
         """Count the call, and refuse it if it is one too many."""
         del tool, tool_args
-        used = self.turns[note_tool(tool_context)]
+        used = self._used(note_tool(tool_context))
+        call = (tool_context.invocation_id, call_key(tool_context))
+        if call in used.counted:
+            used.counted.remove(call)
+            return None
         used.tool_calls += 1
         if self.tool_calls is None or used.tool_calls <= self.tool_calls:
             return None
@@ -97,11 +132,18 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         usage = record.attempt.usage
         if usage is None:
             return
-        used = self.turns[who.turn]
+        used = self._used(who.turn)
         used.tokens += usage.input + usage.output
         used.cost += record.price or 0.0
         if self.cost is not None and record.price is None:
             self._tell_unpriced(f"{record.attempt.provider}:{record.attempt.model}")
+
+    def _used(self, turn: str) -> _Used:
+        """What a turn has used; a claimed one, in all its attempts."""
+        claimed = claimed_turn.get()
+        if claimed is not None and self.turns[turn].claim != claimed.holding.claim.id:
+            self.turns[turn] = _Used.before(claimed)
+        return self.turns[turn]
 
     def _tell_unpriced(self, model: str) -> None:
         if model not in self._unpriced:

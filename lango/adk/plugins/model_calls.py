@@ -4,33 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 
-from lango.adk.calls import Caller, is_inner
-from lango.adk.plugins.records import RecordingPlugin
+from lango.adk.calls import Caller, claimed_turn, is_inner, note_caller
+from lango.adk.plugins.models import is_surely_asked
+from lango.adk.plugins.records import RecordingPlugin, record_of
 from lango.adk.plugins.writing import Writer
 from lango.core.model_calls import ModelCall
+from lango.errors import StoreBusyError
 from lango.providers.loops import PerLoop
 from lango.store.model_calls import ModelCallStore
 from lango.store.sessions import SqlSessionStore
+from lango.store.turn_calls import enter_call
 
 FLUSH_SECONDS: Final = 1.0
 """How long an answer, and the end of a turn, wait for their records to be written."""
+CLAIMED_FLUSH_SECONDS: Final = 10.0
+"""The same in a durable turn, whose next step needs the same database anyway."""
 CLOSE_SECONDS: Final = 4.0
 """ADK gives a plugin five seconds to close."""
+
+
+def _patience() -> float:
+    return FLUSH_SECONDS if claimed_turn.get() is None else CLAIMED_FLUSH_SECONDS
+
+
+_How = Literal["settle", "add", "parts"]
+
+
+class _Written(NamedTuple):
+    """What is to be written: the end of a call that has a row, a whole row, or prompt parts."""
+
+    tenant: str
+    record: ModelCall
+    how: _How
 
 
 class ModelCallsPlugin(RecordingPlugin):
     """Writes one row of `model_calls` for every attempt of every model call.
 
-    `store` is a store or its URL. An answer goes on to its agent when its record is written, so a
-    process that dies later has not lost what the call used. A database that fails or is slow never
-    costs a turn: the records wait for it. `tenant` is that of sessions which are not the store's.
+    `store` is a store or its URL. In a durable turn the row is there, as `started`, before the
+    model is asked; in any other run, and for a model that is not lango's if its agent has
+    before_model callbacks, when the attempt has ended. An answer goes on to its agent when what it
+    used is written, so a process that dies later has not lost it. A database that fails or is slow
+    never costs a turn: the records wait for it. `tenant` is that of sessions which are not the
+    store's.
     """
 
     def __init__(
@@ -43,16 +66,57 @@ class ModelCallsPlugin(RecordingPlugin):
         self._calls = ModelCallStore(self.store.database)
         self._writers = PerLoop(lambda: Writer(self._write, "Records of model calls"))
 
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Ask to be told of the call; that of another model is about to be made."""
+        replaced = await super().before_model_callback(
+            callback_context=callback_context, llm_request=llm_request
+        )
+        who = note_caller(callback_context, llm_request)
+        if who.claimed is not None and is_surely_asked(callback_context):
+            await self.started(who, record_of(who, callback_context, "started"))
+        return replaced
+
+    async def started(self, who: Caller, record: ModelCall) -> None:
+        """Write the row of a claimed turn's call; Fenced if the turn is lost."""
+        held = who.claimed.holding if who.claimed else None
+        if held is None or record.session_pk != held.claim.turn.session_pk or not self._has(who):
+            return
+        with held.proving():
+            await enter_call(self.store.database, held.claim, record)
+        who.entered.add(record.number)
+        await held.check()  # looks only if the row took long
+        tenant = self._tenant(who)
+        if self._calls.has_new_parts(tenant, record):
+            self._writers.get().put(_Written(tenant, record, "parts"))
+
     def recorded(self, who: Caller, record: ModelCall) -> None:
         """Have it written."""
-        tenant = self.tenant if who.tenant is None else who.tenant
-        if not self.store.database.is_same(who.database):  # a key of another database's session
-            record = replace(record, session_pk=None)
-        self._writers.get().put((tenant, record))
+        if not self._has(who):  # a key of another database's session
+            record = replace(record, session_pk=None, turn_number=None)
+        how: _How = "settle" if record.number in who.entered else "add"
+        self._writers.get().put(_Written(self._tenant(who), record, how))
 
-    async def _write(self, batch: Sequence[tuple[str, ModelCall]]) -> None:
-        for tenant, of_tenant in groupby(batch, key=lambda one: one[0]):
-            await self._calls.add(tenant, [record for _, record in of_tenant])
+    def _tenant(self, who: Caller) -> str:
+        return self.tenant if who.tenant is None else who.tenant
+
+    def _has(self, who: Caller) -> bool:
+        """Whether the caller's session is in the database of the records."""
+        return self.store.database.is_same(who.database)
+
+    async def _write(self, batch: Sequence[_Written]) -> None:
+        await self._calls.settle([one.record for one in batch if one.how == "settle"])
+        busy: StoreBusyError | None = None
+        for tenant in {one.tenant for one in batch}:
+            for how, write in (("add", self._calls.add), ("parts", self._calls.add_parts)):
+                mine = [one.record for one in batch if (one.tenant, one.how) == (tenant, how)]
+                try:
+                    await write(tenant, mine)
+                except StoreBusyError as error:  # what could be written is: a repeat does no harm
+                    busy = error
+        if busy is not None:
+            raise busy
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
@@ -62,13 +126,13 @@ class ModelCallsPlugin(RecordingPlugin):
             callback_context=callback_context, llm_response=llm_response
         )
         if not llm_response.partial:
-            await self._writers.get().flush(FLUSH_SECONDS)
+            await self._writers.get().flush(_patience())
         return replaced
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Wait for the turn's records, but not long."""
         if not is_inner(invocation_context.invocation_id):
-            await self._writers.get().flush(FLUSH_SECONDS)
+            await self._writers.get().flush(_patience())
 
     async def on_run_error_callback(
         self, *, invocation_context: InvocationContext, error: Exception

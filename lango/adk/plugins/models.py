@@ -23,6 +23,16 @@ def model_of(context: CallbackContext) -> BaseLlm | None:
     return found if isinstance(found, BaseLlm) else None
 
 
+def is_surely_asked(context: CallbackContext) -> bool:
+    """Whether another's model is asked next: a callback of its agent could still answer for it.
+
+    One of ours says by itself when it is asked.
+    """
+    agent = context.get_invocation_context().agent
+    callbacks = cast(object, getattr(agent, "canonical_before_model_callbacks", None))
+    return not callbacks and not isinstance(model_of(context), ModelAdapter)
+
+
 def named(model: BaseLlm | None) -> tuple[str, str]:
     """Provider and model, as our registry names them where it knows them."""
     if model is None:

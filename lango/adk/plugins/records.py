@@ -19,7 +19,6 @@ from lango.adk.plugins.models import declared_text, instruction_of, model_of, na
 from lango.adk.sent_rows import sent_span
 from lango.adk.usage import usage_of
 from lango.core.budget import request_tokens
-from lango.core.ids import new_id
 from lango.core.model_calls import Attempt, CallOutcome, ModelCall, PromptPart
 from lango.core.streams import Usage
 from lango.core.tokens import estimate_tokens
@@ -43,8 +42,13 @@ class RecordingPlugin(BasePlugin):
         """Ask to be told of the call that follows."""
         who = note_caller(callback_context, llm_request)
         if self.recorded not in who.reports:
+            who.starts.append(self.started)
             who.reports.append(self.recorded)
         return None
+
+    async def started(self, who: Caller, record: ModelCall) -> None:
+        """Take the record of an attempt whose request is about to go out, and waits for this."""
+        del who, record
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
@@ -58,7 +62,7 @@ class RecordingPlugin(BasePlugin):
             metadata = llm_response.usage_metadata
             usage = usage_of(metadata) if metadata else None
             error = llm_response.error_code or ""
-            who.report(_record(who, callback_context, "completed", error, usage))
+            who.report(record_of(who, callback_context, "completed", error, usage))
         return None
 
     async def on_model_error_callback(
@@ -67,7 +71,7 @@ class RecordingPlugin(BasePlugin):
         """Report a call that failed, likewise."""
         who = caller.get()
         if who is not None and who.request is llm_request and not who.records:
-            who.report(_record(who, callback_context, "failed", type(error).__name__))
+            who.report(record_of(who, callback_context, "failed", type(error).__name__))
         return None
 
     async def before_tool_callback(
@@ -79,11 +83,11 @@ class RecordingPlugin(BasePlugin):
         return None
 
 
-def _record(
+def record_of(
     who: Caller,
     context: CallbackContext,
     outcome: CallOutcome,
-    error: str,
+    error: str = "",
     usage: Usage | None = None,
 ) -> ModelCall:
     """What can be told of a call from outside of its model."""
@@ -108,9 +112,10 @@ def _record(
     return ModelCall(
         attempt=attempt,
         number=1,
-        call=new_id("mc"),
+        call=who.call,
         session=who.session,
         session_pk=who.session_pk,
+        turn_number=who.turn_number,
         turn=who.turn,
         agent=who.agent,
         budget=cut.budget,

@@ -24,10 +24,14 @@ class PerTurn(Generic[T]):
 
     def __getitem__(self, turn: str) -> T:
         if turn not in self._things:
-            self._things[turn] = self._make()
-            while len(self._things) > MOST_TURNS:
-                self._things.popitem(last=False)
+            self[turn] = self._make()
         return self._things[turn]
+
+    def __setitem__(self, turn: str, thing: T) -> None:
+        self.end(turn)
+        self._things[turn] = thing
+        while len(self._things) > MOST_TURNS:
+            self._things.popitem(last=False)
 
     def __len__(self) -> int:
         return len(self._things)

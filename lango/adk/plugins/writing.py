@@ -61,7 +61,7 @@ class Writer(Generic[T]):
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushes.append((self._given, written))
         _, unfinished = await asyncio.wait({written}, timeout=seconds)
-        self._late = bool(unfinished)
+        self._late = self._late or bool(unfinished)
 
     async def close(self, seconds: float) -> None:
         """Write what can be written in that time, and end."""
@@ -80,6 +80,7 @@ class Writer(Generic[T]):
                 await self._write(batch)
             except StoreUnavailableError as error:
                 self._wait(batch, error)
+                self._release()
                 await asyncio.sleep(AGAIN)
                 continue
             except Exception as error:  # noqa: BLE001 - whatever it is, no turn may fail of it
@@ -102,6 +103,13 @@ class Writer(Generic[T]):
             if given <= self._settled and not written.done():
                 written.set_result(None)
         self._flushes = [flush for flush in self._flushes if flush[0] > self._settled]
+
+    def _release(self) -> None:
+        """End all waits: of what was given with a thing that is late, the rest may be written."""
+        for _, written in self._flushes:
+            if not written.done():
+                written.set_result(None)
+        self._flushes.clear()
 
     def _lose(self, number: int, error: Exception | None) -> None:
         if self._lost == 0:

@@ -7,6 +7,8 @@ from google.adk.events.event import Event, NodeInfo
 from google.genai import types
 
 from lango.adk.turn_events import LATER_TRY, TurnReader
+from lango.core.turns import MessageCompleted, MessageDelta
+from lango.turns.retelling import name_of
 
 NODE = "root@1/node@1"
 
@@ -56,3 +58,40 @@ def test_anything_else_does_not(later: Event) -> None:
 def test_an_output_without_a_place_takes_nothing_back() -> None:
     failed = Event(author="root", error_code="SAFETY", error_message="no")
     assert read(failed, Event(author="root", output="given")).stopped() is not None
+
+
+def said(text: str, *, partial: bool = False, **fields: Any) -> Event:
+    return Event(author="root", content=types.ModelContent(text), partial=partial, **fields)
+
+
+def told(*events: Event) -> tuple[TurnReader, list[Any]]:
+    reader = TurnReader()
+    return reader, [each for event in events for each in reader.read(event)]
+
+
+def test_a_whole_message_under_another_id_replaces_its_deltas() -> None:
+    """As ADK's code executors have it."""
+    reader, events = told(
+        said("It is ", partial=True, id="delta"),
+        said("4.", partial=True, id="delta"),
+        Event(author="root", id="empty"),
+        said("It is 4.", id="whole"),
+    )
+    assert events[-1] == MessageCompleted("delta", "root", "It is 4.", event="whole")
+    assert [type(event) for event in events] == [MessageDelta, MessageDelta, MessageCompleted]
+    assert reader.unfinished() == []
+
+
+def test_a_message_of_another_agent_or_branch_replaces_nothing() -> None:
+    reader, events = told(
+        said("It", partial=True, id="delta", branch="a"),
+        said("They", id="whole", branch="b"),
+    )
+    assert events[-1] == MessageCompleted("whole", "root", "They")
+    assert [event.id for event in reader.unfinished()] == ["delta"]
+
+
+def test_a_message_is_known_by_its_stored_event() -> None:
+    completed = MessageCompleted("delta", "root", "It is 4.", event="whole")
+    stored = MessageCompleted("whole", "root", "It is 4.")
+    assert name_of(completed.type, completed.data()) == name_of(stored.type, stored.data())

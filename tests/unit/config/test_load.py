@@ -148,7 +148,7 @@ def test_unknown_keys_name_the_nearest() -> None:
     assert "apps.demo.agent.modle: there is no such key. Did you mean model?" in text
     assert "apps.demo.agent.model: this key is needed." in text
     assert "stroe: there is no such key. Did you mean store?" in text
-    assert "There are: schema, tenant, url." in problem("store: {zzz: 1}\n")
+    assert "pool_timeout, schema, tenant, url." in problem("store: {zzz: 1}\n")
 
 
 def test_unknown_keys_in_sub_agents() -> None:

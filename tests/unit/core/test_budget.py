@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lango.core.budget import (
     ANSWER_ROOM,
+    OTHER_AGENT,
     Calibration,
     Limits,
     fit,
@@ -22,7 +23,7 @@ from lango.core.messages import Media, Message, Reasoning, ToolCall
 from lango.core.pairing import pair_calls
 from lango.core.tokens import message_tokens
 from lango.errors import ContextTooLongError
-from lango.testing.conversations import problems, random_conversation
+from lango.testing.conversations import problems, random_conversation, text
 
 USER = Message("user", "hi")
 THOUSAND = "a" * 2656  # a message of exactly 1,000 tokens
@@ -156,11 +157,30 @@ def test_the_open_turn_is_never_cut() -> None:
 
 
 def test_what_other_agents_said_belongs_to_the_open_turn() -> None:
-    quoted = Message("user", "For context: another agent said …")
+    quoted = Message("user", f"{OTHER_AGENT}, quoted … [other] said: …")
     talk = [Message("assistant", "before"), USER, quoted, call(), result("{}")]
     assert open_turn(talk) == 1
+    assert open_turn([quoted]) == 0
     assert open_turn([call(), result("{}")]) == 0
     assert open_turn([]) == 0
+
+
+def test_messages_of_turns_that_failed_are_history() -> None:
+    """No answer stands between them and the open turn."""
+    failed = [Message("user", THOUSAND), Message("user", f"again {THOUSAND}")]
+    talk = [*failed, USER, call(), result("{}")]
+    fitted = fit(talk, tokens(talk) - tokens(failed[:1]))
+    assert (fitted.messages, fitted.left_out) == (talk[1:], 1)
+    fitted = fit(talk, tokens(talk[2:]))
+    assert (fitted.messages, fitted.left_out, fitted.shortened) == (talk[2:], 2, ())
+
+
+def test_whoever_knows_the_turn_says_where_it_begins() -> None:
+    added = Message("user", "what ADK remembers")
+    talk = [Message("user", THOUSAND), added, USER]
+    assert fit(talk, tokens(talk[1:]), opens=lambda _: 1).messages == talk[1:]
+    with pytest.raises(ContextTooLongError):
+        fit(talk, tokens(talk[1:]) - 1, opens=lambda _: 1)
 
 
 def test_a_long_output_of_the_open_turn_is_shortened() -> None:
@@ -236,3 +256,31 @@ def test_it_fits_and_stays_valid_or_says_that_it_cannot(
 def test_what_fits_is_never_touched(talk: list[Message], calibration: Calibration) -> None:
     room = sum(map(calibration.tokens, talk))
     assert fit(talk, room, calibration).messages == talk
+
+
+def with_failed_turns(seed: int) -> tuple[list[Message], int]:
+    """A conversation with messages before the open turn that got no answer, and where it begins."""
+    draw = Random(seed)
+    talk = pair_calls(random_conversation(draw))
+    start = open_turn(talk)
+    failed = [Message("user", text(draw, 400)) for _ in range(draw.randint(1, 5))]
+    return [*talk[:start], *failed, *talk[start:]], start + len(failed)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 3_000), calibrations)
+def test_failed_turns_cost_the_open_turn_nothing(
+    seed: int, room: int, calibration: Calibration
+) -> None:
+    """It is sent as if it were alone, and what fits of the rest before it, with its pairs."""
+    talk, start = with_failed_turns(seed)
+    try:
+        alone = fit(talk[start:], room, calibration)
+    except ContextTooLongError:
+        with pytest.raises(ContextTooLongError):
+            fit(talk, room, calibration)
+        return
+    fitted = fit(talk, room, calibration)
+    assert fitted.messages[len(fitted.messages) - len(alone.messages) :] == alone.messages
+    assert sum(map(calibration.tokens, fitted.messages)) == fitted.tokens <= room
+    assert problems(fitted.messages) == []
+    assert fitted.left_out + len(fitted.messages) == len(talk)

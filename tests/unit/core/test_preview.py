@@ -54,6 +54,13 @@ def test_an_open_turn_that_is_too_long_is_a_problem() -> None:
     assert "there is room for" in found.problem
 
 
+def test_a_turn_that_failed_is_history() -> None:
+    talk = [*TALK[:7], stored(9, "user"), stored(10, "user")]
+    found = preview(talk, Basis(called(turn="t10"), room=EACH))
+    assert [(one.number, one.kind) for one in found.sections] == [(10, "turn")]
+    assert (found.cut[-1].last, found.problem) == (9, "")
+
+
 def test_an_unanswered_call_is_an_open_turn() -> None:
     talk = [*TALK[:-1], stored(8, "assistant", ToolCall("c", "look", "{}"))]
     found = preview(talk, Basis(room=sum(one.tokens for one in talk[-2:])))

@@ -216,9 +216,9 @@ async def test_no_capabilities_and_no_way_to_get_them(root: Path) -> None:
 async def test_time_is_bounded_and_everything_goes_with_it(root: Path) -> None:
     started = time.monotonic()
     script = f"echo begun; (setsid sleep 61.{os.getpid()} &) ; sleep 61.{os.getpid()}"
-    result = await shell(root, script, timeout=1.0)
-    assert time.monotonic() - started < 8
-    assert result == {"timed_out": True, "seconds": 1.0, "stdout": "begun\n", "stderr": ""}
+    result = await shell(root, script, timeout=4.0)
+    assert time.monotonic() - started < 30
+    assert result == {"timed_out": True, "seconds": 4.0, "stdout": "begun\n", "stderr": ""}
     assert await _gone(f"61.{os.getpid()}")
 
 

@@ -67,6 +67,8 @@ function ofPreview({ budget, tokens, sections, cut, problem }) {
   };
 }
 
+const WORDS = { started: "under way", cut_off: "cut off with its worker" };
+
 function factsOf({ attempt, attempts, agent, messages_sent: sent }) {
   const { usage } = attempt;
   return [
@@ -77,7 +79,7 @@ function factsOf({ attempt, attempts, agent, messages_sent: sent }) {
     ["Reported", usage ? `${count(usage.input)} in, ${count(usage.output)} out` : "not"],
     ["Cached", usage?.cached ? `${count(usage.cached)} tokens` : ""],
     ["Cost", attempt.cost === null ? "" : money(attempt.cost)],
-    ["Outcome", attempt.outcome === "completed" ? "" : `${attempt.outcome} ${attempt.error}`],
+    ["Outcome", attempt.outcome === "completed" ? "" : `${WORDS[attempt.outcome] ?? attempt.outcome} ${attempt.error}`],
     ["Attempts", attempts.length > 1 ? counted(attempts.length, "attempt") : ""],
   ].filter(([, value]) => value);
 }

@@ -49,7 +49,7 @@ async function reportOf(days, everyone, signal) {
 /** Days are UTC's, as in the answers. */
 const startOfDay = (time) => new Date(`${time.toISOString().slice(0, 10)}T00:00:00Z`);
 
-function tiles({ cost, input, output, cached, calls, turns }) {
+function tiles({ cost, input, output, cached, calls, turns, cut_off: cutOff }) {
   const shown = [
     ["Cost", money(cost)],
     ["Tokens in", brief(input)],
@@ -57,6 +57,7 @@ function tiles({ cost, input, output, cached, calls, turns }) {
     ["Tokens out", brief(output)],
     ["Model calls", count(calls)],
     ["Turns", count(turns)],
+    ...(cutOff ? [["Cut off, usage unknown", count(cutOff)]] : []),
   ];
   return el("dl", { class: "tiles" }, shown.map(([name, value]) =>
     el("div", {}, el("dt", {}, name), el("dd", {}, value))));

@@ -170,3 +170,24 @@ async def test_what_the_database_does_not_take_waits_for_it(
     writer.put(2)
     await writer.close(5)
     assert (failures, written) == (0, [1, 2])
+
+
+async def test_nobody_waits_for_what_the_database_does_not_take() -> None:
+    """One thing may be late for long, as when its session is locked: others do not wait for it."""
+    asked, tries = asyncio.Event(), 0
+
+    async def write(batch: Sequence[int]) -> None:
+        nonlocal tries
+        await asked.wait()
+        tries += len(batch)
+        raise StoreUnavailableError("away")
+
+    writer = Writer(write, "things")
+    writer.put(1)
+    waiting = asyncio.create_task(writer.flush(60))
+    await asyncio.sleep(0.01)
+    asked.set()
+    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(writer.flush(60), 5)
+    assert tries == 1
+    await writer.close(0.01)

@@ -1,0 +1,43 @@
+"""What `lango doctor` says of the MCP servers of an app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from google.adk.workflow import BaseNode
+
+from lango.adk.mcp_names import toolsets_of
+from lango.adk.transfers import agents_of
+
+
+@dataclass(frozen=True, slots=True)
+class McpReport:
+    """What an agent gets of one server."""
+
+    server: str
+    agent: str
+    tools: tuple[str, ...]
+    problems: tuple[str, ...]
+    """Tools that are left out or have another name than the server's."""
+    error: str
+    """Why it cannot be reached; nothing if it can."""
+
+
+async def mcp_reports(root: BaseNode) -> AsyncIterator[McpReport]:
+    """Connect to the servers of every agent under a root, and list their tools."""
+    try:
+        from lango.adk.mcp_toolset import ServerToolset
+    except ImportError:  # without the SDK no agent can have been given a server
+        return
+    for agent in agents_of(root):
+        for toolset in toolsets_of(agent):
+            if isinstance(toolset, ServerToolset):
+                offered = await toolset.offered(agent)
+                yield McpReport(
+                    server=toolset.server.name,
+                    agent=agent.name,
+                    tools=tuple(tool.name for tool in offered.tools),
+                    problems=offered.problems,
+                    error=offered.error,
+                )

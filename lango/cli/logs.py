@@ -1,0 +1,64 @@
+"""What the log shows on standard error: nothing, warnings, the work of a worker, or all of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from copy import copy
+from typing import Any, Final
+
+import typer
+
+_PLAIN: Final = "%(levelname)s %(name)s: %(message)s"
+_DATED: Final = f"%(asctime)s {_PLAIN}"
+_SERVERS: Final = "lango.adk.mcp_toolset"
+_TURNS: Final = "lango.turns.attempt"
+VERBOSE: Final = typer.Option("--verbose", "-v", help="Show the log on standard error.")
+
+
+def log_all() -> None:
+    """Show everything, for a person who asked for it."""
+    logging.basicConfig(level=logging.INFO, format=_PLAIN, force=True)
+
+
+def log_nothing() -> None:
+    """Show nothing: the command says what a person can act on."""
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
+def log_warnings(*, turns: bool = False) -> None:
+    """Show warnings and errors, as a process without a terminal must; on request, each turn."""
+    level = min(logging.getLogger().level, logging.WARNING)
+    logging.basicConfig(level=level, format=_DATED, force=True)
+    if turns:
+        logging.getLogger(_TURNS).setLevel(logging.INFO)
+
+
+def log_servers() -> None:
+    """Show, without -v as well, when an MCP server cannot be reached or is set up wrongly."""
+    if not logging.getLogger().isEnabledFor(logging.INFO):
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logging.getLogger(_SERVERS).handlers = [handler]
+
+
+def with_verbose(command: Any) -> Any:
+    """The root command, whose -v is accepted behind the name of every command below it, too."""
+    [verbose] = [each for each in command.params if each.name == "verbose"]
+    below = copy(verbose)
+    below.expose_value, below.callback = False, _on_verbose
+    for each in _below(command):
+        each.params.append(below)
+    return command
+
+
+def _below(command: Any) -> Iterator[Any]:
+    for each in getattr(command, "commands", {}).values():
+        yield each
+        yield from _below(each)
+
+
+def _on_verbose(context: Any, parameter: Any, value: bool) -> None:
+    del context, parameter
+    if value:
+        log_all()

@@ -1,0 +1,109 @@
+"""The cause of a failure, for the developer and the operator: an exception's type, text and place.
+
+A cause is kept beside the turn and never sent to clients.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, walk_tb
+from typing import Final
+
+from lango.core.redaction import redacted
+from lango.core.values import storable_text
+
+MAX_TEXT: Final = 2_000
+"""Characters kept of an exception's message."""
+MOST_CAUSES: Final = 20
+"""Causes kept of one turn."""
+_READ: Final = 10 * MAX_TEXT
+_MOST_LINKS: Final = 5
+_GROUPS: Final[tuple[type[BaseException], ...]] = (BaseExceptionGroup, ExceptionGroup)
+_OWN: Final = Path(__file__).resolve().parents[1]
+_INSTALLED: Final = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What was raised; `place` is the innermost frame of the user's own code, else of any."""
+
+    type: str
+    message: str
+    place: str = ""  # "/srv/shop/agent.py:12, in lookup"
+
+    def __str__(self) -> str:
+        named = f"{self.type}: {self.message}" if self.message else self.type
+        return f"{named} ({self.place})" if self.place else named
+
+
+Causes = Mapping[str, Cause]
+"""Causes of a turn's failures, by error id."""
+
+
+def cause_of(error: BaseException) -> Cause:
+    """The cause that an exception tells of: redacted, and of bounded length.
+
+    Of a group it is the first exception. The exceptions that it was raised from are named in the
+    message, and looked through for the user's own code.
+    """
+    first, *others = _chain(_single(error))
+    said = [_text(first), *(f"caused by {type(each).__name__}: {_text(each)}" for each in others)]
+    message = storable_text(redacted("; ".join(filter(None, said))[:_READ]))
+    return Cause(type(first).__name__, message[:MAX_TEXT], _place([first, *others]))
+
+
+def _single(error: BaseException) -> BaseException:
+    """The exception, or the first one of a group."""
+    if type(error) not in _GROUPS:
+        return error
+    inner: Sequence[BaseException] = getattr(error, "exceptions", None) or [error]
+    return _single(inner[0])
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception, and those that it was raised from."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and len(chain) < _MOST_LINKS:
+        if _single(cause) in chain:
+            break
+        chain.append(_single(cause))
+    return chain
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the exception's own code, whatever that does
+        return "(its message cannot be read)"
+
+
+def _place(chain: list[BaseException]) -> str:
+    frames = [frame for error in chain for frame in _frames(error)]
+    own = (frame for frame in frames if _is_own(frame.filename))
+    found = next(own, frames[0] if frames else None)
+    return f"{found.filename}:{found.lineno}, in {found.name}" if found else ""
+
+
+def _frames(error: BaseException) -> Iterator[FrameSummary]:
+    """The frames of an exception, the innermost first."""
+    stack = StackSummary.extract(walk_tb(error.__traceback__), lookup_lines=False)
+    return reversed(stack)
+
+
+@cache
+def _is_own(filename: str) -> bool:
+    """Whether a file is neither Python's, nor installed, nor lango's."""
+    if filename.startswith("<"):
+        return False
+    path = Path(filename).resolve()
+    return not any(
+        (
+            path.is_relative_to(_OWN),
+            any(name in path.parts for name in _INSTALLED),
+            path.is_relative_to(sysconfig.get_path("stdlib")),
+        )
+    )

@@ -1,0 +1,43 @@
+"""Secrets in texts that were not written with them in mind, such as the message of an exception."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+MASK: Final = "**********"
+_SENSITIVE: Final = re.compile(r"auth|cookie|key|passw|secret|token", re.IGNORECASE)
+_SHORTEST: Final = 8
+"""Characters of a secret at least: a shorter value stands in texts by chance."""
+_NAMED: Final = re.compile(
+    r"(?P<name>(?:api[-_ ]?key|passw(?:or)?d|secret|token|authorization|cookie)\w*[\"']?\s*[=:]\s*"
+    r"(?:(?:bearer|basic)\s+)?[\"']?)[^\s\"',;&]{6,}",
+    re.IGNORECASE,
+)
+_BEARER: Final = re.compile(r"(?P<name>\bbearer\s+)[^\s\"',;]{6,}", re.IGNORECASE)
+_IN_URL: Final = re.compile(r"(?P<name>://[^\s:/@]*:)[^\s/@]+(?=@)")
+_KEYS: Final = re.compile(r"\b(?:sk-|AIza|xox[abp]-|gh[pousr]_|lango_\w+?_)[\w-]{16,}")
+"""API keys that are known by how they begin."""
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether what goes by this name is likely to be a secret: a header, a variable."""
+    return _SENSITIVE.search(name) is not None
+
+
+def redacted(text: str, environment: Mapping[str, str] | None = None) -> str:
+    """The text with secrets masked: values of sensitive environment variables, and known forms.
+
+    The forms are passwords in URLs, bearer tokens, API keys, and values behind names such as
+    `password=`.
+    """
+    variables = os.environ if environment is None else environment
+    values = (value for name, value in variables.items() if is_sensitive(name))
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST:
+            text = text.replace(value, MASK)
+    for pattern in (_IN_URL, _NAMED, _BEARER):
+        text = pattern.sub(rf"\g<name>{MASK}", text)
+    return _KEYS.sub(MASK, text)

@@ -1,0 +1,120 @@
+"""Names for the tools of MCP servers: legal for providers, and each held by one tool only."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""What every model provider takes as the name of a tool."""
+NAME_RULE: Final = "1 to 64 of A-Z, a-z, 0-9, _ and -, with a letter or _ first"
+RESERVED: Final = frozenset(
+    {
+        *("adk_request_confirmation", "adk_request_credential", "adk_request_input"),
+        *("set_model_response", "transfer_to_agent"),
+    }
+)
+"""Names by which ADK calls tools of its own; it refuses them of an MCP server."""
+
+_REMEDY: Final = "Set the server's `prefix`, or name in its `tools` the ones to offer."
+_ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools that one server lists, by the server's own names."""
+
+    server: str
+    tools: tuple[str, ...]
+    prefix: str = ""
+
+    def wanted(self, tool: str) -> str:
+        """The name that a tool gets if no other tool has it.
+
+        MCP allows dots in names, and providers do not.
+        """
+        name = tool.replace(".", "_")
+        return f"{self.prefix}_{name}" if self.prefix and name else name
+
+    def longer(self, tool: str) -> str:
+        """The name with the server's name before it: for a tool that cannot have the wanted one."""
+        return f"{_ILLEGAL.sub('_', self.server)}_{tool.replace('.', '_')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A tool of a server and the name that models get it by."""
+
+    tool: str
+    name: str | None
+    """None for a tool that is left out."""
+    problem: str = ""
+    """Why it has not the name it wanted, and what to do about it."""
+
+
+def server_tool_names(
+    listings: Sequence[Listing], taken: Collection[str] = ()
+) -> list[list[Named]]:
+    """Name every tool of an agent's servers, in the order of the listings.
+
+    No tool of a server gets a name in `taken`, which are the names of the agent's own tools, and no
+    server gets a name that another one lists as well: a call would reach the wrong one. Such a
+    tool gets the server's name before its own. It is left out if that is no name either.
+    """
+    wanted = Counter(
+        name for listing in listings for name in {listing.wanted(tool) for tool in listing.tools}
+    )
+    taken = RESERVED.union(taken)
+    held = {name for name, servers in wanted.items() if servers == 1} - taken
+    longer = Counter(
+        name for listing in listings for name in {listing.longer(tool) for tool in listing.tools}
+    )
+    free = {name for name, servers in longer.items() if servers == 1} - taken.union(wanted)
+    return [_named(listing, held, free, taken) for listing in listings]
+
+
+def _named(
+    listing: Listing, held: Collection[str], free: Collection[str], taken: Collection[str]
+) -> list[Named]:
+    named: list[Named] = []
+    given: set[str] = set()
+    for tool in listing.tools:
+        wanted, longer = listing.wanted(tool), listing.longer(tool)
+        problem = _problem(wanted, held, taken)
+        if tool in RESERVED:  # McpTool raises, whatever the name it would get
+            named.append(_left_out(tool, "ADK calls a tool of its own so"))
+        elif not problem and wanted not in given:
+            named.append(Named(tool, wanted))
+            given.add(wanted)
+        elif not problem or longer in given:
+            named.append(
+                _left_out(tool, f"the server lists {longer if problem else wanted!r} twice")
+            )
+        elif tool and longer in free and TOOL_NAME.fullmatch(longer):
+            named.append(_renamed(tool, longer, problem))
+            given.add(longer)
+        else:
+            named.append(_left_out(tool, problem))
+    return named
+
+
+def _problem(wanted: str, held: Collection[str], taken: Collection[str]) -> str:
+    """Why a server's tool cannot have the name it wants; empty if it can."""
+    if not TOOL_NAME.fullmatch(wanted):
+        return f"model providers take {NAME_RULE}"
+    if wanted in taken:
+        return f"another tool of the agent is called {wanted!r}"
+    return "" if wanted in held else f"another MCP server lists {wanted!r} as well"
+
+
+def _renamed(tool: str, name: str, problem: str) -> Named:
+    shown = repr(tool[:80])
+    return Named(tool, name, f"lists {shown}: offered as {name!r}, because {problem}. {_REMEDY}")
+
+
+def _left_out(tool: str, problem: str) -> Named:
+    shown = repr(tool[:80])
+    return Named(tool, None, f"lists {shown}: left out, because {problem}. {_REMEDY}")

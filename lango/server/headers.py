@@ -1,0 +1,31 @@
+"""Headers that every answer in JSON has: nobody keeps it, and no browser guesses what it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_JSON: Final = ("application/json", "application/problem+json")
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class JsonHeaders:
+    """An application whose answers in JSON have these headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and add to its answer."""
+
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if headers.get("content-type", "").startswith(_JSON):
+                    for name, value in _HEADERS.items():
+                        headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, add)

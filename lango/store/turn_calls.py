@@ -1,0 +1,104 @@
+"""The model calls of a claimed turn: each has a row before its model is asked.
+
+What such a row says of its usage is settled later, and without the fence (`ModelCallStore`): a
+worker that has lost its turn has paid all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from lango.core.failpoints import failpoint
+from lango.core.model_calls import ModelCall
+from lango.errors import Fenced
+from lango.store import turn_rows, turn_usage
+from lango.store.clock import seconds
+from lango.store.database import Database
+from lango.store.faults import is_duplicate
+from lango.store.ledger import NODE
+from lango.store.model_calls import row_of
+from lango.store.prepared import Prepared, Row, Transaction
+from lango.store.tables import model_calls, tool_ledger, turns
+from lango.store.turn_rows import Claim
+from lango.store.turn_usage import Spent
+
+_NEW: Final = "new_"
+_COLUMNS: Final = [column for column in model_calls.c if column.name != "pk"]
+_ROUNDING: Final = 0.001  # seconds, of a time as a float
+_ENTER: Final = Prepared(
+    # The turn's row is locked against its deletion alone: a delete waits, and takes this row along.
+    sa.insert(model_calls)
+    .from_select(
+        [column.name for column in _COLUMNS],
+        sa.select(*(sa.bindparam(f"{_NEW}{each.name}", type_=each.type) for each in _COLUMNS))
+        .select_from(turns)
+        .where(turn_rows.IS_CLAIMED)
+        .with_for_update(read=True, key_share=True),
+    )
+    .returning(model_calls.c.pk)
+)
+_TOOLS: Final = Prepared(
+    sa.select(tool_ledger.c.invocation_id, tool_ledger.c.call_key, tool_ledger.c.started).where(
+        tool_ledger.c.session_pk == sa.bindparam("of_session"),
+        sa.or_(
+            tool_ledger.c.invocation_id == sa.bindparam("invocation"),
+            tool_ledger.c.invocation_id.startswith(sa.bindparam("inner")),
+        ),
+    )
+)
+
+
+async def enter_call(database: Database, claim: Claim, record: ModelCall) -> None:
+    """Write the row of a call that is about to be made; Fenced if the turn is lost."""
+    turn = claim.turn
+    row = row_of(turn.session.tenant, record, turn.session_pk)
+    values: dict[str, Any] = {f"{_NEW}{name}": value for name, value in row.items()}
+    of = {"of_session": turn.session_pk, "of_number": turn.number, "claim": claim.id}
+
+    async def once() -> bool:
+        try:
+            return bool(await database.run(_ENTER, **of, **values))
+        except Exception as error:
+            if not is_duplicate(error):  # the reply to an earlier try was lost
+                raise
+            return True
+
+    failpoint("call.enter.before")
+    if not await once():
+        raise Fenced
+    failpoint("call.enter.after")
+
+
+async def resume_calls(database: Database, claim: Claim) -> Spent:
+    """Mark what the attempts before left under way, and tell what they have spent.
+
+    Fenced if the turn is lost.
+    """
+    turn = claim.turn
+
+    async def once(transaction: Transaction) -> Spent:
+        held = await turn_rows.hold(transaction, claim)
+        place = turn.session_pk, turn.number
+        await turn_usage.mark_cut_off(transaction, *place, held.clock)
+        spent = await turn_usage.spent_on_models(transaction, *place)
+        tools = await transaction.all(
+            _TOOLS,
+            of_session=turn.session_pk,
+            invocation=turn.invocation_id,
+            inner=f"{turn.invocation_id}/",
+        )
+        return replace(spent, tools=frozenset(_tool_calls(tools, turn.started)))
+
+    return await database.transact(once)
+
+
+def _tool_calls(rows: Sequence[Row], began: float | None) -> Iterator[tuple[str, str]]:
+    """The calls of tools since the turn began: its invocation may have had turns before."""
+    since = (began or 0.0) - _ROUNDING
+    for row in rows:
+        if seconds(row.started) >= since and not row.call_key.startswith(NODE):
+            yield row.invocation_id, row.call_key

@@ -1,0 +1,112 @@
+"""`lango doctor` on loaded agents: their models, MCP servers and shapes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Ran, run
+
+SETTINGS = """\
+store: {url: "sqlite:///here.db"}
+mcp_servers: {wiki: {command: [no-such-server]}}
+apps:
+"""
+APPS = {
+    "asks": "  asks: {agent: {model: 'scripted:demo', mcp: [wiki]}}\n",
+    "nokey": "  nokey: {load: 'loaded:nokey'}\n",
+    "own": "  own: {load: 'loaded:own'}\n",
+    "plain": "  plain: {load: 'loaded:plain'}\n",
+    "mute": "  mute: {load: 'loaded:mute'}\n",
+}
+LOADED = '''\
+"""Agents of which the settings know no more than where they are."""
+
+from google.adk.agents import Agent, BaseAgent
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.tools.agent_tool import AgentTool
+from google.genai import types
+
+import lango
+
+
+class Mute(BaseLlm):
+    async def generate_content_async(self, request, stream=False):
+        yield LlmResponse(content=types.ModelContent("No."), partial=False)
+
+
+class Own(BaseAgent):
+    pass
+
+
+hidden = Agent(name="hidden", model="gemini-2.5-flash")
+below = Agent(name="below", model=lango.ModelAdapter("scripted:demo"), tools=[AgentTool(hidden)])
+nokey = Agent(name="nokey", model=lango.ModelAdapter("scripted:demo"), sub_agents=[below])
+own = Own(name="own")
+plain = Agent(name="plain", model=lango.ModelAdapter("scripted:demo"))
+mute = Agent(name="mute", model=Mute(model="mute"))
+'''
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of these agents, and being in it."""
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "loaded", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("loaded.py").write_text(LOADED)
+
+
+def examined(*apps: str) -> tuple[Ran, dict[str, str]]:
+    """What it prints of these apps, and each finding by its name, mark included."""
+    Path("lango.yaml").write_text(SETTINGS + "".join(APPS[app] for app in apps))
+    ran = run("doctor")
+    lines = [line for line in ran.out.splitlines() if line[2:4] == "  "]
+    return ran, {line[4:39].strip(): f"{line[:2]} {line[39:]}" for line in lines}
+
+
+def test_the_models_of_loaded_agents_are_tried() -> None:
+    ran, found = examined("nokey", "plain")
+    assert ran.code == 1
+    assert found["model scripted:demo of plain"].startswith("ok a streamed tool call")
+    missing = found["model gemini-2.5-flash of nokey"]
+    assert missing.startswith("!! ValueError: No API key was provided.")
+    assert "All of it works" not in ran.out
+
+
+def test_a_model_that_calls_no_tool_is_a_warning_if_its_agent_is_loaded() -> None:
+    ran, found = examined("mute")
+    assert ran.code == 0
+    assert found["model mute of mute"].startswith("?? it answers, but it did not call the tool")
+    assert ran.out.endswith("Nothing is broken; see the 1 warning above.\n")
+
+
+def test_a_server_that_cannot_be_started_is_named() -> None:
+    ran, found = examined("asks")
+    assert ran.code == 1
+    said = found["MCP server wiki of asks"]
+    assert said.startswith("!! cannot be reached: [Errno 2] No such file or directory: 'no-such")
+    assert "Install or start it" in said
+    assert "`mcp_servers.wiki`" in said
+    assert "All of it works" not in ran.out
+
+
+def test_an_agent_that_cannot_be_resumed_is_a_warning_with_what_to_do() -> None:
+    ran, found = examined("own")
+    assert ran.code == 0
+    said = found["turns of own"]
+    assert said.startswith("?? not resumable: own (Own) runs in a way of its own. If a worker dies")
+    assert "`lango turns retry`" in said
+    assert ran.out.endswith("Nothing is broken; see the 1 warning above.\n")
+
+
+def test_run_says_that_a_server_cannot_be_reached() -> None:
+    Path("lango.yaml").write_text(SETTINGS + APPS["asks"])
+    ran = run("run", "hello")
+    assert (ran.code, ran.out) == (0, "You said: hello\n")
+    assert "MCP server 'wiki' cannot be reached, the turn runs without its tools" in ran.err
+    assert "No such file or directory: 'no-such-server'" in ran.err
+    assert "lango doctor" in ran.err

@@ -1,0 +1,105 @@
+"""What a turn asks a person: printed by `lango run`, answered in `lango chat`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.cli.terminal import Terminal
+
+ASK = '''\
+from google.adk import Event, Workflow
+from google.adk.events import RequestInput
+
+import lango
+from lango.adk.build import llm_agent
+
+
+def start(node_input: str):
+    yield RequestInput(message="How many copies?")
+
+
+def finish(node_input):
+    yield Event(message=f"You ordered {node_input!r}.")
+
+
+@lango.tool(dangerous=True)
+def refund(order: int) -> str:
+    """Refund an order."""
+    return f"refunded order {order}"
+
+
+root_agent = Workflow(name="ask", edges=[("START", start, finish)])
+shop = llm_agent("shop", lango.ModelAdapter("scripted:demo"), tools=[refund])
+'''
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of these agents, and being in it."""
+    monkeypatch.delitem(sys.modules, "ask", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ask.py").write_text(ASK)
+    (tmp_path / "other.yaml").write_text("store: {tenant: acme}\n")
+    return tmp_path
+
+
+def test_run_prints_the_question_and_how_to_answer_it() -> None:
+    options = ("--url", "sqlite:///my own.db", "--config", "other.yaml", "--session", "s 1")
+    asked = run("run", *options, "ask:root_agent", "hi")
+    assert asked.code == 3
+    assert "How many copies?" in asked.err
+    again = (
+        "lango chat ask:root_agent --session 's 1' --url 'sqlite:///my own.db' --config other.yaml"
+    )
+    assert again in asked.err
+    assert "refund wants to run with" not in asked.err
+
+
+def test_run_prints_the_call_that_waits() -> None:
+    asked = run("run", "ask:shop", "refund 5")
+    assert asked.code == 3
+    assert "refund wants to run with" in asked.err
+    assert '"order": 5' in asked.err
+
+
+def test_a_hint_does_not_print_a_password(folder: Path) -> None:
+    from lango.cli.conversation import command_again
+
+    hint = command_again("shop", "ann", "s1", "postgresql://ann:hunter2@db/x", folder / "l.yaml")
+    assert "hunter2" not in hint
+    assert hint.startswith("lango chat shop --session s1 --user ann --url 'postgresql://ann:***")
+
+
+def test_a_session_that_is_new_is_said() -> None:
+    first = run("run", "--session", "s1", "ask:shop", "hello")
+    assert "Session s1 is new. `lango sessions list` shows the others." in first.err
+    assert "is new" not in run("run", "--session", "s1", "ask:shop", "hello").err
+    assert "is new" not in run("run", "ask:shop", "hello").err
+    other = run("run", "--json", "--session", "s2", "ask:shop", "hello")
+    assert "Session s2 is new" in other.err
+    assert [json.loads(line)["type"] for line in other.out.splitlines()][-1] == "completed"
+
+
+def test_an_input_is_given_in_chat(folder: Path) -> None:
+    with Terminal(folder) as terminal:
+        terminal.lango("chat", "ask:root_agent")
+        terminal.wait_for("you> ")
+        terminal.type("hello")
+        terminal.wait_for("How many copies?")
+        terminal.wait_for("answer> ")
+        terminal.press("C-d")
+        terminal.wait_for("you> ", times=2)
+        terminal.press("C-d")
+        screen = terminal.wait_for("goes on with it.")
+        [again] = [line for line in screen.splitlines() if line.endswith("goes on with it.")]
+        terminal.lango(*shlex.split(again.removesuffix(" goes on with it."))[1:])
+        terminal.wait_for("answer> ", times=2)
+        terminal.type("three")
+        terminal.wait_for("You ordered 'three'.")
+        terminal.press("C-d")

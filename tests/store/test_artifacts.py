@@ -1,0 +1,62 @@
+"""Saving artifacts: once, also if the reply to a COMMIT is lost."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.store.artifact_rows import NewArtifact
+from lango.store.artifacts import SqlArtifactStore
+from lango.store.claimed import ClaimedWrites
+from lango.store.database import Database
+from lango.store.entries import SessionKey
+from tests.store.desk import opened
+from tests.store.rows import key
+
+NEW = NewArtifact("notes.txt", b"a", {"text": "a"})
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """Errors that stand for lost replies: each is raised once, after a transaction's COMMIT."""
+    errors, write = list[Exception](), Database.write
+
+    @asynccontextmanager
+    async def losing(
+        self: Database, session: SessionKey | None = None
+    ) -> AsyncGenerator[AsyncConnection]:
+        async with write(self, session) as connection:
+            yield connection
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(Database, "write", losing)
+    return errors
+
+
+async def test_a_save_whose_reply_is_lost_is_one_version(
+    lost: list[Exception], store_url: str, tenant: str
+) -> None:
+    async with opened(store_url) as desk:
+        await desk.session(key(tenant))
+        artifacts = SqlArtifactStore(desk.sessions.database)
+        lost.append(ConnectionResetError())
+        assert await artifacts.save(key(tenant), NEW) == 0
+        assert lost == []
+        assert await artifacts.save(key(tenant), NEW) == 1
+
+
+async def test_a_save_of_a_claimed_turn_outside_of_tools_likewise(
+    lost: list[Exception], store_url: str, tenant: str
+) -> None:
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        await desk.submit(key(tenant))
+        writes = ClaimedWrites(
+            desk.sessions.database, await desk.claim(ref.pk, await desk.worker())
+        )
+        lost.append(ConnectionResetError())
+        assert await writes.save_artifact(key(tenant), NEW) == 0
+        assert lost == []
+        assert await writes.save_artifact(key(tenant), NEW) == 1

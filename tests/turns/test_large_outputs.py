@@ -1,0 +1,89 @@
+"""Outputs of tools too large for a row: one lasting copy, whoever keeps a note of them."""
+
+import asyncio
+import json
+
+import sqlalchemy as sa
+from google.adk.agents import LlmAgent
+from google.adk.tools.agent_tool import AgentTool
+
+from faults.turn_place import Process
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.normalise import MAX_OUTPUT
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.messages import ToolCall
+from lango.providers.base import ModelRequest
+from lango.providers.scripted import Reply, ScriptedProvider
+from lango.store.tables import artifacts, messages, tool_ledger, turn_events
+from lango.turns.worker import TurnWorker
+
+WHOLE = {"rows": "x" * (2 * MAX_OUTPUT)}
+ROOM = 10_000  # bytes: the marker has a head of 2,000 characters
+
+
+async def dump() -> dict[str, str]:
+    """Give a large output."""
+    return WHOLE
+
+
+def _model(tool: str, arguments: dict[str, str]) -> ModelAdapter:
+    def rule(request: ModelRequest) -> Reply:
+        if request.messages[-1].is_tool:
+            return Reply("done")
+        return Reply(calls=(ToolCall("", tool, input=json.dumps(arguments)),))
+
+    return ModelAdapter(ScriptedProvider(rule=rule), "demo")
+
+
+def _agent() -> LlmAgent:
+    helper = LlmAgent(name="helper", model=_model("dump", {}), tools=[dump])
+    model = _model("helper", {"request": "hello"})
+    return LlmAgent(name="root", model=model, tools=[AgentTool(helper)])
+
+
+def _direct() -> LlmAgent:
+    return LlmAgent(name="root", model=_model("dump", {}), tools=[dump])
+
+
+async def _sizes(here: Process, session_pk: int, *columns: sa.Column[str]) -> list[int]:
+    async with here.store.database.read() as connection:
+        found: list[int] = []
+        for column in columns:
+            text = sa.func.length(sa.cast(column, sa.Text))
+            mine = column.table.c.session_pk == session_pk
+            found += (await connection.execute(sa.select(text).where(mine))).scalars()
+    return [size for size in found if size]
+
+
+async def _run(here: Process, agent: LlmAgent) -> int:
+    sessions, app = SessionServiceAdapter(here.store), here.place.app
+    runner = AgentRunner(agent, sessions, SqlArtifactService(here.store), name=app)
+    async with TurnWorker(here.store, here.engine, {app: DurableAgent(runner, here.store)}):
+        async with asyncio.timeout(60):
+            turn = await here.turns.wait(await here.say("hello"))
+    assert turn.state == "completed", turn.error
+    return turn.session_pk
+
+
+async def _kept(here: Process) -> list[int]:
+    mine = artifacts.c.app_name == here.place.app
+    async with here.store.database.read() as connection:
+        return list((await connection.execute(sa.select(artifacts.c.size).where(mine))).scalars())
+
+
+async def test_a_large_output_is_kept_once(here: Process) -> None:
+    pk = await _run(here, _direct())
+    rows = (tool_ledger.c.result, turn_events.c.data, messages.c.tool_calls)
+    assert max(await _sizes(here, pk, *rows)) < ROOM
+    assert [size > 2 * MAX_OUTPUT for size in await _kept(here)] == [True]
+
+
+async def test_a_large_output_of_an_agent_in_a_tool_is_kept_once(here: Process) -> None:
+    """Its session is another one, its ledger that of the turn."""
+    pk = await _run(here, _agent())
+    assert len(await _sizes(here, pk, tool_ledger.c.result)) == 2
+    assert max(await _sizes(here, pk, tool_ledger.c.result, turn_events.c.data)) < ROOM
+    assert [size > 2 * MAX_OUTPUT for size in await _kept(here)] == [True]

@@ -1,0 +1,55 @@
+"""Keys that no index of PostgreSQL could hold: refused alike on both databases, and no more."""
+
+import asyncio
+import json
+import secrets
+
+from google.adk.agents import LlmAgent
+from google.adk.tools.tool_context import ToolContext
+
+from faults.turn_place import Process
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.ids import MAX_KEY_BYTES
+from lango.core.messages import ToolCall
+from lango.providers.base import ModelRequest
+from lango.providers.scripted import Reply, ScriptedProvider
+from lango.turns.worker import TurnWorker
+
+LONG = secrets.token_hex(MAX_KEY_BYTES)  # the server compresses what repeats itself
+
+
+async def remember(tool_context: ToolContext) -> dict[str, str]:
+    """Remember something."""
+    tool_context.state["user:fine"] = "kept"
+    tool_context.state[f"user:{LONG}"] = "lost"
+    return {"done": "yes"}
+
+
+def _agent() -> LlmAgent:
+    def rule(request: ModelRequest) -> Reply:
+        if request.messages[-1].is_tool:
+            return Reply("done")
+        return Reply(calls=(ToolCall("", remember.__name__, input=json.dumps({})),))
+
+    model = ModelAdapter(ScriptedProvider(rule=rule), "demo")
+    return LlmAgent(name="root", model=model, tools=[remember])
+
+
+async def test_a_tool_is_told_that_its_state_key_is_too_long(here: Process) -> None:
+    sessions, app = SessionServiceAdapter(here.store), here.place.app
+    runner = AgentRunner(_agent(), sessions, SqlArtifactService(here.store), name=app)
+    async with (
+        TurnWorker(here.store, here.engine, {app: DurableAgent(runner, here.store)}),
+        asyncio.timeout(60),
+    ):
+        turns = [await here.turns.wait(await here.say(text)) for text in ("one", "two")]
+    assert [turn.state for turn in turns] == ["completed", "completed"]
+    finished = [e for e in await here.read(turns[0].id) if e.type == "tool.finished"]
+    assert ["state key" in event.data["error"] for event in finished] == [True]
+    loaded = await sessions.get_session(app_name=app, user_id="user", session_id="default")
+    assert loaded is not None
+    assert {name for name in loaded.state if name.startswith("user:")} == {"user:fine"}

@@ -1,0 +1,163 @@
+"""Calls that are open when a turn is cancelled or fails: answered by what their tools gave."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.tools.tool_context import ToolContext
+
+from faults.turn_place import Process, check_log
+from lango.adk.durable.ledger import INTERRUPTED
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.model import ModelAdapter
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.messages import ToolCall
+from lango.core.turns import Answer
+from lango.errors import TurnConflictError
+from lango.providers.base import ModelRequest
+from lango.providers.scripted import Reply, ScriptedProvider
+from lango.store.turn_rows import Turn
+from lango.turns.worker import TurnWorker
+
+
+class Desk:
+    """Tools of which one is done before the other, which does not end by itself."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.began = asyncio.Event()
+        self.fails = fails
+
+    async def quick(self, tool_context: ToolContext) -> dict[str, str]:
+        """Do something at once."""
+        tool_context.state["quick"] = "done"
+        return {"did": "it"}
+
+    async def slow(self) -> str:
+        """Do something that takes long."""
+        await asyncio.sleep(0.2)
+        self.began.set()
+        if self.fails:
+            raise ValueError("out of order")
+        await asyncio.sleep(60)
+        return "never"
+
+
+def _worker(here: Process, calls: Sequence[str], tools: Sequence[Any]) -> TurnWorker:
+    """A worker of an agent that calls these tools together, and then ends."""
+
+    def rule(request: ModelRequest) -> Reply | str:
+        if request.messages[-1].content != "go":
+            return "done"
+        return Reply(calls=tuple(ToolCall("", name, input="{}") for name in calls))
+
+    model = ModelAdapter(ScriptedProvider(rule=rule), "demo")
+    root = LlmAgent(name="agent", model=model, tools=[*tools])
+    runner = AgentRunner(root, SessionServiceAdapter(here.store), name=here.place.app)
+    return TurnWorker(here.store, here.engine, {here.place.app: DurableAgent(runner, here.store)})
+
+
+async def _ended(here: Process, turn: str) -> Turn:
+    async with asyncio.timeout(30):
+        return await here.turns.wait(turn)
+
+
+async def _answers(here: Process, turn: Turn) -> dict[str, Any]:
+    """What the history has as the last response of each tool."""
+    rows = await here.store.messages(turn.session, limit=100)
+    given = [
+        each for row in rows if row.role == "tool" for each in json.loads(row.tool_calls or "")
+    ]
+    return {each["name"]: each["output"] for each in given}
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+async def test_what_has_finished_is_not_told_as_cut_off(here: Process, how: str) -> None:
+    desk = Desk(fails=how == "failed")
+    async with _worker(here, ["quick", "slow"], [desk.quick, desk.slow]):
+        turn = await here.say("go")
+        await desk.began.wait()
+        if how == "cancelled":
+            await here.turns.cancel(turn)
+        ended = await _ended(here, turn)
+    assert ended.state == how
+    assert await _answers(here, ended) == {"quick": {"did": "it"}, "slow": {"error": INTERRUPTED}}
+    loaded = await here.store.load(ended.session, None)
+    assert loaded is not None
+    assert loaded.session.state["quick"] == "done"
+    events = await here.read(turn)
+    check_log(events)
+    told = {e.data["name"]: e.data.get("error") for e in events if e.type == "tool.finished"}
+    assert told == {"quick": None, "slow": INTERRUPTED}
+
+
+async def test_a_payment_that_was_approved_and_cut_off_is_told_as_such(here: Process) -> None:
+    desk = Desk()
+    async with _worker(here, ["slow"], [FunctionTool(desk.slow, require_confirmation=True)]):
+        asked = await _ended(here, await here.say("go"))
+        answer = await here.turns.answer(asked.id, Answer(asked.waits_for[0], approved=True))
+        await desk.began.wait()
+        await here.turns.cancel(answer.id)
+        ended = await _ended(here, answer.id)
+    assert ended.state == "cancelled"
+    assert (await _answers(here, ended))["slow"] == {"error": INTERRUPTED}
+
+
+async def test_a_question_stays_open_when_the_answer_to_another_is_cancelled(here: Process) -> None:
+    desk, calls = Desk(), ["slow", "quick"]
+    tools = [FunctionTool(each, require_confirmation=True) for each in (desk.slow, desk.quick)]
+    async with _worker(here, calls, tools):
+        asked = await _ended(here, await here.say("go"))
+        answer = await here.turns.answer(
+            asked.id, Answer(await _question(here, asked, "slow"), True)
+        )
+        await desk.began.wait()
+        await here.turns.cancel(answer.id)
+        assert (await _ended(here, answer.id)).state == "cancelled"
+        assert (await here.turns.get(asked.id)).state == "waiting"
+        question = await _question(here, asked, "quick")
+        last = await _ended(here, (await here.turns.answer(asked.id, Answer(question, True))).id)
+    assert last.state == "completed"
+    assert (await _answers(here, last))["quick"] == {"did": "it"}
+
+
+async def test_the_answer_to_one_of_two_questions_may_be_repeated(here: Process) -> None:
+    desk = Desk()
+    tools = [FunctionTool(each, require_confirmation=True) for each in (desk.quick, desk.slow)]
+    async with _worker(here, ["quick", "slow"], tools):
+        asked = await _ended(here, await here.say("go"))
+        answer = Answer(await _question(here, asked, "quick"), approved=True)
+        first = await here.turns.answer(asked.id, answer, idempotency_key="once")
+        await _ended(here, first.id)
+        assert (await here.turns.get(asked.id)).state == "waiting"
+        again = await here.turns.answer(asked.id, answer, idempotency_key="once")
+        assert again.id == first.id
+        with pytest.raises(TurnConflictError):
+            await here.turns.answer(asked.id, answer, idempotency_key="twice")
+
+
+async def test_a_session_does_not_wait_for_a_call_that_was_cancelled(here: Process) -> None:
+    async def ask() -> None:
+        """Ask somebody elsewhere."""
+
+    desk = Desk()
+    async with _worker(here, ["ask", "slow"], [LongRunningFunctionTool(ask), desk.slow]):
+        turn = await here.say("go")
+        await desk.began.wait()
+        await here.turns.cancel(turn)
+        await _ended(here, turn)
+        after = await _ended(here, await here.say("and now?"))
+    loaded = await here.store.load(after.session, None)
+    assert loaded is not None
+    assert loaded.session.open_calls is None
+
+
+async def _question(here: Process, asked: Turn, tool: str) -> str:
+    """The id of the question about a tool."""
+    events = [event for event in await here.read(asked.id) if event.type == "approval.required"]
+    return next(event.data["approval"] for event in events if event.data["name"] == tool)
