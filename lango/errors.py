@@ -53,6 +53,7 @@
     ├── ForbiddenError             a good credential that does not allow this
     ├── IdentityUnavailableError   nobody could be asked whether a token is good (retryable)
     ├── KeyLimitError              an API key has used what it may, for now (retryable)
+    ├── QuotaError                 a tenant has as much as it may have at a time (retryable)
     ├── KeyNotFoundError
     ├── InvalidKeyError            an API key that cannot be made or changed like this
     ├── RequestError               a request that the server does not take
@@ -199,6 +200,19 @@ class KeyLimitError(LangoError):
     ) -> None:
         super().__init__(message)
         self.limit = limit  # "requests", "turns", "streams" or "cost"
+        self.retry_after = retry_after  # seconds after which another try makes sense
+
+
+class QuotaError(LangoError):
+    """The tenant has as much as it may have at a time."""
+
+    retryable = True
+
+    def __init__(
+        self, message: str = "", *, quota: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.quota = quota  # "open_turns" or "file_bytes"
         self.retry_after = retry_after  # seconds after which another try makes sense
 
 

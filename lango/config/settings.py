@@ -256,6 +256,17 @@ class FileSettings(Section):
     )
 
 
+class QuotaSettings(Section):
+    """What one tenant may have in the database at a time; null for any amount."""
+
+    open_turns: int | None = Field(
+        default=10_000, ge=1, description="Turns that are scheduled, queued or running."
+    )
+    file_bytes: int | None = Field(
+        default=10 << 30, ge=1, description="Bytes of files and other artifacts, all versions."
+    )
+
+
 class ServerSettings(Section):
     """How `lango serve` serves."""
 
@@ -281,6 +292,9 @@ class ServerSettings(Section):
     )
     files: FileSettings = Field(
         default_factory=FileSettings, description="Files that clients upload."
+    )
+    quotas: QuotaSettings = Field(
+        default_factory=QuotaSettings, description="What one tenant may have at a time."
     )
     oidc: OidcSettings | None = Field(
         default=None, description="An OpenID Connect issuer whose tokens are taken."

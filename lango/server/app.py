@@ -30,6 +30,7 @@ from lango.server.headers import JsonHeaders
 from lango.server.health import Health
 from lango.server.hosts import AllowedHosts
 from lango.server.problems import Problem, add_problems
+from lango.server.quotas import Quotas
 from lango.server.streams import Streams
 
 _ABOUT: Final = (
@@ -50,7 +51,11 @@ def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> 
     )
     app.state.identity = identity
     app.state.services = Services(
-        backend, options, Streams(options.streams, options.heartbeat), Health()
+        backend,
+        options,
+        Streams(options.streams, options.heartbeat),
+        Quotas(backend.store.database, options.quotas),
+        Health(),
     )
     for noun in (
         agents,

@@ -8,9 +8,10 @@ from typing import Annotated, Final, Protocol, cast
 
 from fastapi import Depends, FastAPI, Request
 
-from lango.config.settings import FileSettings, ServerSettings, Settings
+from lango.config.settings import FileSettings, QuotaSettings, ServerSettings, Settings
 from lango.server.health import Health
 from lango.server.hosts import LOOPBACK, allowed_hosts
+from lango.server.quotas import Quotas
 from lango.server.streams import HEARTBEAT, StreamLimits, Streams
 from lango.store.sessions import SqlSessionStore
 from lango.turns.service import Turns
@@ -40,6 +41,7 @@ class ServerOptions:
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks
     max_body: int = _DEFAULTS.max_body  # bytes of JSON
     files: FileSettings = field(default_factory=FileSettings)
+    quotas: QuotaSettings = field(default_factory=QuotaSettings)
     max_streams: int = _DEFAULTS.max_streams  # at a time, in this process
     max_streams_per_tenant: int | None = None
     max_streams_per_key: int | None = None
@@ -61,6 +63,7 @@ def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerO
         trusted_proxies=tuple(server.trusted_proxies),
         max_body=server.max_body,
         files=server.files,
+        quotas=server.quotas,
         max_streams=server.max_streams,
         max_streams_per_tenant=server.max_streams_per_tenant,
         max_streams_per_key=server.max_streams_per_key,
@@ -75,6 +78,7 @@ class Services:
     backend: Backend
     options: ServerOptions
     streams: Streams
+    quotas: Quotas
     health: Health
 
     @property

@@ -134,6 +134,7 @@ async def upload_file(
     refuse_encodings(request)
     with Upload(declared, limits) as upload:
         await upload.receive(request)
+        await served.quotas.take_bytes(session.key.tenant, upload.size)
         kept = await _files(served).save(
             session.key, NewFile(name, declared, upload), public_id=session.public_id
         )

@@ -17,6 +17,7 @@ from fastapi import Depends, Request
 
 from lango.core.keys import KeyLimits
 from lango.errors import KeyLimitError, TooManyAttemptsError
+from lango.server.backend import Served
 from lango.server.callers import Caller, NamedCaller, User
 from lango.store.keys import ApiKey, KeyStore, today
 from lango.store.model_calls import ModelCallStore
@@ -139,11 +140,12 @@ class Admits(Protocol):
         ...
 
 
-async def admitted(request: Request, known: User) -> NamedCaller:
-    """The caller, if it may have another turn."""
+async def admitted(request: Request, known: User, served: Served) -> NamedCaller:
+    """The caller, if it and its tenant may have another turn."""
     identity = cast("object", request.app.state.identity)
     if isinstance(identity, Admits):
         await identity.admit(request, known)
+    await served.quotas.take_turn(known.tenant)
     return known
 
 

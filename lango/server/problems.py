@@ -45,6 +45,7 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.UnknownAppError: 422,
     errors.UnknownFileError: 422,
     errors.KeyLimitError: 429,
+    errors.QuotaError: 429,
     errors.TooManyAttemptsError: 429,
     errors.IdentityUnavailableError: 503,
     errors.ServerBusyError: 503,

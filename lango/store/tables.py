@@ -343,6 +343,7 @@ _partial("turns_due_ix", IS_SCHEDULED, turns.c.run_at)
 _partial("turns_answers_ix", turns.c.answers.is_not(None), *_answered, unique=True)
 _partial("turns_waits_ix", turns.c.waits_for.is_not(None), *_answered[:2])
 _partial("turns_log_ix", _has_log, turns.c.ended)
+_partial("turns_open_ix", turns.c.ended.is_(None), turns.c.tenant)
 _partial("turns_key_ix", turns.c.key_id.is_not(None), turns.c.key_id, turns.c.ended)
 
 turn_events: Final = sa.Table(

@@ -7,17 +7,12 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from lango.core.values import JsonObject
 from lango.errors import ToolTimeoutError
 from lango.tools.base import CallInfo, Tool
-
-MAX_THREADS: Final = 32
-"""Plain functions that run at a time, in one event loop; others wait for their turn."""
-
-_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+from lango.tools.thread_slots import thread_slots
 
 
 async def call(tool: Tool, arguments: JsonObject, info: CallInfo) -> Any:
@@ -48,13 +43,13 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     time is over, keeps its slot, and does not keep the process from ending.
     """
     loop = asyncio.get_running_loop()
-    slots = _slots.setdefault(loop, asyncio.Semaphore(MAX_THREADS))
-    await slots.acquire()
+    slots = thread_slots()
+    tenant = await slots.acquire()
     done: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
     def settle(result: Any, error: BaseException | None) -> None:
-        slots.release()
+        slots.release(tenant)
         if done.done():  # nobody waits any more
             return
         if error is None:
@@ -78,6 +73,6 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     try:
         threading.Thread(target=run, name="lango-tool", daemon=True).start()
     except BaseException:
-        slots.release()
+        slots.release(tenant)
         raise
     return await done

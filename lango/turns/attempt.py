@@ -41,6 +41,7 @@ from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_queue import Closed, TurnQueue
 from lango.store.turn_rows import Claim
+from lango.tools.thread_slots import run_tools_for
 from lango.turns.feeds import Begun, Feeds
 from lango.turns.log import LogWriter
 from lango.turns.retelling import resets, stored_events, untold
@@ -162,6 +163,7 @@ class Attempt:
     async def _run(self) -> None:
         timer = asyncio.get_running_loop().call_later(self.claim.time_left, self._expire)
         outlast_outages()
+        run_tools_for(self.claim.turn.session.tenant)
         try:
             await self._account()
         except asyncio.CancelledError:

@@ -24,6 +24,7 @@ SECTIONS = {
     "tools": SCHEMA["$defs"]["ToolSettings"],
     "server": SCHEMA["$defs"]["ServerSettings"],
     "files": SCHEMA["$defs"]["FileSettings"],
+    "quotas": SCHEMA["$defs"]["QuotaSettings"],
     "oidc": SCHEMA["$defs"]["OidcSettings"],
     "mcp_servers": SCHEMA["$defs"]["McpServerSettings"],
 }

@@ -1,5 +1,6 @@
 """A door without a house: an app that says who it takes its caller for, and nothing else."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -35,10 +36,16 @@ async def _turn(caller: AdmittedUser) -> dict[str, str]:
     return {"user": caller.user}
 
 
+class _Unlimited:
+    async def take_turn(self, tenant: str) -> None:
+        """Let every tenant have another turn."""
+
+
 def door(identity: Identity) -> FastAPI:
     """An app with that doorkeeper."""
     app = FastAPI(openapi_url=None)
     app.state.identity = identity
+    app.state.services = SimpleNamespace(quotas=_Unlimited())
     app.get("/who")(_who)
     app.post("/turn")(_turn)
     add_problems(app)

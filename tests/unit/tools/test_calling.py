@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from lango.errors import Fenced, ToolTimeoutError
-from lango.tools import calling
+from lango.tools import thread_slots
 from lango.tools.base import CallInfo, Tool
 from lango.tools.calling import call, in_thread
+from lango.tools.thread_slots import run_tools_for
 
 INFO = CallInfo("call-1", "turn-1/call-1", "app", "user", "session")
 WHO: ContextVar[str] = ContextVar("WHO")
@@ -117,7 +118,7 @@ async def test_stop_iteration_is_no_result() -> None:
 
 
 async def test_so_many_threads_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "MAX_THREADS", 3)
+    monkeypatch.setattr(thread_slots, "MAX_THREADS", 6)  # a tenant gets half
     may_end = threading.Event()
     lock = threading.Lock()
     inside: list[int] = [0, 0]  # now, at most
@@ -140,8 +141,32 @@ async def test_so_many_threads_and_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     assert inside == [0, 3]
 
 
+async def test_tools_of_one_tenant_that_hang_leave_threads_for_the_others() -> None:
+    may_end = threading.Event()
+
+    async def hang() -> None:
+        run_tools_for("noisy")
+        await in_thread(lambda: may_end.wait(30))
+
+    async def answer(tenant: str) -> str:
+        run_tools_for(tenant)
+        return await in_thread(lambda: tenant)
+
+    hanging = [asyncio.create_task(hang()) for _ in range(200)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(10):
+            assert [await answer(f"quiet {n}") for n in range(3)] == [
+                f"quiet {n}" for n in range(3)
+            ]
+        assert not any(task.done() for task in hanging)
+    finally:
+        may_end.set()
+    await asyncio.gather(*hanging)
+
+
 async def test_a_call_given_up_in_the_queue_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "MAX_THREADS", 1)
+    monkeypatch.setattr(thread_slots, "MAX_THREADS", 1)
     may_end = threading.Event()
     ran: list[str] = []
     first = asyncio.create_task(in_thread(lambda: may_end.wait(10)))

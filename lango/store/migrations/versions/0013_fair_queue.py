@@ -15,6 +15,7 @@ _TABLE = "turns"
 _COLUMNS = ("tenant", "flow")
 _OLD = "turns_ready_ix"
 _NEW = "turns_flow_ix"
+_OPEN = "turns_open_ix"
 _FILL = """
 update turns set
     tenant = (select sessions.tenant from sessions where sessions.pk = turns.session_pk),
@@ -30,24 +31,28 @@ def upgrade() -> None:
     """Add columns and an index in place of another, while others go on writing.
 
     Turns that older code hands in have no tenant here and are served as if they were of one more.
-    What an interrupted upgrade left is kept, but for the index, which may not be whole.
+    What an interrupted upgrade left is kept, but for the indexes, which may not be whole.
     """
     here = op.get_context()
     is_sqlite = here.dialect.name == "sqlite"
-    is_ready = sa.text("ready is not null")
     known = {column["name"] for column in sa.inspect(op.get_bind()).get_columns(_TABLE)}
     for name in _COLUMNS:
         if name not in known:
             op.add_column(_TABLE, sa.Column(name, sa.Text, nullable=False, server_default=""))
     op.execute(_FILL)
     with nullcontext() if is_sqlite else here.autocommit_block():
-        op.drop_index(_NEW, _TABLE, if_exists=True, postgresql_concurrently=True)
-        op.create_index(
-            _NEW,
-            _TABLE,
-            ["app", "flow", "ready"],
-            postgresql_concurrently=True,
-            postgresql_where=is_ready,
-            sqlite_where=is_ready,
-        )
+        _index_anew(_NEW, "ready is not null", "app", "flow", "ready")
+        _index_anew(_OPEN, "ended is null", "tenant")
         op.drop_index(_OLD, _TABLE, if_exists=True, postgresql_concurrently=True)
+
+
+def _index_anew(name: str, condition: str, *columns: str) -> None:
+    op.drop_index(name, _TABLE, if_exists=True, postgresql_concurrently=True)
+    op.create_index(
+        name,
+        _TABLE,
+        columns,
+        postgresql_concurrently=True,
+        postgresql_where=sa.text(condition),
+        sqlite_where=sa.text(condition),
+    )

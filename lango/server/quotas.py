@@ -1,0 +1,96 @@
+"""What a tenant may have in the database at a time: open turns, and bytes of files.
+
+Usage is read from the database at most once a second for each tenant, and what this process accepts
+in between is added. Several processes together can pass a quota by what they accept in one second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from lango.config.settings import QuotaSettings
+from lango.errors import QuotaError
+from lango.store.database import Database
+from lango.store.quotas import count_open_turns, sum_file_bytes
+
+FRESH: Final = 1.0
+"""Seconds for which a count of the database is used."""
+_TURN_ENDS: Final = 2.0
+_FILE_GOES: Final = 60.0
+_MOST_TENANTS: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Usage:
+    used: int
+    read_at: float
+
+
+class _Usages:
+    """The newest known usage of each tenant."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._known: OrderedDict[str, _Usage] = OrderedDict()
+
+    async def of(self, tenant: str, read: Callable[[], Awaitable[int]]) -> _Usage:
+        """A tenant's usage, read anew if what is known is old."""
+        known = self._known.get(tenant)
+        if known is None or self._clock() - known.read_at > FRESH:
+            at = self._clock()
+            known = self._known[tenant] = _Usage(await read(), at)
+            self._known.move_to_end(tenant)
+            if len(self._known) > _MOST_TENANTS:
+                self._known.popitem(last=False)
+        return known
+
+
+class Quotas:
+    """Refuses what would take a tenant beyond its quotas."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: QuotaSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._turns = _Usages(clock)
+        self._bytes = _Usages(clock)
+
+    async def take_turn(self, tenant: str) -> None:
+        """Count one more turn; QuotaError if the tenant has as many open as it may."""
+        most = self._settings.open_turns
+        if most is None:
+            return
+        usage = await self._turns.of(
+            tenant, lambda: count_open_turns(self._database, tenant, most)
+        )
+        if usage.used >= most:
+            raise QuotaError(
+                f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
+                "cancel some.",
+                quota="open_turns",
+                retry_after=_TURN_ENDS,
+            )
+        usage.used += 1
+
+    async def take_bytes(self, tenant: str, size: int) -> None:
+        """Count a file; QuotaError if the tenant's files would be larger together than they may."""
+        most = self._settings.file_bytes
+        if most is None:
+            return
+        usage = await self._bytes.of(tenant, lambda: sum_file_bytes(self._database, tenant))
+        if usage.used + size > most:
+            raise QuotaError(
+                f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "
+                "Delete sessions whose files are not needed.",
+                quota="file_bytes",
+                retry_after=_FILE_GOES,
+            )
+        usage.used += size

@@ -1,0 +1,79 @@
+"""How many plain tools run at a time, shared between tenants so that none can take every thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from contextvars import ContextVar
+from typing import Final
+from weakref import WeakKeyDictionary
+
+MAX_THREADS: Final = 64
+"""Plain functions that run at a time, in one event loop; others wait."""
+
+_tenant: ContextVar[str] = ContextVar("_tenant", default="")
+
+
+def run_tools_for(tenant: str) -> None:
+    """Count the threads that this task's tools take from now on as a tenant's."""
+    _tenant.set(tenant)
+
+
+class ThreadSlots:
+    """The thread slots of one event loop.
+
+    A tenant may take a slot while it holds fewer than are free. One alone gets half of them, and
+    functions of its that hang leave a quarter for the next tenant, an eighth for the one after it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._held: Counter[str] = Counter()
+        self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
+
+    async def acquire(self) -> str:
+        """Take a slot when there is one; the tenant, for `release`."""
+        tenant = _tenant.get()
+        if self._may_take(tenant) and all(other != tenant for other, _ in self._waiting):
+            self._take(tenant)
+            return tenant
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((tenant, granted))
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.done() and not granted.cancelled():
+                self.release(tenant)
+            else:
+                self._waiting.remove((tenant, granted))
+            raise
+        return tenant
+
+    def release(self, tenant: str) -> None:
+        """Give a slot back, to the first that may take one."""
+        self._free += 1
+        self._held[tenant] -= 1
+        if not self._held[tenant]:
+            del self._held[tenant]
+        for _ in range(len(self._waiting)):
+            waits, granted = self._waiting.popleft()
+            if self._may_take(waits):
+                self._take(waits)
+                granted.set_result(None)
+            else:
+                self._waiting.append((waits, granted))
+
+    def _may_take(self, tenant: str) -> bool:
+        return self._held[tenant] < self._free
+
+    def _take(self, tenant: str) -> None:
+        self._free -= 1
+        self._held[tenant] += 1
+
+
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDictionary()
+
+
+def thread_slots() -> ThreadSlots:
+    """The slots of the event loop that runs."""
+    return _slots.setdefault(asyncio.get_running_loop(), ThreadSlots(MAX_THREADS))
