@@ -296,6 +296,13 @@ class ServerSettings(Section):
     quotas: QuotaSettings = Field(
         default_factory=QuotaSettings, description="What one tenant may have at a time."
     )
+    openai_tasks: Literal["local", "turn"] = Field(
+        default="local",
+        description=(
+            "Titles, tags and follow-up questions that chat front ends ask for: `local` answers "
+            "them without the agent, `turn` makes each a turn."
+        ),
+    )
     oidc: OidcSettings | None = Field(
         default=None, description="An OpenID Connect issuer whose tokens are taken."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Protocol, cast
+from typing import Annotated, Final, Literal, Protocol, cast
 
 from fastapi import Depends, FastAPI, Request
 
@@ -46,6 +46,7 @@ class ServerOptions:
     max_streams_per_tenant: int | None = None
     max_streams_per_key: int | None = None
     heartbeat: float = HEARTBEAT  # seconds of silence on a stream
+    openai_tasks: Literal["local", "turn"] = "local"
     token_budget: int | None = 0  # what agents load of a session; 0 for the default
 
     @property
@@ -67,6 +68,7 @@ def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerO
         max_streams=server.max_streams,
         max_streams_per_tenant=server.max_streams_per_tenant,
         max_streams_per_key=server.max_streams_per_key,
+        openai_tasks=server.openai_tasks,
         token_budget=settings.history.token_budget,
     )
 

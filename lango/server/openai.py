@@ -14,10 +14,11 @@ from lango.server import problems
 from lango.server.backend import Served
 from lango.server.callers import SECURED, AnyCaller, recheck
 from lango.server.limits import AdmittedUser
-from lango.server.openai_answers import chunks, completion
+from lango.server.openai_answers import chunks, completion, local_answer
 from lango.server.openai_errors import OpenAIRoute, responses
 from lango.server.openai_schemas import ChatCompletion, ChatRequest, ModelInfo, ModelList
 from lango.server.openai_sessions import Conversation, Door
+from lango.server.openai_tasks import task_answer
 from lango.server.schemas import Id, IdempotencyKey
 from lango.server.streams import MEDIA_TYPE, EventStream, Seat
 
@@ -73,6 +74,8 @@ async def create_chat_completion(
     if asked.model not in served.options.apps:
         raise UnknownAppError(_NO_MODEL)
     sent = Conversation.of(asked)
+    if served.options.openai_tasks == "local" and (told := task_answer(sent)) is not None:
+        return local_answer(asked, told)
     door = Door(served, user, asked.model, idempotency_key)
     with served.streams.opening(user, partial(recheck, request)) as seat:
         turn, session = await door.hand_in(sent, x_session_id or chat_id)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi import Response
 from fastapi.responses import JSONResponse
 
+from lango.core.ids import new_id
 from lango.core.turns import (
     ApprovalRequired,
     Cancelled,
@@ -25,7 +26,14 @@ from lango.core.turns import (
 from lango.core.values import JsonObject, json_text
 from lango.errors import TurnCancelledError, TurnError
 from lango.server.openai_errors import NO_RETRY, failure
-from lango.server.openai_schemas import CHUNK, ChatChoice, ChatCompletion, usage_of
+from lango.server.openai_schemas import (
+    CHUNK,
+    ChatChoice,
+    ChatCompletion,
+    ChatRequest,
+    usage_of,
+)
+from lango.server.streams import MEDIA_TYPE
 from lango.store.turn_log import LoggedEvent
 from lango.store.turn_rows import Turn
 
@@ -107,50 +115,72 @@ async def completion(turn: Turn, events: Events, remember: Remember) -> Response
     if reading.error is not None:
         return JSONResponse(failure(reading.error).model_dump(), 500, NO_RETRY)
     await remember(reading.text)
-    message: JsonObject = {"role": "assistant", "content": reading.text, "refusal": None}
-    if reading.thoughts:
-        message["reasoning_content"] = reading.thoughts
+    thoughts: JsonObject = {"reasoning_content": reading.thoughts} if reading.thoughts else {}
+    return _whole(turn.id, turn.session.app_name, reading.usage, reading.text, **thoughts)
+
+
+def local_answer(asked: ChatRequest, text: str) -> Response:
+    """An answer of the server's own, in the form that was asked for. It cost no tokens."""
+    answer_id, usage = new_id("local"), usage_of(None)
+    if not asked.stream:
+        return _whole(answer_id, asked.model, usage, text)
+    chunk = _Chunks(answer_id, asked.model)
+    end = chunk.last(usage, usage_apart=asked.tells_usage_apart)
+    return Response(chunk.first() + chunk.delta({"content": text}) + end, media_type=MEDIA_TYPE)
+
+
+def _whole(answer_id: str, model: str, usage: JsonObject, text: str, **more: Any) -> Response:
+    message = {"role": "assistant", "content": text, "refusal": None, **more}
     told = ChatCompletion(
-        id=turn.id,
+        id=answer_id,
         created=int(time.time()),
-        model=turn.session.app_name,
+        model=model,
         choices=[ChatChoice(message=message)],
-        usage=reading.usage,
+        usage=usage,
     )
     return JSONResponse(told.model_dump())
+
+
+class _Chunks:
+    """Makes the chunks of one answer."""
+
+    def __init__(self, answer_id: str, model: str) -> None:
+        created = int(time.time())
+        self._head = {"id": answer_id, "object": CHUNK, "created": created, "model": model}
+
+    def delta(self, delta: JsonObject, finish: str | None = None, **more: Any) -> bytes:
+        """More of it."""
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return _frame({**self._head, "choices": [choice], **more})
+
+    def first(self) -> bytes:
+        """Its beginning."""
+        return self.delta({"role": "assistant", "content": ""})
+
+    def last(self, usage: JsonObject, *, usage_apart: bool) -> bytes:
+        """Its end, with the usage."""
+        if not usage_apart:
+            return self.delta({}, "stop", usage=usage) + _DONE
+        return (
+            self.delta({}, "stop") + _frame({**self._head, "choices": [], "usage": usage}) + _DONE
+        )
 
 
 async def chunks(
     turn: Turn, events: Events, remember: Remember, *, usage_apart: bool
 ) -> AsyncGenerator[bytes]:
     """The answer of a turn as it comes; the last chunk has the usage."""
-    reading = Reading(turn)
-    head = {
-        "id": turn.id,
-        "object": CHUNK,
-        "created": int(time.time()),
-        "model": turn.session.app_name,
-    }
-
-    def chunk(delta: JsonObject, finish: str | None = None, **more: Any) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _frame({**head, "choices": [choice], **more})
-
-    yield chunk({"role": "assistant", "content": ""})
+    reading, chunk = Reading(turn), _Chunks(turn.id, turn.session.app_name)
+    yield chunk.first()
     async with aclosing(events):
         async for event in events:
             for delta in reading.read(event):
-                yield chunk(delta)
+                yield chunk.delta(delta)
     if reading.error is not None:
         yield _frame(failure(reading.error).model_dump())
         return
     await remember(reading.text)  # before the client knows that this is all, and goes on
-    if usage_apart:
-        yield chunk({}, "stop")
-        yield _frame({**head, "choices": [], "usage": reading.usage})
-    else:
-        yield chunk({}, "stop", usage=reading.usage)
-    yield _DONE
+    yield chunk.last(reading.usage, usage_apart=usage_apart)
 
 
 def _frame(told: JsonObject) -> bytes:

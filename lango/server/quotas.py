@@ -68,9 +68,7 @@ class Quotas:
         most = self._settings.open_turns
         if most is None:
             return
-        usage = await self._turns.of(
-            tenant, lambda: count_open_turns(self._database, tenant, most)
-        )
+        usage = await self._turns.of(tenant, lambda: count_open_turns(self._database, tenant, most))
         if usage.used >= most:
             raise QuotaError(
                 f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
