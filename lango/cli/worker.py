@@ -14,6 +14,7 @@ from lango.turns import event_loop
 
 if TYPE_CHECKING:
     from lango.app import Application
+    from lango.turns.worker import TurnWorker
 
 Apps = Annotated[
     list[str] | None,
@@ -29,8 +30,22 @@ Concurrency = Annotated[
 ]
 
 
+ProbePort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Answer /healthz and /readyz on this port of `server.host`; 0 for any that is free.",
+    ),
+]
+
+
 def worker(
-    apps: Apps = None, concurrency: Concurrency = None, url: Url = None, config: Config = None
+    apps: Apps = None,
+    concurrency: Concurrency = None,
+    probe_port: ProbePort = None,
+    url: Url = None,
+    config: Config = None,
 ) -> None:
     """Run turns until it is told to stop. A first Ctrl-C or SIGTERM lets them end, a second not."""
     from lango.app import Application
@@ -38,28 +53,62 @@ def worker(
 
     log_warnings(turns=True)
     application = Application(load(config, store_flags(url)))
-    event_loop.run(_work(application, apps or [], concurrency))
+    event_loop.run(_work(application, apps or [], concurrency, probe_port))
 
 
-async def _work(application: Application, names: list[str], concurrency: int | None) -> None:
-    from lango.adk.warm import warm_up
-    from lango.store.connecting import place
-
-    told = asyncio.Event()
+async def _work(
+    application: Application, names: list[str], concurrency: int | None, probe_port: int | None
+) -> None:
     async with application:
         worker = await application.worker(names, concurrency=concurrency)
-        await warm_up()
-        _hear_signals(told)
-        await worker.start()
-        _say(
-            f"Running turns of {', '.join(worker.apps)}, up to {worker.options.concurrency} at a "
-            f"time, from {place(application.store.database.url)}."
-        )
-        await told.wait()
-        drain = application.settings.worker.drain
-        _say(f"Stopping; turns that still run have {drain:g} s to end: {worker.running}.")
-        await worker.stop(drain)
+        if probe_port is None:
+            await _run(application, worker)
+        else:
+            await _run_with_probes(application, worker, probe_port)
     _say("Stopped.")
+
+
+async def _run(application: Application, worker: TurnWorker) -> None:
+    from lango.adk.warm import warm_up
+
+    told = asyncio.Event()
+    await warm_up()
+    _hear_signals(told)
+    await worker.start()
+    _say(_started(application, worker))
+    await told.wait()
+    _say(_stopping(application, worker))
+    await worker.stop(application.settings.worker.drain)
+
+
+async def _run_with_probes(application: Application, worker: TurnWorker, port: int) -> None:
+    from lango.server.probes import create_probes
+    from lango.server.serving import listen, serve
+
+    with listen(application.settings.server.host, port) as listening:
+        answers = f"Probes are answered on port {listening.getsockname()[1]}."
+        await serve(
+            create_probes(application),
+            listening,
+            worker=worker,
+            drain=application.settings.worker.drain,
+            on_ready=lambda: _say(f"{_started(application, worker)} {answers}"),
+            on_stop=lambda: _say(_stopping(application, worker)),
+        )
+
+
+def _started(application: Application, worker: TurnWorker) -> str:
+    from lango.store.connecting import place
+
+    return (
+        f"Running turns of {', '.join(worker.apps)}, up to {worker.options.concurrency} at a "
+        f"time, from {place(application.store.database.url)}."
+    )
+
+
+def _stopping(application: Application, worker: TurnWorker) -> str:
+    drain = application.settings.worker.drain
+    return f"Stopping; turns that still run have {drain:g} s to end: {worker.running}."
 
 
 def _hear_signals(told: asyncio.Event) -> None:

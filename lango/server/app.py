@@ -23,15 +23,12 @@ from lango.server import (
     usage,
     workload,
 )
-from lango.server.backend import Backend, ServerOptions, Services
+from lango.server.backend import Backend, ServerOptions, provide
 from lango.server.callers import Identity
 from lango.server.console import add_console
 from lango.server.headers import JsonHeaders
-from lango.server.health import Health
 from lango.server.hosts import AllowedHosts
 from lango.server.problems import Problem, add_problems
-from lango.server.quotas import Quotas
-from lango.server.streams import Streams
 
 _ABOUT: Final = (
     "Sessions and turns of Google ADK agents. A turn that was accepted ends, whatever happens."
@@ -50,13 +47,7 @@ def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> 
         generate_unique_id_function=_operation_id,
     )
     app.state.identity = identity
-    app.state.services = Services(
-        backend,
-        options,
-        Streams(options.streams, options.heartbeat),
-        Quotas(backend.store.database, options.quotas),
-        Health(),
-    )
+    provide(app, backend, options)
     for noun in (
         agents,
         sessions,

@@ -89,6 +89,17 @@ class Services:
         return self.backend.store
 
 
+def provide(app: FastAPI, backend: Backend, options: ServerOptions) -> None:
+    """Give an application's endpoints what they may use."""
+    app.state.services = Services(
+        backend,
+        options,
+        Streams(options.streams, options.heartbeat),
+        Quotas(backend.store.database, options.quotas),
+        Health(),
+    )
+
+
 def services_of(app: FastAPI) -> Services:
     """What an application was made with."""
     return cast("Services", app.state.services)

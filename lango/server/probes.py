@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response, status
+from fastapi import APIRouter, FastAPI, Response, status
 
-from lango.server.backend import Served
+from lango.server.backend import Backend, Served, ServerOptions, provide
 from lango.server.health import Alive, Readiness, readiness
 
 router = APIRouter(tags=["health"])
@@ -25,3 +25,11 @@ async def get_readiness(served: Served, response: Response) -> Readiness:
     if not found.ready:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     return found
+
+
+def create_probes(backend: Backend) -> FastAPI:
+    """An application that answers these questions and no others, for a worker on its own."""
+    app = FastAPI(openapi_url=None)
+    provide(app, backend, ServerOptions())
+    app.include_router(router)
+    return app

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy import make_url
 
@@ -50,6 +51,22 @@ async def test_it_runs_turns_and_lets_them_end(shop: Shop) -> None:
     said = [line for line in worker.err.splitlines() if " INFO lango.turns.attempt: " not in line]
     assert [line.partition(" ")[0] for line in said] == ["Running", "Stopping;", "Stopped."]
     assert (worker.out, PASSWORD in worker.err) == ("", False)
+
+
+async def test_it_answers_probes(shop: Shop) -> None:
+    with Running(
+        shop.folder, "worker", "--probe-port", "0", environment=environment(shop)
+    ) as worker:
+        worker.wait_for("Probes are answered on port ")
+        port = int(worker.err.partition(" on port ")[2].partition(".")[0])
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            assert (await client.get("/healthz")).status_code == 200
+            ready = (await client.get("/readyz")).json()
+            assert (await client.get("/v1/sessions")).status_code == 404
+        assert (ready["ready"], ready["worker"]) == (True, "ok")
+        worker.process.send_signal(signal.SIGTERM)
+        worker.wait_for("Stopping")
+        assert worker.end() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import make_url
 
 from lango.config.load import load
 from lango.config.settings import ServerSettings, WorkerSettings
@@ -84,13 +85,85 @@ def test_there_is_time_to_stop() -> None:
     assert min(graces) > LONGEST_STOP
 
 
-def test_kubernetes_asks_what_answers_everybody() -> None:
-    [server] = [each for each in CONTAINERS if each["name"] == "server"]
-    probes = [value["httpGet"] for name, value in server.items() if name.endswith("Probe")]
+@pytest.mark.parametrize("name", ["server", "worker"])
+def test_kubernetes_asks_what_answers_everybody(name: str) -> None:
+    [container] = [each for each in CONTAINERS if each["name"] == name]
+    probes = [value["httpGet"] for key, value in container.items() if key.endswith("Probe")]
     assert {probe["path"] for probe in probes} == set(PROBES)
-    assert server["ports"][0]["containerPort"] == ServerSettings().port
+    [port] = container["ports"]
+    assert {probe["port"] for probe in probes} == {port["name"]}
+    flags = [ServerSettings().port, *container["args"]]
+    assert str(port["containerPort"]) in map(str, flags)
+
+
+@pytest.mark.parametrize("container", CONTAINERS, ids=lambda each: each["name"])
+def test_a_container_may_do_little(container: dict[str, Any]) -> None:
+    locked = container["securityContext"]
+    assert locked["readOnlyRootFilesystem"]
+    assert not locked["allowPrivilegeEscalation"]
+    assert locked["capabilities"] == {"drop": ["ALL"]}
+    assert container["resources"]["limits"]["memory"]
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert re.fullmatch(r"[\w.]+/lango@sha256:[0-9a-f]{64}", container["image"])
+
+
+@pytest.mark.parametrize("pod", DEPLOYMENTS, ids=lambda pod: pod["containers"][0]["name"])
+def test_a_pod_may_do_little(pod: dict[str, Any]) -> None:
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False  # a Service called lango sets LANGO_PORT
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["topologySpreadConstraints"]
+    sizes = [each["emptyDir"]["sizeLimit"] for each in pod["volumes"] if "emptyDir" in each]
+    assert sizes
+
+
+def test_every_deployment_outlives_an_eviction_and_has_a_network_policy() -> None:
+    apps = {
+        each["spec"]["selector"]["matchLabels"]["app"]
+        for each in KUBERNETES
+        if each["kind"] == "Deployment"
+    }
+    budgets = [each["spec"] for each in KUBERNETES if each["kind"] == "PodDisruptionBudget"]
+    policies = [each["spec"] for each in KUBERNETES if each["kind"] == "NetworkPolicy"]
+    assert {each["selector"]["matchLabels"]["app"] for each in budgets} == apps
+    assert {each["podSelector"]["matchLabels"]["app"] for each in policies} == apps
+
+
+def test_a_server_waits_until_no_requests_are_sent_to_it() -> None:
+    [server] = [each for each in CONTAINERS if each["name"] == "server"]
+    [program, seconds] = server["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "sleep"
+    [pod] = [each for each in DEPLOYMENTS if server in each["containers"]]
+    assert pod["terminationGracePeriodSeconds"] > LONGEST_STOP + int(seconds)
+
+
+@pytest.mark.parametrize("service", OURS.values(), ids=list(OURS))
+def test_a_service_of_compose_may_do_little(service: dict[str, Any]) -> None:
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"]
+    assert service["pids_limit"]
+
+
+def test_only_migrations_run_as_the_owner_of_the_tables() -> None:
+    for name, service in OURS.items():
+        role = make_url(service["environment"]["LANGO_STORE__URL"].split("${")[0] + "x@h/d")
+        assert role.username == ("lango" if name == "tables" else "lango_app")
     for each in CONTAINERS:
-        assert each["securityContext"]["readOnlyRootFilesystem"]
+        [url] = [one["valueFrom"] for one in each["env"] if one["name"] == "LANGO_STORE__URL"]
+        wanted = "lango-owner" if each["name"] == "tables" else "lango"
+        assert url["secretKeyRef"]["name"] == wanted
+
+
+def test_the_autoscaler_asks_for_what_there_is() -> None:
+    scaled, login = yaml.safe_load_all((DEPLOY / "keda.yaml").read_text())
+    [trigger] = scaled["spec"]["triggers"]
+    assert trigger["authenticationRef"]["name"] == login["metadata"]["name"]
+    assert login["spec"]["secretTargetRef"][0]["name"] == "lango"
+    names = {each["metadata"]["name"] for each in KUBERNETES if each["kind"] == "Deployment"}
+    assert scaled["spec"]["scaleTargetRef"]["name"] in names
 
 
 def test_their_settings_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,4 +176,4 @@ def test_their_settings_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(name, value)
     settings: Any = load(DEPLOY / "app/lango.yaml").settings
     assert settings.server.allowed_hosts == ["localhost"]
-    assert settings.store.url.get_secret_value().startswith("postgresql://lango:")
+    assert settings.store.url.get_secret_value().startswith("postgresql://lango_app:")

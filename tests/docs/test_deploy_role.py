@@ -1,0 +1,67 @@
+"""The role of servers and workers that deploy/roles.sh makes, on a server with real privileges."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from sqlalchemy import URL, make_url
+
+import lango
+from lango.store import migrate
+from lango.testing import ScriptedProvider
+from lango.testing.databases import temporary_postgres
+from tests.docs.pages import ROOT
+
+SCRIPT = (ROOT / "deploy/roles.sh").read_text()
+PASSWORD = "it's secret"
+
+
+@asynccontextmanager
+async def role_of(owner: URL) -> AsyncGenerator[URL]:
+    """A database's plain role, under a name of this test's own: roles are the whole server's."""
+    name = f"lango_app_{secrets.token_hex(4)}"
+    given = {
+        "PGHOST": owner.host or "",
+        "PGPORT": str(owner.port or 5432),
+        "POSTGRES_USER": owner.username or "",
+        "POSTGRES_DB": owner.database or "",
+        "LANGO_PASSWORD": PASSWORD,
+    }
+    script = SCRIPT.replace("lango_app", name)
+    try:
+        running = await asyncio.create_subprocess_exec("sh", "-c", script, env=os.environ | given)
+        assert await running.wait() == 0
+        yield owner.set(username=name, password=PASSWORD)
+    finally:
+        await _execute(owner, f"drop owned by {name}; drop role {name}")
+
+
+async def _execute(url: URL, *statements: str) -> None:
+    connection = await asyncpg.connect(url.render_as_string(hide_password=False))
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("tables", ["come later", "are there"])
+async def test_the_plain_role_runs_turns_and_changes_no_table(tables: str) -> None:
+    async with temporary_postgres() as url:
+        owner = make_url(url)
+        if tables == "come later":
+            await _execute(owner, "drop schema public cascade; create schema public")
+        async with role_of(owner) as role:
+            await migrate.upgrade(url)
+            plain = role.render_as_string(hide_password=False)
+            async with lango.Agent(model=ScriptedProvider(["Hello."]), store=plain) as agent:
+                assert await agent.run_and_collect("hi") == "Hello."
+            for change in ("alter table sessions add more text", "create table more (id int)"):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await _execute(role, change)
