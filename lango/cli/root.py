@@ -33,6 +33,7 @@ app = typer.Typer(
     # Errors a user can do something about are caught in `main`; the rest are bugs, shown plainly.
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(init.init)
 app.command()(chat.chat)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,9 +19,15 @@ from lango.config.secrets import Given, expanded
 from lango.config.settings import Settings
 from lango.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 FILE: Final = "lango.yaml"
 FILE_VARIABLE: Final = "LANGO_CONFIG"
 _FLAG: Final = "a flag"
+_PREFIX: Final = "LANGO_"
+_NESTED: Final = "__"
+_OTHERS: Final = (FILE_VARIABLE, "LANGO_URL", "LANGO_KEY", "LANGO_TEST_")
+"""Variables that are read elsewhere: here, by clients of a server, and by tests."""
 
 Layer = dict[str, Any]
 
@@ -99,10 +107,35 @@ def _read(path: Path) -> Layer:
 
 
 def _environment() -> Layer:
+    _check_names()
     try:
         return _marked(EnvSettingsSource(Settings)())
     except SettingsError as error:
         raise ConfigError(f"{error}: {error.__cause__}.") from error
+
+
+def _check_names() -> None:
+    """ConfigError for a variable of a section that does not exist.
+
+    Without `__` it may be another program's: Kubernetes sets LANGO_PORT in each pod where a Service
+    is called lango.
+    """
+    for name in sorted(os.environ):
+        section, nested, _ = name.removeprefix(_PREFIX).partition(_NESTED)
+        if not name.startswith(_PREFIX) or section.lower() in Settings.model_fields:
+            continue
+        if nested:
+            hint = _meant(section.lower())
+            raise ConfigError(f"The variable {name} sets nothing: there is no such section. {hint}")
+        if not name.startswith(_OTHERS):
+            logger.warning("The environment variable %s sets nothing and is ignored.", name)
+
+
+def _meant(section: str) -> str:
+    near = get_close_matches(section, Settings.model_fields, n=1)
+    if near:
+        return f"Did you mean {_variable_name(near[0])}{_NESTED}…?"
+    return f"There are: {', '.join(map(_variable_name, Settings.model_fields))}."
 
 
 def _marked(value: Any) -> Any:
@@ -115,7 +148,7 @@ def _marked(value: Any) -> Any:
 
 
 def _variable_name(path: str) -> str:
-    return "LANGO_" + path.upper().replace(".", "__")
+    return _PREFIX + path.upper().replace(".", _NESTED)
 
 
 def _merged(lower: Layer, upper: Layer) -> Layer:

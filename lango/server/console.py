@@ -60,6 +60,10 @@ def _files() -> dict[str, _File]:
     }
 
 
+async def _to_the_console() -> RedirectResponse:
+    return RedirectResponse(f"{PATH[1:]}/", status.HTTP_307_TEMPORARY_REDIRECT)
+
+
 async def _to_the_folder() -> RedirectResponse:
     # Relative, so that it holds behind a proxy that adds a prefix.
     return RedirectResponse(f"{PATH[1:]}/", status.HTTP_308_PERMANENT_REDIRECT)
@@ -76,7 +80,8 @@ async def _file(request: Request, name: str) -> Response:
 
 
 def add_console(app: FastAPI) -> None:
-    """Serve the pages; `/console` leads to `/console/`, for their links are relative."""
+    """Serve the pages. `/` leads there, and `/console` to `/console/`: their links are relative."""
     methods = ["GET", "HEAD"]
+    app.add_api_route("/", _to_the_console, methods=methods, include_in_schema=False)
     app.add_api_route(PATH, _to_the_folder, methods=methods, include_in_schema=False)
     app.add_api_route(f"{PATH}/{{name:path}}", _file, methods=methods, include_in_schema=False)

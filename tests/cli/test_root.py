@@ -37,6 +37,7 @@ def test_help_names_every_command() -> None:
     commands = ("upgrade", "check", "current", "import-adk")
     assert all(command in run("db", "--help").out for command in commands)
     assert "services" in run("adk", "--help").out
+    assert run("adk", "-h").out == run("adk", "--help").out
 
 
 def test_help_loads_no_vendor_but_the_terminal_s() -> None:

@@ -94,6 +94,11 @@ async def test_the_folder_is_where_its_name_leads(client: httpx.AsyncClient) -> 
     assert (answer.status_code, answer.headers["location"]) == (308, "console/")
 
 
+async def test_a_bare_address_leads_to_the_console(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "console/")
+
+
 @pytest.mark.parametrize(
     "path",
     [

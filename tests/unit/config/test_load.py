@@ -194,3 +194,30 @@ def test_shorthands() -> None:
         ("builtin:time", {}),
         ("builtin:files", {"root": "data"}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("LANGO_STROE__URL", "Did you mean LANGO_STORE__…?"),
+        ("LANGO_XYZ__URL", "There are: LANGO_APPS, LANGO_STORE"),
+        ("LANGO_STORE__URLL", "Did you mean url?"),
+    ],
+)
+def test_a_variable_of_no_setting_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(ConfigError) as caught:
+        load()
+    assert said in str(caught.value)
+
+
+def test_a_variable_that_may_be_another_programs_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As LANGO_PORT of Kubernetes is; what others of ours read is left alone."""
+    monkeypatch.setenv("LANGO_PORT", "tcp://10.0.0.1:80")
+    monkeypatch.setenv("LANGO_URL", "http://localhost")
+    load()
+    assert caplog.messages == ["The environment variable LANGO_PORT sets nothing and is ignored."]
