@@ -9,16 +9,19 @@ from typing import Any, Final
 
 import typer
 
-_PLAIN: Final = "%(levelname)s %(name)s: %(message)s"
+from lango.core.request_ids import WithRequestId
+
+_PLAIN: Final = "%(levelname)s %(name)s: %(request)s%(message)s"
 _DATED: Final = f"%(asctime)s {_PLAIN}"
 _SERVERS: Final = "lango.adk.mcp_toolset"
 _TURNS: Final = "lango.turns.attempt"
+_ACCESS: Final = "lango.access"
 VERBOSE: Final = typer.Option("--verbose", "-v", help="Show the log on standard error.")
 
 
 def log_all() -> None:
     """Show everything, for a person who asked for it."""
-    logging.basicConfig(level=logging.INFO, format=_PLAIN, force=True)
+    _configure(logging.INFO, _PLAIN)
 
 
 def log_nothing() -> None:
@@ -28,10 +31,20 @@ def log_nothing() -> None:
 
 def log_warnings(*, turns: bool = False) -> None:
     """Show warnings and errors, as a process without a terminal must; on request, each turn."""
-    level = min(logging.getLogger().level, logging.WARNING)
-    logging.basicConfig(level=level, format=_DATED, force=True)
+    _configure(min(logging.getLogger().level, logging.WARNING), _DATED)
     if turns:
         logging.getLogger(_TURNS).setLevel(logging.INFO)
+
+
+def log_access() -> None:
+    """Show a line for each request that the server has answered."""
+    logging.getLogger(_ACCESS).setLevel(logging.INFO)
+
+
+def _configure(level: int, form: str) -> None:
+    logging.basicConfig(level=level, format=form, force=True)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(WithRequestId())
 
 
 def log_servers() -> None:

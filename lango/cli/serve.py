@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lango.cli.logs import log_warnings
+from lango.cli.logs import log_access, log_warnings
 from lango.cli.options import Config, Url, store_flags
 from lango.cli.worker import Apps
 from lango.turns import event_loop
@@ -46,6 +46,8 @@ def serve(
     log_warnings()
     application = Application(load(config, store_flags(url)))
     server = application.settings.server
+    if server.access_log:
+        log_access()
     place = (host or server.host, server.port if port is None else port)
     event_loop.run(_serve(application, apps or [], place, worker, insecure_no_auth))
 

@@ -296,6 +296,9 @@ class ServerSettings(Section):
     quotas: QuotaSettings = Field(
         default_factory=QuotaSettings, description="What one tenant may have at a time."
     )
+    access_log: bool = Field(
+        default=False, description="Whether to log a line for each request, with its id."
+    )
     openai_tasks: Literal["local", "turn"] = Field(
         default="local",
         description=(
