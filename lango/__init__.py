@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lango.adk.artifacts import SqlArtifactService
     from lango.adk.convert import convert_messages
+    from lango.adk.durable.turn import DurableAgent
     from lango.adk.events import EventsAdapter
     from lango.adk.model import ModelAdapter
     from lango.adk.normalise import normalise
@@ -111,8 +112,12 @@ if TYPE_CHECKING:
     )
     from lango.providers.base import ModelRequest, Provider, ToolSpec
     from lango.store.sessions import SqlSessionStore
+    from lango.store.turn_list import TurnsWanted
     from lango.tools.base import CallInfo, Tool
     from lango.tools.function import tool
+    from lango.turns.engine import LocalEngine
+    from lango.turns.service import Turns
+    from lango.turns.worker import TurnWorker
 
 __all__ = [  # noqa: RUF022 - in the order of sorted(), constants among the rest
     "Agent",
@@ -135,6 +140,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted(), constants among the rest
     "ContextTooLongError",
     "DEFAULT_TOKEN_BUDGET",
     "Done",
+    "DurableAgent",
     "EventsAdapter",
     "Fenced",
     "ForbiddenError",
@@ -150,6 +156,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted(), constants among the rest
     "LangoError",
     "LedgerConflictError",
     "LimitsPlugin",
+    "LocalEngine",
     "Media",
     "MediaTypeError",
     "Message",
@@ -208,6 +215,9 @@ __all__ = [  # noqa: RUF022 - in the order of sorted(), constants among the rest
     "TurnLimitError",
     "TurnNotFoundError",
     "TurnTimeoutError",
+    "TurnWorker",
+    "Turns",
+    "TurnsWanted",
     "UnauthorizedError",
     "UnknownAppError",
     "UnknownFileError",
@@ -235,8 +245,10 @@ _HOMES = {
     "CallerPlugin": "lango.adk.plugins.caller",
     "DEFAULT_TOKEN_BUDGET": "lango.core.history",
     "Done": "lango.core.streams",
+    "DurableAgent": "lango.adk.durable.turn",
     "EventsAdapter": "lango.adk.events",
     "LimitsPlugin": "lango.adk.plugins.limits",
+    "LocalEngine": "lango.turns.engine",
     "Media": "lango.core.messages",
     "Message": "lango.core.messages",
     "ModelAdapter": "lango.adk.model",
@@ -263,6 +275,9 @@ _HOMES = {
     "ToolSpec": "lango.providers.base",
     "TransferGuardPlugin": "lango.adk.plugins.transfer",
     "TurnEvent": "lango.core.turns",
+    "TurnWorker": "lango.turns.worker",
+    "Turns": "lango.turns.service",
+    "TurnsWanted": "lango.store.turn_list",
     "Usage": "lango.core.streams",
     "convert_messages": "lango.adk.convert",
     "estimate_tokens": "lango.core.tokens",

@@ -95,7 +95,7 @@ def provide(app: FastAPI, backend: Backend, options: ServerOptions) -> None:
         backend,
         options,
         Streams(options.streams, options.heartbeat),
-        Quotas(backend.store.database, options.quotas),
+        Quotas(lambda: backend.store.database, options.quotas),
         Health(),
     )
 

@@ -54,7 +54,7 @@ class Quotas:
 
     def __init__(
         self,
-        database: Database,
+        database: Callable[[], Database],
         settings: QuotaSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -68,7 +68,8 @@ class Quotas:
         most = self._settings.open_turns
         if most is None:
             return
-        usage = await self._turns.of(tenant, lambda: count_open_turns(self._database, tenant, most))
+        database = self._database()
+        usage = await self._turns.of(tenant, lambda: count_open_turns(database, tenant, most))
         if usage.used >= most:
             raise QuotaError(
                 f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
@@ -83,7 +84,7 @@ class Quotas:
         most = self._settings.file_bytes
         if most is None:
             return
-        usage = await self._bytes.of(tenant, lambda: sum_file_bytes(self._database, tenant))
+        usage = await self._bytes.of(tenant, lambda: sum_file_bytes(self._database(), tenant))
         if usage.used + size > most:
             raise QuotaError(
                 f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "

@@ -17,6 +17,7 @@ from lango.errors import InvalidIdError
 from lango.store.entries import StoredMessage
 from lango.store.files import StoredFile
 from lango.store.listing import Page, SessionSummary
+from lango.store.turn_list import ListedTurn
 from lango.store.turn_rows import Turn
 
 MAX_PAGE: Final = 200
@@ -291,6 +292,21 @@ class TurnInfo(BaseModel):
             started=moment_or_none(turn.started),
             ended=moment_or_none(turn.ended),
         )
+
+
+class TurnListPage(BaseModel):
+    """Turns of any sessions, the newest first."""
+
+    turns: list[TurnInfo]
+    next: str | None = Field(
+        default=None, description="`cursor` of the next page; null on the last one."
+    )
+
+    @classmethod
+    def of(cls, page: Page[ListedTurn]) -> TurnListPage:
+        """A page of the store."""
+        turns = [TurnInfo.of(each.turn, each.session) for each in page.items]
+        return cls(turns=turns, next=page.next_cursor)
 
 
 class TurnPage(BaseModel):

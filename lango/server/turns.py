@@ -8,17 +8,28 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
 
+from lango.core.turn_states import TurnState
 from lango.core.turns import Answer
 from lango.errors import TurnNotFoundError
 from lango.server.backend import Served
 from lango.server.bodies import JsonRoute
-from lango.server.callers import SECURED, AnyCaller, User, Viewer, recheck
+from lango.server.callers import SECURED, AnyCaller, ListViewer, User, Viewer, recheck
 from lango.server.limits import AdmittedUser
 from lango.server.problems import responses
-from lango.server.schemas import IdempotencyKey, NewApproval, NewTurn, Number, TurnInfo, TurnPage
-from lango.server.sessions import OUR_ID, OwnSession, PageSize, Place, SeenSession
+from lango.server.schemas import (
+    Id,
+    IdempotencyKey,
+    NewApproval,
+    NewTurn,
+    Number,
+    TurnInfo,
+    TurnListPage,
+    TurnPage,
+)
+from lango.server.sessions import OUR_ID, OwnSession, PageSize, Place, SeenSession, Since, Until
 from lango.server.streams import MEDIA_TYPE, EventStream, Seat, frames
 from lango.store.listing import SessionSummary
+from lango.store.turn_list import TurnsWanted
 from lango.store.turn_rows import Turn
 from lango.turns.service import Turns
 
@@ -130,6 +141,22 @@ async def list_turns(
     return TurnPage(turns=[TurnInfo.of(turn, session.public_id) for turn in shown], before=more)
 
 
+@router.get("/turns")
+async def list_all_turns(
+    viewer: ListViewer,
+    turns: TenantsTurns,
+    app: Annotated[Id | None, Query(description="Of this agent alone.")] = None,
+    state: Annotated[TurnState | None, Query(description="In this state alone.")] = None,
+    since: Since = None,
+    until: Until = None,
+    cursor: Annotated[Id | None, Query(description="`next` of a page.")] = None,
+    limit: PageSize = 50,
+) -> TurnListPage:
+    """A page of the user's turns, the newest first; for an admin also of others'."""
+    wanted = TurnsWanted(app=app, user=viewer.user, state=state, since=since, until=until)
+    return TurnListPage.of(await turns.list(wanted, cursor=cursor, limit=limit))
+
+
 @router.get("/turns/{turn_id}")
 async def get_turn(turn: SeenTurn, served: Served) -> TurnInfo:
     """A turn as it stands."""
@@ -168,6 +195,27 @@ async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> Tu
     """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
     cancelled = await turns.cancel(turn.id)
     return TurnInfo.of(cancelled, (await served.store.summary(turn.session)).public_id)
+
+
+@router.post(
+    "/turns/{turn_id}/retry",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=TurnInfo,
+    responses=_ACCEPTED,
+)
+async def retry_turn(
+    turn: OwnTurn,
+    _: AdmittedUser,
+    turns: TenantsTurns,
+    served: Served,
+    wished_seat: WishedSeat,
+    thoughts: Thoughts = False,
+) -> Response:
+    """Hand in the message of a turn that failed or was cancelled once more, as a new turn."""
+    session = await served.store.summary(turn.session)
+    with wished_seat as seat:
+        again = await turns.retry(turn.id)
+        return _accepted(again, session, turns, seat, thoughts=thoughts)
 
 
 @router.post(

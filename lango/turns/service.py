@@ -21,7 +21,9 @@ from lango.errors import (
 )
 from lango.store.entries import SessionKey
 from lango.store.files import SqlFileStore
+from lango.store.listing import Page
 from lango.store.sessions import SqlSessionStore
+from lango.store.turn_list import ListedTurn, TurnsWanted, list_turns
 from lango.store.turn_log import LoggedEvent, LogPage, TurnLog
 from lango.store.turn_rows import Turn
 from lango.store.turns import SqlTurnStore, Submitted
@@ -92,7 +94,7 @@ class Turns:
             submitted = await self._turns.submit(key, new, busy=busy, after=after)
         return self._told(submitted)
 
-    async def _named(self, key: SessionKey, files: Sequence[str]) -> list[FileRef]:
+    async def _named(self, key: SessionKey, files: Sequence[str]) -> Sequence[FileRef]:
         """The versions that these names stand for now."""
         found = await self._files.newest(key, set(files))
         for name in files:
@@ -176,10 +178,18 @@ class Turns:
         session: str = "default",
         before: int | None = None,
         limit: int = 50,
-    ) -> list[Turn]:
+    ) -> Sequence[Turn]:
         """A page of a session's turns, the newest first, below the number `before`."""
         key = SessionKey(self.tenant, app, user, session)
         return await self._turns.of_session(key, before=before, limit=limit)
+
+    async def list(
+        self, wanted: TurnsWanted | None = None, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[ListedTurn]:
+        """A page of the tenant's turns, the newest first; `cursor` is `next` of the page before."""
+        return await list_turns(
+            self._store.database, self.tenant, wanted or TurnsWanted(), cursor=cursor, limit=limit
+        )
 
     async def wait(self, turn_id: str) -> Turn:
         """The turn once it is over, or waits for a person."""
@@ -217,7 +227,7 @@ class Turns:
             return LogPage(turn, await self._from_history(turn, after))
         return page
 
-    async def _from_history(self, turn: Turn, after: int) -> list[LoggedEvent]:
+    async def _from_history(self, turn: Turn, after: int) -> Sequence[LoggedEvent]:
         """What stands for a log that is no longer kept: coarser, and numbered up to its end."""
         told = await stored_events(self._store, turn, whole=True)
         first = max(turn.last_event - len(told), 1)
@@ -231,7 +241,7 @@ class Turns:
 
     async def _by_question(
         self, asked: Turn, answers: Sequence[Answer]
-    ) -> tuple[list[Answer], Callable[[], object]]:
+    ) -> tuple[Sequence[Answer], Callable[[], object]]:
         """The answers by the ids of their questions, and a check that the agent can use them."""
         key = asked.session
         sessions = SessionServiceAdapter(self._store, tenant=self.tenant)

@@ -245,3 +245,40 @@ async def test_a_trimmed_log_is_told_from_the_history(served: House) -> None:
         told = await read(await client.get(f"/v1/turns/{turn}/events"))
     types = [frame.event for frame in told]
     assert types == ["tool.started", "tool.finished", "message.completed", "completed"]
+
+
+async def test_turns_of_all_sessions_are_listed(served: House) -> None:
+    one, two = await served.session(), await served.session()
+    made = [await served.turn(session, "hi") for session in (one, two, one)]
+    bobs = await served.turn(await served.session("bob"), "hi", "bob")
+    await served.turns().cancel(made[0])
+    async with served.client() as client:
+        first = (await client.get("/v1/turns", params={"limit": 2})).json()
+        assert [(each["id"], each["session"]) for each in first["turns"]] == [
+            (made[2], one),
+            (made[1], two),
+        ]
+        rest = (await client.get("/v1/turns", params={"cursor": first["next"]})).json()
+        assert ([each["id"] for each in rest["turns"]], rest["next"]) == ([made[0]], None)
+        cancelled = (await client.get("/v1/turns", params={"state": "cancelled"})).json()
+        assert [each["id"] for each in cancelled["turns"]] == [made[0]]
+        other = (await client.get("/v1/turns", params={"app": "another"})).json()
+        assert other["turns"] == []
+        assert (await client.get("/v1/turns", params={"everyone": True})).status_code == 403
+    async with served.client("bob") as client:
+        assert [each["id"] for each in (await client.get("/v1/turns")).json()["turns"]] == [bobs]
+
+
+async def test_a_cancelled_turn_is_retried(served: House) -> None:
+    session = await served.session()
+    first = await served.turn(session, "hi")
+    async with served.client() as client:
+        early = await client.post(f"/v1/turns/{first}/retry")
+        assert (early.status_code, early.json()["type"]) == (409, "urn:lango:error:turn-conflict")
+        await client.post(f"/v1/turns/{first}/cancel")
+        answers = [await client.post(f"/v1/turns/{first}/retry") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].json()["id"] == answers[1].json()["id"] != first
+    assert answers[0].json()["message"] == "hi"
+    async with served.client("bob") as client:
+        assert (await client.post(f"/v1/turns/{first}/retry")).status_code == 404
