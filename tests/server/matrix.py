@@ -24,9 +24,12 @@ FOR_ANYBODY = {"get_me", "get_model", "list_agents", "list_models"}
 """What every credential may ask for, whomever it speaks for."""
 FOR_ADMINS = {"get_workload"}
 FOR_USERS = {
-    *("answer_approval", "create_chat_completion", "create_session", "submit_turn", "upload_file")
+    *("answer_approval", "create_chat_completion", "create_session", "retry_turn", "submit_turn"),
+    "upload_file",
 }
 """What is said or given by somebody, and so by nobody who only administers."""
+CONFLICTS = {"retry_turn"}
+"""What cannot be done with a turn that waits."""
 SECURED = [operation for operation in OPERATIONS if operation.is_secured]
 MISSING = ("ses_00000000000000000000000000000000", "turn_00000000000000000000000000000000")
 TITLE = "ann's own"
@@ -61,7 +64,9 @@ class Way:
         if operation.id in FOR_ADMINS and not is_admin:
             return 403
         is_foreign = self.standing in ("stranger", "foreign admin")
-        return 404 if named and (is_foreign or not exists) else 200
+        if named and (is_foreign or not exists):
+            return 404
+        return 409 if operation.id in CONFLICTS else 200
 
 
 WAYS = {
@@ -178,6 +183,7 @@ def _wrong(
             return f"{answer.status_code} for {what}, not {right}: {answer.text[:200]}"
     if not way.may_change and TITLE in found.text + missing.text:
         return f"it tells of ann: {found.text[:200]}"
-    if not found.is_success and not missing.is_success and told(found) != told(missing):
+    refused = not (way.may_change or found.is_success or missing.is_success)
+    if refused and told(found) != told(missing):
         return f"what exists is told from what does not: {told(found)} {told(missing)}"
     return None
