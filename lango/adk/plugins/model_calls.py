@@ -30,10 +30,6 @@ CLOSE_SECONDS: Final = 4.0
 """ADK gives a plugin five seconds to close."""
 
 
-def _patience() -> float:
-    return FLUSH_SECONDS if claimed_turn.get() is None else CLAIMED_FLUSH_SECONDS
-
-
 _How = Literal["settle", "add", "parts"]
 
 
@@ -118,6 +114,12 @@ class ModelCallsPlugin(RecordingPlugin):
         if busy is not None:
             raise busy
 
+    async def _flush(self) -> None:
+        """Wait for what is under way; in a durable turn also for a database that comes back."""
+        writer, is_durable = self._writers.get(), claimed_turn.get() is not None
+        seconds = CLAIMED_FLUSH_SECONDS if is_durable else FLUSH_SECONDS
+        await writer.flush(seconds, outlasts=is_durable)
+
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
@@ -126,13 +128,13 @@ class ModelCallsPlugin(RecordingPlugin):
             callback_context=callback_context, llm_response=llm_response
         )
         if not llm_response.partial:
-            await self._writers.get().flush(_patience())
+            await self._flush()
         return replaced
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Wait for the turn's records, but not long."""
         if not is_inner(invocation_context.invocation_id):
-            await self._writers.get().flush(_patience())
+            await self._flush()
 
     async def on_run_error_callback(
         self, *, invocation_context: InvocationContext, error: Exception

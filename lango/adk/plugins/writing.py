@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from lango.errors import StoreUnavailableError
@@ -19,6 +20,15 @@ ROOM: Final = 1_000
 BATCH: Final = 100
 AGAIN: Final = 1.0
 """Seconds between tries while the database does not answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Flush:
+    """Somebody waits until so many things are settled."""
+
+    given: int
+    written: asyncio.Future[None]
+    outlasts: bool
 
 
 class Writer(Generic[T]):
@@ -38,7 +48,7 @@ class Writer(Generic[T]):
         self._late = False
         self._given = 0  # things ever given, and of those the ones written or lost
         self._settled = 0
-        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+        self._flushes: list[_Flush] = []
 
     def put(self, thing: T) -> None:
         """Have a thing written."""
@@ -51,15 +61,16 @@ class Writer(Generic[T]):
             # A context of its own: the work is no part of the turn's trace, nor keeps it alive.
             self._task = asyncio.get_running_loop().create_task(self._work(), context=Context())
 
-    async def flush(self, seconds: float) -> None:
+    async def flush(self, seconds: float, *, outlasts: bool = False) -> None:
         """Wait until all that was given is written; not at all while writing does not work.
 
-        What comes later is not waited for: other turns use the same writer.
+        With `outlasts` also while the database does not answer. What comes later is not waited
+        for: other turns use the same writer.
         """
-        if self._settled >= self._given or self._lost or self._late:
+        if self._settled >= self._given or self._lost or (self._late and not outlasts):
             return
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flushes.append((self._given, written))
+        self._flushes.append(_Flush(self._given, written, outlasts))
         _, unfinished = await asyncio.wait({written}, timeout=seconds)
         self._late = self._late or bool(unfinished)
 
@@ -99,17 +110,17 @@ class Writer(Generic[T]):
 
     def _wake(self) -> None:
         """End the waits of those whose things are settled; a wait may have ended by its time."""
-        for given, written in self._flushes:
-            if given <= self._settled and not written.done():
-                written.set_result(None)
-        self._flushes = [flush for flush in self._flushes if flush[0] > self._settled]
+        self._end([each for each in self._flushes if each.given <= self._settled])
 
     def _release(self) -> None:
-        """End all waits: of what was given with a thing that is late, the rest may be written."""
-        for _, written in self._flushes:
-            if not written.done():
-                written.set_result(None)
-        self._flushes.clear()
+        """End the waits that do not outlast an outage."""
+        self._end([each for each in self._flushes if not each.outlasts])
+
+    def _end(self, flushes: Sequence[_Flush]) -> None:
+        for flush in flushes:
+            self._flushes.remove(flush)
+            if not flush.written.done():
+                flush.written.set_result(None)
 
     def _lose(self, number: int, error: Exception | None) -> None:
         if self._lost == 0:

@@ -191,3 +191,25 @@ async def test_nobody_waits_for_what_the_database_does_not_take() -> None:
     await asyncio.wait_for(writer.flush(60), 5)
     assert tries == 1
     await writer.close(0.01)
+
+
+async def test_a_durable_turn_waits_for_a_database_that_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What an answer used is stored before the answer is; others do not wait meanwhile."""
+    monkeypatch.setattr(writing, "AGAIN", 0.05)
+    page, tries = Page(), 0
+
+    async def write(batch: Sequence[int]) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= 2:
+            raise StoreUnavailableError
+        await page.write(batch)
+
+    writer = Writer(write, "things")
+    writer.put(1)
+    await writer.flush(60)
+    assert page.written == []
+    await asyncio.wait_for(writer.flush(60, outlasts=True), 5)
+    assert page.written == [1]
