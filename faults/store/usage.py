@@ -33,7 +33,7 @@ from faults.blackbox.model_server import ModelServer
 from faults.harness import Guarantee, Outcome, Run
 from faults.turn_clients import until_over
 from faults.turn_place import Place, Process, process, temporary_place
-from faults.turn_processes import Crew, keep_log
+from faults.turn_processes import Crew, WorkerProcess, keep_log
 from lango.adk.durable.turn import DurableAgent
 from lango.adk.model import ModelAdapter
 from lango.adk.plugins import plugins
@@ -207,13 +207,18 @@ async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) ->
                 continue
             kills = drawn.random() < 0.5
             blows["kills" if kills else "freezes"] += 1
-            hit.send(signal.SIGKILL if kills else signal.SIGSTOP)
+            _send(hit, signal.SIGKILL if kills else signal.SIGSTOP)
             if not kills:
                 try:
                     await asyncio.sleep(drawn.uniform(0.3, 2 * DEAD_AFTER))
                 finally:
-                    hit.send(signal.SIGCONT)
+                    _send(hit, signal.SIGCONT)
     return blows
+
+
+def _send(hit: WorkerProcess, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it died at a failpoint in the same moment
+        hit.send(number)
 
 
 class Judge:
