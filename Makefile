@@ -76,6 +76,10 @@ sbom: ## write what is installed at run time as build/sbom.json (CycloneDX)
 	build/sbom-tool/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
 		--output-reproducible --output-file build/sbom.json build/runtime
 
+.PHONY: audit
+audit: ## ask PyPI's advisory database about the locked dependencies; needs a network that reaches it
+	uv tool run pip-audit --require-hashes --disable-pip --requirement requirements/runtime.txt
+
 .PHONY: screenshots
 screenshots: ## take the pictures of the console that the docs show
 	$(PY) -m scripts.screenshots
