@@ -35,6 +35,7 @@ RUN_BY: Final = {
     **{f"docs/how-to/{page}.md": "test_followed_pages.py" for page in FOLLOWED},
     "README.md": "test_docs.py",
     "docs/explanation/durability.md": "test_durability_page.py",
+    "docs/how-to/fastapi.md": "test_fastapi_page.py",
     "docs/how-to/mcp.md": "test_blocks.py",
     "docs/how-to/models.md": "test_models_pages.py",
     "docs/how-to/openai-clients.md": "test_openai_page.py",
