@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from lango.adk.build import llm_agent
-from lango.adk.loading import Root, load_root
+from lango.adk.loading import Root, agent_folder, load_root
 from lango.adk.mcp import McpServer, mcp_toolset
 from lango.adk.model import ModelAdapter
 from lango.adk.plugins import plugins
@@ -107,12 +107,12 @@ class Application:
         apps = self.settings.apps
         if name is None and len(apps) == 1:
             return next(iter(apps))
-        if name is not None and (name in apps or ":" in name):
+        if name is not None and (name in apps or ":" in name or agent_folder(name)):
             return name
         if not apps:
             raise ConfigError(
                 "There is no app here. `lango init .` writes a lango.yaml with one; an ADK agent "
-                "of your own is named as package.module:attribute."
+                "of your own is named by its folder, or as package.module:attribute."
             )
         known = ", ".join(apps)
         said = "Say which app" if name is None else f"There is no app {name}"

@@ -1,9 +1,15 @@
-"""ADK code by its name: "package.module:attribute" becomes the agent, App or Workflow it names."""
+"""ADK code by its name: the agent, App or Workflow that it stands for.
+
+"package.module:attribute" names it exactly. The folder or package of an agent is enough where
+`adk run` takes it, too: ADK's own loader finds `app` or `root_agent` in it, in its module `agent`,
+or in `root_agent.yaml`. Either way the agent's `.env` is read first, as ADK reads it.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeGuard, cast
 
 from google.adk.apps.app import App
@@ -15,12 +21,18 @@ from lango.errors import AppLoadError
 USUAL_NAMES: Final = ("app", "root_agent")
 """What ADK's own tools look for in a module."""
 
+_OF_AN_AGENT: Final = ("agent.py", "root_agent.yaml", "__init__.py")
+
 Root = App | BaseNode
 """What can be run: an App, or an agent, or a Workflow."""
 
 
 async def load_root(target: str) -> Root:
     """What the name stands for; a function is called for it. Modules here come first."""
+    folder = agent_folder(target)
+    if folder is not None:
+        return _loaded_by_adk(folder, target)
+    _read_dotenv(target)
     found = named_code(target, AppLoadError, usual=USUAL_NAMES)
     if not is_root(found) and callable(found):
         found = await _called(cast("Callable[[], Any]", found), target)
@@ -30,6 +42,34 @@ async def load_root(target: str) -> Root:
             "function that returns one."
         )
     return found
+
+
+def agent_folder(target: str) -> Path | None:
+    """The folder of an agent that a path or a package's name stands for, if there is one."""
+    if ":" in target:
+        return None
+    for path in (Path(target), Path(*target.split("."))):
+        if any((path / name).is_file() for name in _OF_AN_AGENT):
+            return path.resolve()
+    return None
+
+
+def _loaded_by_adk(folder: Path, target: str) -> Root:
+    from google.adk.cli.utils.agent_loader import AgentLoader
+
+    try:
+        return AgentLoader(str(folder.parent)).load_agent(folder.name)
+    except Exception as error:
+        raise AppLoadError(f"{target}: ADK cannot load it: {error}") from error
+
+
+def _read_dotenv(target: str) -> None:
+    """Read the `.env` of the package that a module is in, or of a folder above it."""
+    from google.adk.cli.utils.envs import load_dotenv_for_agent
+
+    *packages, _ = target.partition(":")[0].split(".")
+    folder = Path(*packages).resolve()
+    load_dotenv_for_agent(folder.name, str(folder.parent))
 
 
 def is_root(value: Any) -> TypeGuard[Root]:

@@ -188,7 +188,10 @@ class AppSettings(Section):
     agent: AgentSettings | None = Field(default=None, description="The agent, written here.")
     load: str | None = Field(
         default=None,
-        description="package.module:attribute: an ADK agent, App, Workflow, or a function for one.",
+        description=(
+            "package.module:attribute: an ADK agent, App, Workflow, or a function for one; or the "
+            "folder of an agent, as `adk run` takes it."
+        ),
     )
     next_turn: Literal["sticky", "root"] = Field(
         default="sticky",
