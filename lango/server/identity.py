@@ -121,29 +121,35 @@ class Keys:
 
     async def _find(self, given: KeyText, address: str) -> ApiKey | None:
         name, moment = (given.id, given.hash), self._clock()
-        key, until = self._known.pop(name, (None, 0.0))
+        known, until = self._known.get(name, (None, 0.0))
+        if known is not None and moment <= until:
+            self._known.move_to_end(name)
+            return known
+        first = known is None
+        key = await (self._first_look(given, address) if first else self._keys.find(given))
         if key is None:
-            key = await self._first_look(given, address)
-        elif until < moment:
-            key = await self._keys.find(given)
+            self._known.pop(name, None)
         else:
-            moment = until - TRUST
-        if key is not None:
             _remember(self._known, name, (key, moment + TRUST))
         return key
 
     async def _first_look(self, given: KeyText, address: str) -> ApiKey | None:
         """Look up a key that was not good here before: such keys are where guesses are."""
         name = (given.id, given.hash)
-        if self._unknown.get(name, 0.0) >= self._clock():
+        if self._is_unknown(name):
             return None
-        self._attempts.count(address)
-        key = await self._keys.find(given)
-        if key is not None:
-            self._attempts.forgive(address)
-        else:
-            _remember(self._unknown, name, self._clock() + TRUST)
-        return key
+        async with self._attempts.look_up(address):
+            known, _ = self._known.get(name, (None, 0.0))
+            if known is not None or self._is_unknown(name):  # another request has looked
+                return known
+            key = await self._keys.find(given)
+            if key is None:
+                self._attempts.was_wrong(address)
+                _remember(self._unknown, name, self._clock() + TRUST)
+            return key
+
+    def _is_unknown(self, name: _Name) -> bool:
+        return self._unknown.get(name, 0.0) >= self._clock()
 
 
 def _remember(known: OrderedDict[_Name, _V], name: _Name, what: _V) -> None:

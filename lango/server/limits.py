@@ -7,11 +7,14 @@ together, and what a running turn will cost is not known before it has.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Protocol, cast, runtime_checkable
+from weakref import WeakValueDictionary
 
 from fastapi import Depends, Request
 
@@ -26,6 +29,8 @@ MOST_ATTEMPTS: Final = 50
 """Keys that are not known here, from one address at once."""
 ATTEMPTS_A_SECOND: Final = 2.0
 """The same, from then on."""
+LOOK_UPS_AT_A_TIME: Final = 8
+"""Keys of one address that are looked up at a time."""
 _MOST_BUCKETS: Final = 10_000
 _MINUTE: Final = 60.0
 _DAY: Final = timedelta(days=1)
@@ -47,10 +52,11 @@ class Buckets:
         self._keep(name, left - 1 if left >= 1 else left, moment)
         return 0.0 if left >= 1 else (1 - left) / per_second
 
-    def give_back(self, name: str, most: int, per_second: float) -> None:
-        """Undo a taking."""
+    def wait(self, name: str, most: int, per_second: float) -> float:
+        """0, or the seconds until there is a token; none is taken."""
         left, moment = self._now(name, most, per_second)
-        self._keep(name, min(left + 1, float(most)), moment)
+        self._keep(name, left, moment)
+        return 0.0 if left >= 1 else (1 - left) / per_second
 
     def _now(self, name: str, most: int, per_second: float) -> tuple[float, float]:
         moment = self._clock()
@@ -84,20 +90,30 @@ class Rates:
 
 
 class Attempts:
-    """Bounds how often an address may be wrong about a key: each try costs a look-up."""
+    """Bounds how often an address may be wrong about a key: each try costs a look-up.
+
+    Only so many of an address are looked up at a time, the others wait for them. So good keys that
+    come together, as after a restart, are not taken for guesses, and guesses that come together
+    get no further than others.
+    """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._buckets = Buckets(clock)
+        self._at_a_time: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    def count(self, address: str) -> None:
-        """Count a try; TooManyAttemptsError if there have been too many."""
-        wait = self._buckets.take(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
-        if wait:
-            raise TooManyAttemptsError(retry_after=wait)
+    @asynccontextmanager
+    async def look_up(self, address: str) -> AsyncGenerator[None]:
+        """A look-up of a key, inside; TooManyAttemptsError if too many were wrong."""
+        slots = self._at_a_time.setdefault(address, asyncio.Semaphore(LOOK_UPS_AT_A_TIME))
+        async with slots:
+            wait = self._buckets.wait(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
+            if wait:
+                raise TooManyAttemptsError(retry_after=wait)
+            yield
 
-    def forgive(self, address: str) -> None:
-        """The key was good."""
-        self._buckets.give_back(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
+    def was_wrong(self, address: str) -> None:
+        """Count a key that is not known here."""
+        self._buckets.take(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
 
 
 class TurnLimits:

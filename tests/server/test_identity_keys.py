@@ -1,5 +1,6 @@
 """API keys at the door: who gets in, and as whom."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from lango.core.keys import KeyLimits, KeyText
 from lango.errors import UnauthorizedError
 from lango.server import identity
 from lango.server.identity import Credentials, Keys
-from lango.server.limits import MOST_ATTEMPTS
+from lango.server.limits import LOOK_UPS_AT_A_TIME, MOST_ATTEMPTS
 from lango.store.keys import ApiKey, KeyStore, MadeKey
 from lango.store.sessions import SqlSessionStore
 from tests.server.doors import Clock, knock, refused
@@ -215,6 +216,45 @@ async def test_many_good_keys_of_one_address_do_not_wait(
 ) -> None:
     for number in range(MOST_ATTEMPTS + 5):
         await who(app, await keys.create(tenant, user=f"user-{number}"))
+
+
+async def test_good_keys_that_come_together_are_not_taken_for_guesses(
+    app: FastAPI, keys: KeyStore, tenant: str
+) -> None:
+    """As after a restart, behind one address."""
+    made = [await keys.create(tenant, user=f"user-{number}") for number in range(20)]
+    each_often = [key.text for key in made for _ in range(MOST_ATTEMPTS // 5)]
+    answers = await asyncio.gather(*(knock(app, bearer=text) for text in each_often))
+    assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_guesses_that_come_together_get_no_further_than_others(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[KeyText] = []
+    find = KeyStore.find
+
+    async def count(self: KeyStore, given: KeyText) -> ApiKey | None:
+        looked.append(given)
+        return await find(self, given)
+
+    monkeypatch.setattr(KeyStore, "find", count)
+    guesses = [knock(app, bearer=KeyText.new().text) for _ in range(4 * MOST_ATTEMPTS)]
+    answers = await asyncio.gather(*guesses)
+    assert {answer.status_code for answer in answers} == {401, 429}
+    assert len(looked) < MOST_ATTEMPTS + 2 * LOOK_UPS_AT_A_TIME
+
+
+async def test_a_good_key_goes_on_while_it_is_looked_up_again(
+    app: FastAPI, keys: KeyStore, tenant: str, clock: Clock
+) -> None:
+    made = await keys.create(tenant, user="ann")
+    await who(app, made)
+    clock.time += 10 * identity.TRUST
+    for _ in range(MOST_ATTEMPTS):
+        await knock(app, bearer=KeyText.new().text)
+    answers = await asyncio.gather(*(knock(app, bearer=made.text) for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {200}
 
 
 async def test_a_key_that_is_unknown_is_looked_up_once_in_a_while(
