@@ -1,6 +1,7 @@
 """Agents by their names: where ADK's own tools find them, and the `.env` beside them."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ root_agent = LlmAgent(name="shop", description=os.environ.get("{variable}", ""))
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A name that no test before has imported, in an empty working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return f"shop_{os.urandom(4).hex()}"
 
 
