@@ -9,11 +9,10 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from importlib import import_module
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.serve_processes import project, servers
 from faults.turn_place import Place, temporary_place
 from faults.turn_processes import Crew
+from tests.store.rows import raw
 
 WORKERS: Final = 2
 DEAD_AFTER: Final = 5.0
@@ -189,17 +189,6 @@ def frozen(crew: Crew) -> Generator[None]:
             member.send(signal.SIGCONT)
 
 
-@asynccontextmanager
-async def operator_of(url: str) -> AsyncGenerator[Any]:
-    """A connection of someone else's, without the timeouts of ours."""
-    asyncpg: Any = import_module("asyncpg")  # it publishes no types
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        connection.terminate()
-
-
 async def _trials(run: Run) -> Outcome:
     outcome, tally = Outcome(), LockedTally()
     seconds = LOCKED_FOR if run.timed else LOCKED_FOR_CI
@@ -209,7 +198,7 @@ async def _trials(run: Run) -> Outcome:
         crew = Crew(place, WORKERS, dead_after=DEAD_AFTER)
         async with crew, servers(of, 1, with_worker=False) as (server,), server.client() as client:
             for _ in range(run.count):
-                async with operator_of(url) as operator:
+                async with raw(url) as operator:
                     try:
                         await LockedTrial(client, place, tally).run(crew, operator, seconds)
                     except (ConnectionError, TimeoutError, httpx.HTTPError) as error:

@@ -95,7 +95,7 @@ def _entry(event: Event, output_blobs: tuple[Blob, ...]) -> Entry | None:
 
 
 def _answered(event: Event, encoded: EncodedParts) -> tuple[str, ...]:
-    """The calls that nobody waits for any more: a person has answered them, or an error has."""
+    """The calls that are closed: a person has answered them, or an error has."""
     closed = closed_waits(event) if encoded.responses else ()
     return tuple(call for call in encoded.responses if call in closed)
 

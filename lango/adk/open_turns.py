@@ -24,7 +24,7 @@ def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
     turn = said[-1][0] if said else ""
     own = [message for invocation, message in said if invocation == turn]
     places = [place for place, message in enumerate(messages) if own and message == own[0]]
-    if not places:  # an agent that is told its task by another one does not see the user's words
+    if not places:  # an agent that gets its task from another agent does not see the user's message
         return open_turn(messages)
     start = places[-min(own.count(own[0]), len(places))]
     earlier = {message for invocation, message in said if invocation != turn}

@@ -21,7 +21,7 @@ HEADER: Final = "X-Request-ID"
 _USABLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Access:
+class AccessLog:
     """An application whose requests have ids: a gateway's, or new ones."""
 
     def __init__(self, app: ASGIApp) -> None:

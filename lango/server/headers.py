@@ -1,4 +1,4 @@
-"""Headers that every answer in JSON has: nobody keeps it, and no browser guesses what it is."""
+"""Headers of every JSON answer: caches do not store it, and browsers do not guess its type."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from lango.adk.warm import warm_up
 from lango.errors import ConfigError
 from lango.providers.turnstile import AT_ONCE
-from lango.server.access import Access
+from lango.server.access import AccessLog
 from lango.server.backend import services_of
 from lango.server.connections import (
     BESIDE_STREAMS,
@@ -89,7 +89,7 @@ def http_server(
     protocol = cast("type[PatientProtocol]", partial(PatientProtocol, connections=connections))
     return _Uvicorn(
         uvicorn.Config(
-            Access(Crowd(Entrance(app), connections)),
+            AccessLog(Crowd(Entrance(app), connections)),
             http=protocol,
             lifespan="off",
             ws="none",

@@ -1,7 +1,7 @@
 """Which sessions have work, in a fair order.
 
 Turns are shared out between tenants, and within a tenant between the keys they were handed in
-with: whoever has the fewest turns running and chosen comes first, and among equals it is drawn by
+with: the one with the fewest turns running and chosen comes first, and among equals it is drawn by
 lot. By the longest wait, the same would win each time that a turn of its own ends. A tenant that
 hands in thousands is held up by them; others are not. The turns of one key come in the order in
 which they wait.

@@ -136,7 +136,7 @@ class SqlTurnStore:
         """Accept a person's answer to a call that a turn waits for: a turn of the same invocation.
 
         It may answer others, too. A second answer to a call is a TurnConflictError, and so is one
-        that nobody waits for. `check` raises if the answer is of no use; it is not asked about one
+        that no turn waits for. `check` raises if the answer is of no use; it is not asked about one
         that has been accepted already, under the same idempotency key.
         """
         for call in (call_id, *others):

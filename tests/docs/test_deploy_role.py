@@ -11,16 +11,20 @@ from contextlib import asynccontextmanager
 import pytest
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 import lango
 from lango.store import migrate
 from lango.testing import ScriptedProvider
 from lango.testing.databases import temporary_postgres
 from tests.docs.pages import ROOT
+from tests.store.rows import execute
 
 SCRIPT = (ROOT / "deploy/roles.sh").read_text()
 PASSWORD = "it's secret"
+
+
+def text_of(url: URL) -> str:
+    return url.render_as_string(hide_password=False)
 
 
 @asynccontextmanager
@@ -40,17 +44,7 @@ async def role_of(owner: URL) -> AsyncGenerator[URL]:
         assert await running.wait() == 0
         yield owner.set(username=name, password=PASSWORD)
     finally:
-        await _execute(owner, f"drop owned by {name}; drop role {name}")
-
-
-async def _execute(url: URL, statement: str) -> None:
-    engine = create_async_engine(url.set(drivername="postgresql+asyncpg"))
-    try:
-        async with engine.begin() as connection:
-            for each in statement.split(";"):
-                await connection.exec_driver_sql(each)
-    finally:
-        await engine.dispose()
+        await execute(text_of(owner), f"drop owned by {name}", f"drop role {name}")
 
 
 @pytest.mark.parametrize("tables", ["come later", "are there"])
@@ -58,12 +52,12 @@ async def test_the_plain_role_runs_turns_and_changes_no_table(tables: str) -> No
     async with temporary_postgres() as url:
         owner = make_url(url)
         if tables == "come later":
-            await _execute(owner, "drop schema public cascade; create schema public")
+            await execute(url, "drop schema public cascade", "create schema public")
         async with role_of(owner) as role:
             await migrate.upgrade(url)
-            plain = role.render_as_string(hide_password=False)
+            plain = text_of(role)
             async with lango.Agent(model=ScriptedProvider(["Hello."]), store=plain) as agent:
                 assert await agent.run_and_collect("hi") == "Hello."
             for change in ("alter table sessions add more text", "create table more (id int)"):
                 with pytest.raises(DBAPIError, match=r"must be owner|permission denied"):
-                    await _execute(role, change)
+                    await execute(plain, change)

@@ -24,7 +24,7 @@ AGAIN: Final = 1.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flush:
-    """Somebody waits until so many things are settled."""
+    """A caller of `flush`, who waits until `given` things are written or lost."""
 
     given: int
     written: asyncio.Future[None]
