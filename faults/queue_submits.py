@@ -15,7 +15,13 @@ from faults.turn_desk import TurnDesk, entry
 from faults.turn_model import Model, ModelSession, ModelTurn
 from lango.core.ids import new_id
 from lango.core.turn_states import Busy, NewTurn
-from lango.errors import Fenced, SessionBusyError, TurnConflictError, TurnNotFoundError
+from lango.errors import (
+    CallNotFoundError,
+    Fenced,
+    SessionBusyError,
+    TurnConflictError,
+    TurnNotFoundError,
+)
 from lango.store.entries import SessionKey, SessionRef
 from lango.store.turns import Submitted
 
@@ -139,18 +145,21 @@ class HandingIn(RuleBasedStateMachine):
         call = dice.choice(CALLS)
         key = dice.choice([None, None, "k1"])
         known = session.known(key)
-        open_calls = set(turn.waits_for) - session.answered(turn.invocation)
+        refusal = None if known is not None else _refusal(session, turn.invocation, call)
         new = NewTurn({"text": "yes"}, idempotency_key=key)
         tenant = session.key.tenant
+        answering = self.desk(dice).turns.answer(tenant, turn.id, call, new)
+        if refusal is not None:
+            self._refused(answering, refusal)
+            return
         try:
-            submitted = self.run(self.desk(dice).turns.answer(tenant, turn.id, call, new))
+            submitted = self.run(answering)
         except TurnConflictError:
-            assert known is not None or call not in open_calls
+            assert known is not None
             return
         self._accepted(session, submitted, new, known, "enqueue")
         if known is not None:
             return
-        assert call in open_calls
         assert submitted.turn.invocation_id == turn.invocation
         session.settle(turn.invocation)
         again = self.desk(dice).turns.answer(tenant, turn.id, call, NewTurn({"text": "again"}))
@@ -179,3 +188,12 @@ class HandingIn(RuleBasedStateMachine):
         self.run(self.desk(dice).queue.promote_due(100_000))
         for session in self.model.there():
             session.promote()
+
+
+def _refusal(session: ModelSession, invocation: str, call: str) -> type[Exception] | None:
+    """What is wrong with an answer to a call, if anything is."""
+    if call in session.answered(invocation):
+        return TurnConflictError
+    if call in session.waited(invocation):
+        return None
+    return SessionBusyError if session.is_open(invocation) else CallNotFoundError

@@ -102,8 +102,22 @@ class ModelSession:
 
     def answered(self, invocation: str) -> set[str]:
         """The calls of an invocation that have an answer."""
-        mine = (turn for turn in self.turns if turn.invocation == invocation)
+        mine = self._of(invocation)
         return {turn.answers for turn in mine if turn.answers is not None}
+
+    def waited(self, invocation: str) -> set[str]:
+        """The calls that the turns of an invocation have waited for."""
+        return {call for turn in self._of(invocation) for call in turn.waits_for}
+
+    def is_open(self, invocation: str) -> bool:
+        """Whether a turn of an invocation runs, or an answer to one waits to run."""
+        return any(
+            turn.state == "running" or (turn.state == "queued" and turn.answers is not None)
+            for turn in self._of(invocation)
+        )
+
+    def _of(self, invocation: str) -> list[ModelTurn]:
+        return [turn for turn in self.turns if turn.invocation == invocation]
 
     def settle(self, invocation: str) -> None:
         """Waiting turns are answered when all of their calls are."""
