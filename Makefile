@@ -84,6 +84,10 @@ audit: ## ask PyPI's advisory database about the locked dependencies; needs a ne
 screenshots: ## take the pictures of the console that the docs show
 	$(PY) -m scripts.screenshots
 
+.PHONY: clients
+clients: ## talk to a server by the newest clients of OpenAI's API; needs a package index and npm
+	$(PY) -m scripts.real_clients
+
 .PHONY: clean
 clean: ## remove what tools leave behind
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -35,6 +35,7 @@ from faults.recovery.agent_shapes import SHAPES_ROW
 from faults.recovery.call_ids import IDS
 from faults.recovery.poison import POISON
 from faults.recovery.upgrades import UPGRADE
+from faults.server.siege import SIEGE
 from faults.store.deletes import DELETE
 from faults.store.usage import LEDGER
 from faults.turn_chaos import CHAOS
@@ -60,6 +61,7 @@ _NAMED: Final = (
     LOCKED,
     LEDGER,
     IDLE,
+    SIEGE,
 )
 GUARANTEES: Final[dict[str, Guarantee]] = {each.name: each for each in (*_NUMBERED, *_NAMED)}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from google.adk.agents import LlmAgent
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.turn import DurableAgent
@@ -111,7 +112,18 @@ def tools_of(effects: Effects, version: str = "") -> list[Any]:
         for name in ("hold", only_in(version))
         if name
     ]
-    return as_adk_tools([step, mark, drip, *holds, block, pay, _deadly(effects)])
+
+    ours = as_adk_tools([step, mark, drip, *holds, block, pay, _deadly(effects)])
+    return [*ours, _long_running(effects)]
+
+
+def _long_running(effects: Effects) -> LongRunningFunctionTool:
+    async def errand(name: str) -> dict[str, str]:
+        """Send a courier, who reports later."""
+        effects.add("sent", name)
+        return {"status": "pending"}
+
+    return LongRunningFunctionTool(errand)
 
 
 def _deadly(effects: Effects) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from lango.adk.build import llm_agent
-from lango.adk.loading import Root, agent_folder, load_root
+from lango.adk.loading import Root, agent_folder, folder_app_name, load_root
 from lango.adk.mcp import McpServer, mcp_toolset
 from lango.adk.model import ModelAdapter
 from lango.adk.plugins import plugins
@@ -42,7 +42,7 @@ class Application:
             pool_timeout=store.pool_timeout,
         )
         self.engine = LocalEngine(self.store.database)
-        self._at_once = max(Policy().at_once, self.settings.worker.concurrency)
+        self._at_once = max(Policy().at_once, self._worker_options.most)
         self._agents: dict[str, Agent] = {}
         self._models: list[ModelAdapter] = []
 
@@ -80,10 +80,11 @@ class Application:
 
     async def agents(self, names: Iterable[str] = ()) -> list[Agent]:
         """The agents of these apps, of all in the settings if none; ConfigError without any."""
-        found = [await self.agent(name) for name in names or self.settings.apps]
-        if not found:
-            self.app_name(None)  # raises, and says what to do
-        return found
+        return [await self.agent(name) for name in self.app_names(names)]
+
+    def app_names(self, names: Iterable[str] = ()) -> list[str]:
+        """The apps that were meant, all of the settings if none; ConfigError without any."""
+        return [self.app_name(name) for name in names or self.settings.apps or (None,)]
 
     async def worker(
         self, names: Iterable[str] = (), *, concurrency: int | None = None
@@ -92,7 +93,7 @@ class Application:
         options = self._worker_options
         if concurrency is not None:
             options = replace(options, concurrency=concurrency)
-        self._at_once = max(self._at_once, options.concurrency)  # none is to wait for a model
+        self._at_once = max(self._at_once, options.most)  # none is to wait for a model
         agents = await self.agents(names)
         apps = {agent.runner.app.name: agent.durable for agent in agents if agent.durable}
         return TurnWorker(self.store, self.engine, apps, options)
@@ -128,11 +129,12 @@ class Application:
     async def _made(self, name: str) -> Agent:
         app = self.settings.apps.get(name) or AppSettings(load=name)
         limits = self.settings.limits
+        root = await self._root(name, app)
         made = Agent(
-            await self._root(name, app),
+            root,
             store=self.store,
             tenant=self.settings.store.tenant,
-            app_name=name if name in self.settings.apps else None,
+            app_name=name if name in self.settings.apps else folder_app_name(name, root),
             plugins=plugins(
                 self.store,
                 tenant=self.settings.store.tenant,

@@ -37,13 +37,14 @@
     │   ├── AgentNotFoundError     a transfer to an agent that is not there, or not allowed
     │   ├── ApprovalNeededError    a tool call waits for a person, and with it the answer
     │   ├── ApprovalNotFoundError  an answer to an approval that nobody asked for
+    │   ├── CallNotFoundError      a result for a call that does not wait for one
     │   ├── TurnConflictError      answered before, for two turns at once, or a key used twice
     │   ├── TurnNotFoundError
     │   ├── UnknownFileError       its session does not have a file that it names
     │   ├── TurnTimeoutError       it ran longer than it may
     │   ├── WorkerLostError        its worker died, and so did those that took it over
     │   ├── AppGoneError           its worker died, and no worker has loaded its app since
-    │   ├── NotResumableError      its worker died, and this kind of agent cannot go on
+    │   ├── NotResumableError      this kind of agent cannot go on from where the turn was
     │   ├── AgentChangedError      its worker died, and the new one has another agent
     │   ├── LedgerConflictError    a tool call under the key of another one; no result is used
     │   ├── TurnLimitError         more model calls, tool calls, tokens or money than allowed
@@ -191,7 +192,7 @@ class IdentityUnavailableError(LangoError):
 
 
 class KeyLimitError(LangoError):
-    """The API key has used what it may, for now."""
+    """The API key, or the user of a token, has used what it may, for now."""
 
     retryable = True
 
@@ -343,6 +344,10 @@ class ApprovalNotFoundError(TurnError):
     """No tool call of this session waits for that approval."""
 
 
+class CallNotFoundError(TurnError):
+    """No long-running call of that id waits for its result."""
+
+
 class TurnConflictError(TurnError):
     """The answer or the idempotency key does not fit the turns there are."""
 
@@ -388,7 +393,7 @@ class AppGoneError(TurnError):
 
 
 class NotResumableError(TurnError):
-    """The turn's worker died, and an agent of this shape cannot go on from where it was."""
+    """An agent of this shape cannot go on from where the turn was."""
 
 
 class AgentChangedError(TurnError):

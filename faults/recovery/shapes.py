@@ -107,6 +107,18 @@ def _asks(contain: Contain, *, pending: bool = False) -> Callable[[], Root]:
     return make
 
 
+def _works_on() -> Root:
+    """An agent that uses another tool while a result is pending, and must not do so again."""
+
+    async def ask(k: str) -> dict[str, str]:
+        """Ask a person elsewhere."""
+        effect(f"ask {k}")
+        return {"status": "pending"}
+
+    steps = ([("ask", {"k": "a"})], [("pay", {"k": "b"})], "done")
+    return agent("root", *steps, tools=[LongRunningFunctionTool(ask), tool("pay")])
+
+
 def _counts(key: str) -> Callable[[CallbackContext], None]:
     def count(callback_context: CallbackContext) -> None:
         callback_context.state[key] = callback_context.state.get(key, 0) + 1
@@ -225,6 +237,7 @@ SHAPES: Final[dict[str, KillShape]] = {
     **NODE_SHAPES,
     "confirmation refused in sequence": KillShape(_confirms(_CONTAINERS["sequence"]), _REFUSED),
     "pending value": KillShape(_asks(lambda one: one, pending=True), _TOLD),
+    "tool after a pending value": KillShape(_works_on, _TOLD),
     "pending value in sequence": KillShape(_asks(_CONTAINERS["sequence"], pending=True), _TOLD),
     "agent callbacks": KillShape(lambda: _with_callbacks("root")),
     "after callback that speaks": KillShape(

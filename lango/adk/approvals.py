@@ -1,8 +1,8 @@
-"""ADK's questions to people, and the answers on their way back."""
+"""ADK's questions to people, its long-running calls, and the answers on their way back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -11,13 +11,15 @@ from google.genai import types
 
 from lango.core.turns import Answer, Approval
 from lango.core.values import JsonObject, storable_json
-from lango.errors import ApprovalNotFoundError, TurnConflictError
+from lango.errors import ApprovalNotFoundError, CallNotFoundError, TurnConflictError
 
 CONFIRMATION: Final = "adk_request_confirmation"
 """The call by which ADK asks whether a tool may run."""
 INPUT: Final = "adk_request_input"
 """The call by which a Workflow's node asks a person for something."""
 QUESTIONS: Final = frozenset({CONFIRMATION, INPUT, "adk_request_credential"})
+History = Sequence[Event]
+"""The events of a session, for layers that know nothing of ADK."""
 _STOCK_HINT: Final = "Please approve or reject the tool call "
 """How ADK's own hint begins, which tells a program what to send and a person nothing."""
 
@@ -136,15 +138,10 @@ def answer_content(answers: Sequence[Answer], events: Sequence[Event]) -> types.
 
     Raises ApprovalNotFoundError or TurnConflictError for answers that ADK could not use.
     """
-    calls = {
-        call.id: call.name
-        for event in events
-        for call in event.get_function_calls()
-        if call.id in (event.long_running_tool_ids or ()) and call.name not in QUESTIONS
-    }
+    calls = _long_running_calls(events)
     to_calls = [answer for answer in answers if answer.call_id in calls]
     if to_calls and len(to_calls) == len(answers):
-        parts = [_result(answer, calls[answer.call_id] or "") for answer in answers]
+        parts = [_result(answer, calls[answer.call_id]) for answer in answers]
         return types.Content(role="user", parts=parts)
     if to_calls:
         raise TurnConflictError("Answer approvals and long-running calls in turns of their own.")
@@ -152,7 +149,32 @@ def answer_content(answers: Sequence[Answer], events: Sequence[Event]) -> types.
     return content_of(matched(answers, asked), asked)
 
 
-def question_id(given: str, waits_for: Sequence[str], events: Sequence[Event]) -> str:
+def _long_running_calls(events: Iterable[Event]) -> dict[str, str]:
+    """The names of long-running calls by their ids."""
+    return {
+        call.id or "": call.name or ""
+        for event in events
+        for call in event.get_function_calls()
+        if call.id in (event.long_running_tool_ids or ()) and call.name not in QUESTIONS
+    }
+
+
+def check_result(call_id: str, events: Sequence[Event]) -> None:
+    """Raise if what waits under this id is not the result of a long-running call.
+
+    TurnConflictError for a call that a person must approve first: a result is no approval.
+    """
+    for asked in asked_in(events).values():
+        approval = asked.approval
+        if asked.is_open and call_id in (approval.id, approval.call_id):
+            raise TurnConflictError(
+                f"The call {approval.name} waits for an approval, and not for a result."
+            )
+    if call_id not in _long_running_calls(events):
+        raise CallNotFoundError
+
+
+def question_id(given: str, waits_for: Collection[str], events: Sequence[Event]) -> str:
     """The id of the question that an answer means: its own, or that of the call it is about."""
     if given in waits_for:
         return given

@@ -54,6 +54,15 @@ def agent_folder(target: str) -> Path | None:
     return None
 
 
+def folder_app_name(target: str, root: Root) -> str | None:
+    """The app name of an agent named by its folder: the folder's, as ADK's own tools have it.
+
+    None for what has a name of its own: an App, and code named by its module.
+    """
+    folder = agent_folder(target)
+    return None if folder is None or isinstance(root, App) else folder.name
+
+
 def _loaded_by_adk(folder: Path, target: str) -> Root:
     from google.adk.cli.utils.agent_loader import AgentLoader
 

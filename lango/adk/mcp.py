@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from lango.core.extras import install
 from lango.errors import InvalidToolError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -77,6 +78,6 @@ def mcp_toolset(server: McpServer) -> BaseToolset:
         from lango.adk.mcp_toolset import ServerToolset
     except ImportError as error:
         raise MissingExtraError(
-            f'The MCP server {server.name!r} needs an SDK: pip install "lango-adk[mcp]"'
+            f"The MCP server {server.name!r} needs an SDK: {install('mcp')}"
         ) from error
     return ServerToolset(server)

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
+from google.adk.telemetry._instrumentation import inference_scope
 from pydantic import Field, PrivateAttr
 
 from lango.adk.calls import caller
@@ -110,6 +111,7 @@ class ModelAdapter(BaseLlm):
                     delta = answer.take(event)
                     if delta is not None:
                         yield delta
+                        _forget(delta)
             answer.of(call.provider, call.model)
             final = answer.final()
         except Exception as error:
@@ -168,6 +170,16 @@ class ModelAdapter(BaseLlm):
             logger.exception("on_model_call failed; the turn goes on without it.")
             return []
         return [told] if inspect.isawaitable(told) else []
+
+
+def _forget(partial: LlmResponse) -> None:
+    """Drop a partial response that ADK has handed on: its telemetry keeps all until the call ends.
+
+    Nothing there reads them: what it reports is in the last response.
+    """
+    scope = inference_scope()
+    if scope is not None and scope.llm_responses and scope.llm_responses[-1] is partial:
+        scope.llm_responses.pop()
 
 
 async def _all(waiting: Sequence[Awaitable[None]]) -> None:

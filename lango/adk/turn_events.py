@@ -147,11 +147,15 @@ class TurnReader:
                 yield ToolStarted(call.id or "", call.name or "", call.args or {})
 
     def _results(self, event: Event) -> Iterator[TurnEvent]:
-        """Results, but for the stand-in of a call that waits for its confirmation."""
+        """Results, but for the stand-in of a call that waits for its confirmation.
+
+        A user's message holds the results of long-running calls, and what a person has decided.
+        """
         asked = event.actions.requested_tool_confirmations
         # Large outputs as the session keeps them: a log has no second copy of one.
         for response in with_outputs_moved(event).get_function_responses():
-            if response.name != _TRANSFER and response.id not in asked:
+            is_tool = response.name != _TRANSFER and response.name not in QUESTIONS
+            if is_tool and response.id not in asked:
                 yield _finished(response)
 
     def unfinished(self) -> list[Event]:

@@ -94,7 +94,10 @@ class Collector:
         return BETWEEN.join([*self._texts, *pieces, *drafts])
 
     def answer(self) -> str:
-        """The text of a turn that was completed; otherwise its error is raised, text and all."""
+        """The text of a turn that was completed; otherwise its error is raised, text and all.
+
+        What was said while the result of a long-running call is pending is an answer, too.
+        """
         error = self._error()
         if error is None:
             return self.text
@@ -108,7 +111,7 @@ class Collector:
                 return self.end.error
             case Cancelled():
                 return TurnCancelledError()
-            case Waiting():
+            case Waiting() if self._approvals or not self.text:
                 return ApprovalNeededError(approvals=self._approvals)
             case _:
                 return None

@@ -129,34 +129,18 @@ class DurableTurns:
             return None
         asked = await self.agent.runner.asked(session.user_id, session.session_id)
         answers = matched(said, asked)
-        asking = await self._asking(session, asked[next(iter(answers))].turn, set(answers))
+        asking = await self._asking(asked[next(iter(answers))].turn)
         if asking is None:
             return None
         given = [Answer(call, one.approved, one.payload) for call, one in answers.items()]
         return await self._turns.answer(asking.id, given, idempotency_key=key)
 
-    async def _asking(
-        self, session: SessionKey, invocation_id: str, calls: set[str]
-    ) -> Turn | None:
-        """The turn of an invocation that waits for these calls; None if it was run without turns.
-
-        The first turn of an invocation has its id.
-        """
+    async def _asking(self, invocation_id: str) -> Turn | None:
+        """The first turn of an invocation, which has its id; None if it was run without turns."""
         try:
-            first = await self._turns.get(invocation_id)
+            return await self._turns.get(invocation_id)
         except TurnNotFoundError:
             return None
-        before: int | None = None
-        while not calls <= set(first.waits_for):
-            page = await self._turns.of_session(
-                self._app, user=session.user_id, session=session.session_id, before=before
-            )
-            same = (turn for turn in page if turn.invocation_id == invocation_id)
-            found = next((turn for turn in same if calls <= set(turn.waits_for)), None)
-            if found is not None or not page or page[-1].number <= first.number:
-                return found or first
-            before = page[-1].number
-        return first
 
     async def _followed(
         self, turn: Turn, feed: Feed, abort: asyncio.Event | None, *, cancel: bool = False

@@ -16,6 +16,7 @@ from lango.cli.options import (
     Url,
     UserName,
 )
+from lango.cli.preflight import checked_settings
 
 
 def chat(
@@ -27,14 +28,16 @@ def chat(
     thoughts: Thoughts = False,
 ) -> None:
     """Talk with an agent. Ctrl-C stops an answer, Ctrl-D ends the conversation."""
-    from lango.cli.conversation import conversation
+    loaded = checked_settings(url, config, [target] if target else [])
+    from lango.cli.conversation import conversation  # and ADK, which takes seconds
     from lango.cli.screen import TextScreen
     from lango.cli.talk import ask_at_terminal
 
     log_servers()
     screen = TextScreen(thoughts=thoughts)
-    with conversation(target, config, url, screen, user, session, ask_at_terminal) as here:
-        typer.secho(f"{here.app} · session {here.session}", dim=True, err=True)
+    ask = ask_at_terminal
+    with conversation(loaded, target, config, url, screen, user, session, ask) as here:
+        typer.secho(f"{here.app} · session {here.session} · Ctrl-D ends", dim=True, err=True)
         if not here.is_new:
             here.talk.catch_up()
             here.talk.decide_pending()

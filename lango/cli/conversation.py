@@ -15,11 +15,11 @@ import typer
 from lango.agent.agent import Agent
 from lango.app import Application
 from lango.cli.background import Background
-from lango.cli.options import DEFAULT_USER, store_flags
+from lango.cli.options import DEFAULT_USER
 from lango.cli.printable import printable
 from lango.cli.screen import Screen
 from lango.cli.talk import Ask, Talk
-from lango.config.load import load
+from lango.config.load import Loaded
 from lango.core.redaction import redacted
 from lango.errors import SessionNotFoundError
 from lango.store.entries import SessionKey
@@ -40,6 +40,7 @@ class Conversation:
 
 @contextmanager
 def conversation(
+    loaded: Loaded,
     target: str | None,
     config: Path | None,
     url: str | None,
@@ -49,7 +50,7 @@ def conversation(
     ask: Ask | None,
 ) -> Generator[Conversation]:
     """A conversation, for as long as the block runs; a session that is new by its name is said."""
-    application = Application(load(config, store_flags(url)))
+    application = Application(loaded)
     name = application.app_name(target)
     with Background() as background:
         background.run(application.open())

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lango.cli.logs import log_warnings
-from lango.cli.options import Config, Url, store_flags
+from lango.cli.options import Config, Url
+from lango.cli.preflight import checked_settings, require_server
 from lango.cli.serve import Port, say, web_address
 from lango.cli.worker import Apps
+from lango.server.listening import listen, require_free, require_loopback
 
 if TYPE_CHECKING:
     from lango.app import Application
@@ -28,14 +30,15 @@ def dev(
     config: Config = None,
 ) -> None:
     """Open ADK's web UI for your agents on this machine, until Ctrl-C or SIGTERM."""
-    from lango.app import Application
-    from lango.config.load import load
-    from lango.server.dev import require_loopback
-
-    log_warnings()
+    require_server()
     require_loopback(host)
-    application = Application(load(config, store_flags(url)))
-    asyncio.run(_serve(application, apps or [], host, DEFAULT_PORT if port is None else port))
+    log_warnings()
+    loaded = checked_settings(url, config, apps or [])
+    chosen = DEFAULT_PORT if port is None else port
+    require_free(host, chosen)
+    from lango.app import Application  # and ADK, which takes seconds: no error above waits for it
+
+    asyncio.run(_serve(Application(loaded), apps or [], host, chosen))
 
 
 async def _serve(application: Application, names: list[str], host: str, port: int) -> None:
@@ -43,7 +46,6 @@ async def _serve(application: Application, names: list[str], host: str, port: in
     from lango.adk.session_service import SessionServiceAdapter
     from lango.adk.web import web_app
     from lango.server.dev import serve_dev
-    from lango.server.serving import listen
 
     tenant = application.settings.store.tenant
     async with application:

@@ -25,6 +25,10 @@ _NOT_RESUMABLE: Final = (
     "not resumable: {}. If a worker dies, its turn fails: give the message again with `lango turns "
     "retry`, or change the agent (docs: explanation/durability)"
 )
+_NO_APPS: Final = (
+    "none in the settings. `lango init DIR` writes a lango.yaml with one; an agent of your own "
+    "goes under `apps`"
+)
 _SERVER_ADVICE: Final = "Install or start it, or correct `mcp_servers.{}`"
 
 
@@ -46,6 +50,8 @@ async def examine(loaded: Loaded, *, models: bool) -> AsyncIterator[Finding]:
     yield store
     if not store.ok:
         return
+    if not loaded.settings.apps:
+        yield Finding("apps", ok=True, said=_NO_APPS, warns=True)
     async with Application(loaded) as application:
         for name in loaded.settings.apps:
             async for finding in _app(application, name):
@@ -149,15 +155,8 @@ def _distinct(settings: Settings) -> Iterator[AgentSettings]:
     """An agent for each model that is named anywhere, fallbacks included."""
     seen: set[str] = set()
     for app in settings.apps.values():
-        for spec in _family(app.agent):
+        for spec in app.agent.family() if app.agent else ():
             for name in (spec.model, *spec.fallbacks):
                 if name not in seen:
                     seen.add(name)
                     yield spec.model_copy(update={"model": name, "fallbacks": []})
-
-
-def _family(spec: AgentSettings | None) -> Iterator[AgentSettings]:
-    if spec is not None:
-        yield spec
-        for sub in spec.sub_agents:
-            yield from _family(sub)

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from lango.core.extras import install
 from lango.errors import ConfigError
 
 SETTINGS: Final = """\
@@ -14,10 +15,12 @@ SETTINGS: Final = """\
 apps:
   assistant:
     agent:
-      # A model without a key, which calls a tool when you name one. For a real one write, say,
-      #   model: openai:gpt-5        and set OPENAI_API_KEY
-      #   model: anthropic:claude-sonnet-4-5    and set ANTHROPIC_API_KEY
-      #   model: ollama:qwen3        and start Ollama
+      # A model without a key, which calls a tool when you name one. For a real one set its key,
+      # install its SDK, and write, for example,
+      #   model: openai:gpt-5                   # pip install "lango-adk[openai]"
+      #   model: anthropic:claude-sonnet-4-5    # pip install "lango-adk[anthropic]"
+      #   model: gemini:gemini-2.5-flash        # its SDK is installed
+      #   model: ollama:qwen3                   # pip install "lango-adk[openai]"; no key
       model: scripted:demo
       instruction: You are a helpful assistant. Use your tools when they help.
       tools:
@@ -45,6 +48,21 @@ def roll_dice(sides: int = 6) -> int:
     return random.randint(1, sides)
 '''
 IGNORED: Final = "lango.db*\n__pycache__/\n.env\n"
+STEPS: Final = f"""\
+  lango run "hello"
+  lango run "roll_dice please"      # the model calls a tool
+  lango chat
+
+For a real model, install its SDK, set its key, and change one line of lango.yaml:
+
+  {install("openai")}
+  export OPENAI_API_KEY=…           # then: model: openai:gpt-5
+  lango doctor                      # checks that all of it works
+
+For an HTTP API and a console in the browser:
+
+  {install("server")}
+  lango serve"""
 
 
 def init(
@@ -71,9 +89,4 @@ def init(
     typer.echo(f"{folder} is ready. Try it:\n")
     if folder.resolve() != Path.cwd():
         typer.echo(f"  cd {folder}")
-    typer.echo('  lango run "hello"')
-    typer.echo('  lango run "roll_dice please"      # the model calls a tool')
-    typer.echo("  lango chat")
-    typer.echo("\nFor a real model, set its key and change one line of lango.yaml:\n")
-    typer.echo("  export OPENAI_API_KEY=…           # then: model: openai:gpt-5")
-    typer.echo("  lango doctor                      # checks that all of it works")
+    typer.echo(STEPS)

@@ -16,6 +16,7 @@ from lango.cli.options import (
     Url,
     UserName,
 )
+from lango.cli.preflight import checked_settings
 
 Words = Annotated[
     list[str],
@@ -38,24 +39,25 @@ def run(
     config: Config = None,
     thoughts: Thoughts = False,
 ) -> None:
-    """Run one turn. Exit code 0: answered; 1: failed; 3: waits for an approval; 130: stopped."""
-    from lango.cli.conversation import conversation
+    """Run one turn. Exit code 0: answered; 1: failed; 3: waits for an answer; 130: stopped."""
+    *targets, message = words
+    if len(targets) > 1:
+        raise typer.BadParameter("put what you want to say in quotes: lango run [APP] MESSAGE")
+    loaded = checked_settings(url, config, targets)
+    from lango.cli.conversation import conversation  # and ADK, which takes seconds
     from lango.cli.screen import JsonScreen, TextScreen
     from lango.cli.talk import ask_at_terminal, exit_code, print_question
 
     log_servers()
-    *targets, message = words
-    if len(targets) > 1:
-        raise typer.BadParameter("put what you want to say in quotes: lango run [APP] MESSAGE")
     screen = JsonScreen() if as_json else TextScreen(thoughts=thoughts)
     ask = ask_at_terminal if sys.stdin.isatty() and not as_json else None
     text = sys.stdin.read() if message == "-" else message
     target = targets[0] if targets else None
-    with conversation(target, config, url, screen, user, session, ask) as here:
+    with conversation(loaded, target, config, url, screen, user, session, ask) as here:
         if not here.is_new:
             here.talk.catch_up()
         end = here.talk.say(text)
-    if exit_code(end) == 3 and not as_json:
+    if here.talk.questions and not as_json:
         for question in here.talk.questions if ask is None else ():
             print_question(question, err=True)
         typer.secho(f"{here.again} asks you about it.", dim=True, err=True)

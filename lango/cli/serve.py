@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lango.cli.logs import log_access, log_warnings
-from lango.cli.options import Config, Url, store_flags
+from lango.cli.options import Config, Url
+from lango.cli.preflight import checked_settings, require_server
 from lango.cli.worker import Apps
+from lango.server.listening import listen, require_free
 from lango.turns import event_loop
 
 if TYPE_CHECKING:
@@ -40,15 +42,18 @@ def serve(
     config: Config = None,
 ) -> None:
     """Serve sessions and turns until Ctrl-C or SIGTERM, which let running turns end."""
-    from lango.app import Application
-    from lango.config.load import load
-
+    require_server()
     log_warnings()
-    application = Application(load(config, store_flags(url)))
-    server = application.settings.server
+    loaded = checked_settings(url, config, apps or [])
+    server = loaded.settings.server
     if server.access_log:
         log_access()
     place = (host or server.host, server.port if port is None else port)
+    require_free(*place)
+    from lango.app import Application  # and ADK, which takes seconds: no error above waits for it
+
+    application = Application(loaded)
+    application.app_names(apps or [])  # raises before a database is created for no app
     event_loop.run(_serve(application, apps or [], place, worker, insecure_no_auth))
 
 
@@ -62,7 +67,7 @@ async def _serve(
     from lango.server.app import create_app
     from lango.server.backend import options_of
     from lango.server.closed import identity_for
-    from lango.server.serving import listen, serve
+    from lango.server.serving import serve
 
     settings = application.settings
     async with application:

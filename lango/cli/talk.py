@@ -32,6 +32,10 @@ Ask = Callable[[Approval], Answer | None]
 Turn = Callable[[asyncio.Event], AsyncIterator[TurnEvent]]
 
 _NO_MESSAGE: Final = "The agent asks for an input."
+_NO_RESULT: Final = (
+    "The turn waits for the result of a long-running call: {}. `lango turns deliver` delivers it; "
+    "`lango turns list --status waiting` has the turn's id."
+)
 _INTERRUPTED: Final = "An answer was interrupted; going on with it…"
 _CODES: Final[dict[type[End], int]] = {Completed: 0, Failed: 1, Waiting: 3, Cancelled: 130}
 
@@ -94,6 +98,9 @@ class Talk:
         abort = asyncio.Event()
         end, approvals = self._background.run(self._shown(turn(abort)), interrupted=abort.set)
         self.questions = approvals if isinstance(end, Waiting) else []
+        if isinstance(end, Waiting) and not approvals:
+            calls = printable(", ".join(end.calls))
+            typer.secho(_NO_RESULT.format(calls), dim=True, err=True)
         if self.questions and self._ask is not None:
             return self.decide(approvals) or end
         return end

@@ -1,10 +1,11 @@
-"""`lango turns`: list and show them, cancel one, hand one in again."""
+"""`lango turns`: list and show them, cancel or retry one, deliver what one waits for."""
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lango.store.turn_rows import Turn
     from lango.turns.service import Turns
 
-app = typer.Typer(no_args_is_help=True, help="List, show, cancel and retry turns.")
+app = typer.Typer(no_args_is_help=True, help="List, show, cancel and retry turns; deliver results.")
 
 _COLUMNS: Final = (
     Column("turn"),
@@ -144,6 +145,36 @@ def retry(
     """Hand in the message of a turn that failed or was cancelled once more, as a new turn."""
     with _known(turn):
         new = _with_turns((url, schema, config), tenant, lambda turns: turns.retry(turn))
+    _print_accepted(new)
+
+
+@app.command()
+def deliver(
+    turn: TurnId,
+    call: Annotated[str, typer.Option(help="The call, as the turn's `waits_for` has it.")],
+    result: Annotated[str, typer.Option(help="What the call gave, as JSON.")],
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """Deliver the result of a long-running tool call, as a new turn; the same again is that one."""
+    given = _parsed(result)
+    with _known(turn):
+        new = _with_turns(
+            (url, schema, config), tenant, lambda turns: turns.deliver(turn, call, given)
+        )
+    _print_accepted(new)
+
+
+def _parsed(result: str) -> Any:
+    try:
+        return json.loads(result)
+    except ValueError as error:
+        raise typer.BadParameter(f"--result must be JSON: {error}") from error
+
+
+def _print_accepted(new: Turn) -> None:
     typer.echo(new.id)
     typer.echo(f"It is {new.state}: a worker that serves {new.session.app_name} runs it.", err=True)
 
@@ -186,7 +217,7 @@ def _show_list(page: Page[ListedTurn]) -> None:
             turn.session.user_id,
             _took(turn),
             _tokens(turn),
-            str(turn.input.get("text", "(an answer to an approval)")),
+            str(turn.input.get("text", "(an answer)")),
         )
         for turn in turns
     ]

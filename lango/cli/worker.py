@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from lango.cli.logs import log_warnings
-from lango.cli.options import Config, Url, store_flags
+from lango.cli.options import Config, Url
+from lango.cli.preflight import checked_settings, require_server
+from lango.server.listening import listen, require_free
 from lango.turns import event_loop
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ Concurrency = Annotated[
     int | None,
     typer.Option(min=1, help="Turns at a time; by default what the settings say."),
 ]
-
-
 ProbePort = Annotated[
     int | None,
     typer.Option(
@@ -38,6 +38,7 @@ ProbePort = Annotated[
         help="Answer /healthz and /readyz on this port of `server.host`; 0 for any that is free.",
     ),
 ]
+_PROBE_OPTIONS: Final = ("--probe-port", "the setting server.host")
 
 
 def worker(
@@ -48,11 +49,15 @@ def worker(
     config: Config = None,
 ) -> None:
     """Run turns until it is told to stop. A first Ctrl-C or SIGTERM lets them end, a second not."""
-    from lango.app import Application
-    from lango.config.load import load
-
     log_warnings(turns=True)
-    application = Application(load(config, store_flags(url)))
+    loaded = checked_settings(url, config, apps or [])
+    if probe_port is not None:
+        require_server()
+        require_free(loaded.settings.server.host, probe_port, _PROBE_OPTIONS)
+    from lango.app import Application  # and ADK, which takes seconds: no error above waits for it
+
+    application = Application(loaded)
+    application.app_names(apps or [])  # raises before a database is created for no app
     event_loop.run(_work(application, apps or [], concurrency, probe_port))
 
 
@@ -83,9 +88,9 @@ async def _run(application: Application, worker: TurnWorker) -> None:
 
 async def _run_with_probes(application: Application, worker: TurnWorker, port: int) -> None:
     from lango.server.probes import create_probes
-    from lango.server.serving import listen, serve
+    from lango.server.serving import serve
 
-    with listen(application.settings.server.host, port) as listening:
+    with listen(application.settings.server.host, port, _PROBE_OPTIONS) as listening:
         answers = f"Probes are answered on port {listening.getsockname()[1]}."
         await serve(
             create_probes(application),

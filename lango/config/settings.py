@@ -83,7 +83,9 @@ class WorkerSettings(Section):
     """How turns are run."""
 
     concurrency: int = Field(
-        default=100, ge=1, description="Turns at a time: most of them wait for a model."
+        default=100,
+        ge=1,
+        description="Turns at a time, and a quarter more for tenants that have few running.",
     )
     hang_after: float = Field(
         default=30.0,
@@ -181,6 +183,12 @@ class AgentSettings(Section):
         default_factory=list["AgentSettings"], description="Agents it can hand over to."
     )
 
+    def family(self) -> Iterator[AgentSettings]:
+        """This agent, and those below it."""
+        yield self
+        for sub in self.sub_agents:
+            yield from sub.family()
+
 
 class AppSettings(Section):
     """One root agent and what goes with it: an agent written here, or ADK code."""
@@ -213,6 +221,16 @@ def _loaded(value: Any) -> Any:
 AppItem = Annotated[AppSettings, BeforeValidator(_loaded, json_schema_input_type=str | AppSettings)]
 
 
+class CallerLimitSettings(Section):
+    """What each user may use; null for any amount."""
+
+    requests: int | None = Field(default=None, ge=1, description="Requests in a minute.")
+    turns: int | None = Field(
+        default=None, ge=1, description="Turns that are scheduled, queued or running."
+    )
+    cost: float | None = Field(default=None, gt=0, description="US dollars in a day (UTC).")
+
+
 class OidcSettings(Section):
     """Whose tokens the server takes, beside its API keys."""
 
@@ -231,6 +249,9 @@ class OidcSettings(Section):
     )
     leeway: int = Field(
         default=60, ge=0, le=600, description="Seconds that its clock may differ from ours."
+    )
+    limits: CallerLimitSettings = Field(
+        default_factory=CallerLimitSettings, description="What each user of a token may use."
     )
 
     @property

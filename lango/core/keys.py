@@ -68,7 +68,7 @@ def holds_key(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What a key may use; None for no limit."""
+    """What the holder of a key, or of a token, may use; None for no limit."""
 
     requests: int | None = None  # in a minute
     turns: int | None = None  # at once, running or waiting to run
@@ -90,6 +90,9 @@ class KeyLimits:
             if value is not None and not value > 0:
                 raise InvalidKeyError(f"The limit of {name} must be above 0, not {value}.")
         return self
+
+
+NO_LIMITS: Final = KeyLimits()
 
 
 def with_implied(scopes: Iterable[str]) -> frozenset[str]:

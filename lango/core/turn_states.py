@@ -70,7 +70,8 @@ class NewTurn:
     idempotency_key: str | None = None
     run_at: datetime | None = None  # aware; the turn stays out of the order until then
     time_limit: float = TIME_LIMIT
-    key_id: str | None = None  # the API key it came with, whose limits it counts towards
+    key_id: str | None = None  # the API key, or token's user, whose limits it counts towards
+    cost_limit: float | None = None  # US dollars: once that caller's day has cost so much, it fails
 
     def checked(self) -> NewTurn:
         """This turn as the store can keep it.
@@ -88,6 +89,7 @@ class NewTurn:
             self.run_at,
             self.time_limit,
             self.key_id,
+            self.cost_limit,
         )
 
     def hash(self, app: str, *answers: str) -> str:

@@ -60,7 +60,7 @@ class Policy:
     tries: int = 4  # of one model, the first included
     first_wait: float = 0.5  # seconds before the second try; each further wait is twice as long
     longest_wait: float = 30.0  # nobody is kept waiting longer, whatever Retry-After says
-    at_once: int = 100  # requests of one model under way in this process: a worker's turns
+    at_once: int = 125  # requests of one model under way in this process: a worker's turns
     timeouts: Timeouts = field(default_factory=Timeouts)
 
 

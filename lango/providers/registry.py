@@ -26,6 +26,12 @@ _EFFORT: Final = {True: {"reasoning_effort": "medium"}, False: {"reasoning_effor
 
 
 _PLAIN: Final = Quirks()
+_EXTRAS: Final[Mapping[Wire, str]] = {
+    "chat": "openai",
+    "responses": "openai",
+    "anthropic": "anthropic",
+}
+"""The extra with the SDK of a wire; Gemini's comes with google-adk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,11 @@ class Gateway:
     key: str = ""  # the environment variable with the key; empty: none is needed
     quirks: Quirks = _PLAIN
     prices: str = ""  # its name in genai-prices
+
+    @property
+    def extra(self) -> str | None:
+        """The extra of the package that it needs."""
+        return _EXTRAS.get(self.wire)
 
     @property
     def url_name(self) -> str:

@@ -2,7 +2,8 @@
 
 By rule, it calls a tool whose name stands in the user's text, reports what tools gave it, and
 answers anything else by saying it back. The same request always gets the same answer. The model
-`slow` takes a second for each word: time enough to look on, or to kill whoever runs it.
+`slow` takes a second for each word, and after a tool it says more words: time enough to watch the
+answer come, and to kill the worker that runs the turn.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 _EXPLICIT: Final = re.compile(r"(?:^|\band )call (\w+) (\{.*?\})(?= and call |$)", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _KEPT_REQUESTS: Final = 100
-_PACES: Final = {"slow": 1.0}  # seconds a word, of models that have a pace of their own
+_SLOW: Final = "slow"
+_SECONDS_A_WORD: Final = 1.0  # of the slow model's answers; its thoughts and calls come at once
+_SLOWLY: Final = (
+    " I say one word each second, so that you have more than half a minute to watch this answer,"
+    " to open the console, or to kill the worker that runs this turn."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +98,21 @@ class ScriptedProvider:
         self.requests.append(request)
         given = self._replies.popleft() if self._replies else self._rule(request)
         reply = Reply(given) if isinstance(given, str) else given
-        delay = _PACES.get(request.model, self._delay)
         for number, event in enumerate(reply.events()):
             if reply.fault and number >= reply.fault.after:
                 break
-            await asyncio.sleep(delay)
+            await asyncio.sleep(self._pause(request, event))
             yield event
         if reply.fault is None:
             yield _done(request, reply)
         elif reply.fault.error is not None:
             yield StreamEventError(reply.fault.error)
+
+    def _pause(self, request: ModelRequest, event: StreamEvent) -> float:
+        """Seconds before an event."""
+        if request.model != _SLOW:
+            return self._delay
+        return _SECONDS_A_WORD if isinstance(event, TextDelta) else 0.0
 
 
 def _done(request: ModelRequest, reply: Reply) -> Done:
@@ -127,7 +138,7 @@ def demo(request: ModelRequest) -> Reply:
     results = _trailing_results(request.messages)
     if results:
         said = "; ".join(f"{call.name} gave {call.output}" for call in results)
-        return _answer(request, f"I asked: {said}.")
+        return _answer(request, f"I asked: {said}.{_SLOWLY if request.model == _SLOW else ''}")
     text = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
     calls = [] if request.tool_choice == "none" else list(_calls(request, text))
     if calls:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
+from lango.core.extras import install
 from lango.core.streams import StreamEvent, StreamEventError
 from lango.core.values import JsonObject
 from lango.errors import BadRequestError, MissingExtraError, ModelError
@@ -114,4 +115,4 @@ async def _close(stream: Any) -> None:
 
 def missing(extra: str) -> MissingExtraError:
     """The error for a vendor's SDK that is not there."""
-    return MissingExtraError(f"This provider needs an SDK: pip install 'lango-adk[{extra}]'")
+    return MissingExtraError(f"This provider needs an SDK: {install(extra)}")

@@ -8,7 +8,8 @@ from typing import Annotated, Final, Protocol, cast, runtime_checkable
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
 
-from lango.core.keys import ADMIN, CHAT
+from lango.core.keys import ADMIN, CHAT, NO_LIMITS, KeyLimits
+from lango.core.tenants import current_tenant
 from lango.errors import ForbiddenError
 from lango.server.schemas import Id
 
@@ -20,7 +21,8 @@ class Caller:
     tenant: str
     user: str | None  # None: nobody was named, so only what belongs to nobody may be seen
     scopes: frozenset[str]
-    key_id: str
+    key_id: str  # of an API key, or made of the user that a token names
+    limits: KeyLimits = NO_LIMITS
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ async def caller(request: Request) -> Caller:
     if known is None:
         identity = cast("Identity", request.app.state.identity)
         known = request.state.caller = await identity.caller(request)
+        current_tenant.set(known.tenant)
     return known
 
 
@@ -76,7 +79,7 @@ def _named(known: Caller) -> NamedCaller:
         raise ForbiddenError("This needs a credential with the scope chat.")
     if known.user is None:
         raise ForbiddenError("Say for whom you act: send the user's id as `Lango-User`.")
-    return NamedCaller(known.tenant, known.user, known.scopes, known.key_id)
+    return NamedCaller(known.tenant, known.user, known.scopes, known.key_id, known.limits)
 
 
 User = Annotated[NamedCaller, Depends(named_caller)]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lango.core.extras import install
 from lango.errors import ConfigError, ServerBusyError
 from lango.server.hosts import PROBES
 from lango.server.problems import answer
@@ -20,7 +21,7 @@ from lango.server.problems import answer
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as _missing:  # FastAPI and uvicorn come with google-adk, httptools does not
-    raise ConfigError('A server needs httptools: pip install "lango-adk[server]"') from _missing
+    raise ConfigError(f"A server needs httptools: {install('server')}") from _missing
 
 logger = logging.getLogger(__name__)
 

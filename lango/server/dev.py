@@ -9,23 +9,14 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lango.core.loopback import is_loopback
-from lango.errors import ConfigError, ForbiddenError
+from lango.errors import ForbiddenError
 from lango.server.hosts import LOOPBACK, AllowedHosts
+from lango.server.listening import require_loopback
 from lango.server.problems import answer
 from lango.server.serving import Stop, either, hear_signals, http_server
 
 _TOOLS: Final = "/dev/"
 _READING: Final = ("GET", "HEAD")
-
-
-def require_loopback(host: str) -> None:
-    """ConfigError if others could reach a server on this address."""
-    if not is_loopback(host):
-        raise ConfigError(
-            f"ADK's web UI asks for no credential, so it is served on this machine alone, not on "
-            f"{host}: leave --host away, or say 127.0.0.1. `lango serve` is for others."
-        )
 
 
 class OnlyLooking:

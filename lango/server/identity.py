@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 from fastapi import Request
 
 from lango.core.ids import check_id
-from lango.core.keys import ACT_AS, ADMIN, SCOPES, KeyLimits, KeyText, holds_key
+from lango.core.keys import ACT_AS, ADMIN, NO_LIMITS, SCOPES, KeyLimits, KeyText, holds_key
 from lango.errors import ForbiddenError, InvalidIdError, UnauthorizedError
 from lango.server.callers import Caller
 from lango.server.limits import Attempts, Clock, Rates, TurnLimits
+from lango.store.allowances import Allowances
 from lango.store.database import Database
 from lango.store.keys import ApiKey, KeyStore
-from lango.store.model_calls import ModelCallStore
 
 USER_HEADER: Final = "Lango-User"
 LOCAL_USER: Final = "user"
@@ -50,17 +50,25 @@ class Credentials:
     def __init__(
         self, keys: Keys, tokens: Holder | None = None, run_key: RunKey | None = None
     ) -> None:
+        allowances = Allowances(keys.database)
+        self._rates = Rates(allowances, keys.clock)
+        self._turns = TurnLimits(allowances)
         self._keys = keys
         self._tokens = tokens
         self._run_key = run_key
 
     async def caller(self, request: Request) -> Caller:
-        """Who calls; the tenant is the credential's, and so is the user unless it may act as."""
+        """Who calls; the tenant is the credential's, and so is the user unless it may act as.
+
+        KeyLimitError if the caller has made too many requests.
+        """
         _refuse_in_url(request)
         credential = _bearer(request)
         if self._run_key is not None and self._run_key.fits(credential):
             return self._run_key.caller(request)
-        return await self._holder(credential).caller(request, credential)
+        caller = await self._holder(credential).caller(request, credential)
+        await self._rates.take(caller)
+        return caller
 
     async def recheck(self, request: Request) -> None:
         """UnauthorizedError if the key was revoked, or key or token have expired meanwhile."""
@@ -74,32 +82,30 @@ class Credentials:
         return self._tokens
 
     async def admit(self, request: Request, caller: Caller) -> None:
-        """KeyLimitError if the key of this caller may not have another turn now."""
-        await self._keys.admit(request, caller)
+        """KeyLimitError if this caller may not have another turn now."""
+        del request
+        await self._turns.check(caller)
 
 
 class Keys:
-    """Tells callers by their API keys, and holds them to the limits of these."""
+    """Tells callers by their API keys."""
 
     def __init__(self, database: Database, *, clock: Clock = time.monotonic) -> None:
+        self.database = database
+        self.clock = clock
         self._keys = KeyStore(database)
-        self._turns = TurnLimits(self._keys, ModelCallStore(database))
-        self._rates = Rates(clock)
         self._attempts = Attempts(clock)
-        self._clock = clock
         # By id and hash: no secret stays in memory longer than its request.
         self._known: OrderedDict[_Name, tuple[ApiKey, float]] = OrderedDict()
         self._unknown: OrderedDict[_Name, float] = OrderedDict()  # and until when it counts as such
 
     async def caller(self, request: Request, credential: str) -> Caller:
-        """Whose key it is; KeyLimitError if it was used too often.
+        """Whose key it is.
 
         TooManyAttemptsError if too many unknown ones came from the same address.
         """
         key = await self._key(request, credential)
-        self._rates.take(key)
-        request.state.key_limits = key.limits
-        return caller_of(request, key.tenant, key.user, key.scopes, key.id)
+        return caller_of(request, key.tenant, key.user, key.scopes, key.id, key.limits)
 
     async def recheck(self, request: Request, credential: str) -> None:
         """UnauthorizedError if the key is no longer good."""
@@ -113,14 +119,8 @@ class Keys:
             raise UnauthorizedError("This API key is unknown here, has expired or was revoked.")
         return key
 
-    async def admit(self, request: Request, caller: Caller) -> None:
-        """KeyLimitError if the key of this caller may not have another turn now."""
-        limits = cast("KeyLimits | None", getattr(request.state, "key_limits", None))
-        if limits is not None:
-            await self._turns.check(caller.tenant, caller.key_id, limits)
-
     async def _find(self, given: KeyText, address: str) -> ApiKey | None:
-        name, moment = (given.id, given.hash), self._clock()
+        name, moment = (given.id, given.hash), self.clock()
         known, until = self._known.get(name, (None, 0.0))
         if known is not None and moment <= until:
             self._known.move_to_end(name)
@@ -145,11 +145,11 @@ class Keys:
             key = await self._keys.find(given)
             if key is None:
                 self._attempts.was_wrong(address)
-                _remember(self._unknown, name, self._clock() + TRUST)
+                _remember(self._unknown, name, self.clock() + TRUST)
             return key
 
     def _is_unknown(self, name: _Name) -> bool:
-        return self._unknown.get(name, 0.0) >= self._clock()
+        return self._unknown.get(name, 0.0) >= self.clock()
 
 
 def _remember(known: OrderedDict[_Name, _V], name: _Name, what: _V) -> None:
@@ -183,7 +183,12 @@ def local_caller(request: Request, tenant: str) -> Caller:
 
 
 def caller_of(
-    request: Request, tenant: str, bound: str | None, scopes: frozenset[str], key_id: str
+    request: Request,
+    tenant: str,
+    bound: str | None,
+    scopes: frozenset[str],
+    key_id: str,
+    limits: KeyLimits = NO_LIMITS,
 ) -> Caller:
     """Whom a credential makes of a request.
 
@@ -191,7 +196,7 @@ def caller_of(
     """
     user = _user(request, bound, scopes)
     is_named = USER_HEADER in request.headers
-    return Caller(tenant, user, scopes - {ADMIN} if is_named else scopes, key_id)
+    return Caller(tenant, user, scopes - {ADMIN} if is_named else scopes, key_id, limits)
 
 
 def _user(request: Request, bound: str | None, scopes: frozenset[str]) -> str | None:

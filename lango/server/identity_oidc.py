@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final, cast
 
 from fastapi import Request
@@ -20,7 +21,7 @@ from joserfc.jwt import JWTClaimsRegistry
 
 from lango.config.settings import OidcSettings
 from lango.core.ids import check_id
-from lango.core.keys import CHAT, SCOPES, with_implied
+from lango.core.keys import CHAT, SCOPES, KeyLimits, with_implied
 from lango.errors import InvalidIdError, UnauthorizedError
 from lango.server.callers import Caller
 from lango.server.identity import caller_of
@@ -57,6 +58,7 @@ class Tokens:
 
     def __init__(self, settings: OidcSettings, keys: KeySource | None = None) -> None:
         self._settings = settings
+        self._limits = KeyLimits(**settings.limits.model_dump())
         self._keys = keys or KeySource(settings.issuer, settings.jwks_url)
         self._claims = JWTClaimsRegistry(
             leeway=settings.leeway,
@@ -68,9 +70,9 @@ class Tokens:
     async def caller(self, request: Request, credential: str) -> Caller:
         """Whose token it is; UnauthorizedError if it is not good here."""
         claims = await self._checked(credential)
-        scopes = self._scopes(claims)
+        tenant, scopes = self._tenant(claims), self._scopes(claims)
         bound = _id(claims, self._settings.user_claim)
-        return caller_of(request, self._tenant(claims), bound, scopes, "")
+        return caller_of(request, tenant, bound, scopes, _key_id(tenant, bound), self._limits)
 
     async def recheck(self, request: Request, credential: str) -> None:
         """UnauthorizedError if the token is no longer good."""
@@ -128,6 +130,11 @@ def _read(token: str) -> tuple[CompactSignature, str | None, str]:
     if kid is not None and not isinstance(kid, str):
         raise _malformed()
     return signed, kid, algorithm
+
+
+def _key_id(tenant: str, user: str) -> str:
+    """What stands for a user's tokens where keys are counted; no API key has such an id."""
+    return f"oidc_{sha256(json.dumps([tenant, user]).encode()).hexdigest()[:32]}"
 
 
 def _id(claims: Mapping[str, Any], claim: str) -> str:

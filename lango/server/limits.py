@@ -1,8 +1,9 @@
-"""What an API key may use: requests in a minute, turns at once, money in a day.
+"""What a caller may use: requests in a minute, turns at once, money in a day.
 
-Requests are counted by each server process for itself, turns and money in the database for all of
-them. A turn is looked at before it is accepted: turns that come in the same moment may pass
-together, and what a running turn will cost is not known before it has.
+All are counted in the database, for every process together. Turns and money are looked at before a
+turn is accepted, so that turns that come in the same moment may pass together; money is looked at
+once more when the turn starts. What a running turn will cost is not known before it has. A repeated
+request gets the turn that was accepted before, and is not checked.
 """
 
 from __future__ import annotations
@@ -12,18 +13,16 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Protocol, cast, runtime_checkable
 from weakref import WeakValueDictionary
 
 from fastapi import Depends, Request
 
-from lango.core.keys import KeyLimits
 from lango.errors import KeyLimitError, TooManyAttemptsError
-from lango.server.backend import Served
+from lango.server.backend import Served, Services
 from lango.server.callers import Caller, NamedCaller, User
-from lango.store.keys import ApiKey, KeyStore, today
-from lango.store.model_calls import ModelCallStore
+from lango.store.allowances import Allowances
 
 MOST_ATTEMPTS: Final = 50
 """Keys that are not known here, from one address at once."""
@@ -32,8 +31,8 @@ ATTEMPTS_A_SECOND: Final = 2.0
 LOOK_UPS_AT_A_TIME: Final = 8
 """Keys of one address that are looked up at a time."""
 _MOST_BUCKETS: Final = 10_000
-_MINUTE: Final = 60.0
-_DAY: Final = timedelta(days=1)
+_SHARES: Final = 30  # a process takes so small a part of a minute's requests at a time
+_SHARE_LASTS: Final = 10.0
 _TURN_ENDS: Final = 2.0  # seconds: when a turn ends nobody knows, so ask again soon
 
 Clock = Callable[[], float]
@@ -69,24 +68,59 @@ class Buckets:
             self._left.popitem(last=False)
 
 
+@dataclass(slots=True)
+class _Share:
+    """Requests of a caller that this process has taken from the database."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    requests: int = 0
+    lapse_at: float = 0.0
+    refused_until: float = 0.0
+
+
 class Rates:
-    """Holds keys to the requests that they may make in a minute."""
+    """Holds callers to the requests that they may make in a minute, over all processes.
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._buckets = Buckets(clock)
+    A process takes a few from the database at a time, and uses them within seconds.
+    """
 
-    def take(self, key: ApiKey) -> None:
+    def __init__(self, allowances: Allowances, clock: Clock = time.monotonic) -> None:
+        self._allowances = allowances
+        self._clock = clock
+        self._shares: OrderedDict[str, _Share] = OrderedDict()
+
+    async def take(self, caller: Caller) -> None:
         """Count one request; KeyLimitError if there have been too many."""
-        allowed = key.limits.requests
+        allowed = caller.limits.requests
         if allowed is None:
             return
-        wait = self._buckets.take(key.id, allowed, allowed / _MINUTE)
-        if wait:
+        share = self._shares.setdefault(caller.key_id, _Share())
+        self._shares.move_to_end(caller.key_id)
+        if len(self._shares) > _MOST_BUCKETS:
+            self._shares.popitem(last=False)
+        async with share.lock:
+            wait = await self._use(share, caller.key_id, allowed)
+        if wait > 0:
             raise KeyLimitError(
-                f"This key may make {allowed} requests a minute.",
+                f"This caller may make {allowed} requests a minute.",
                 limit="requests",
                 retry_after=wait,
             )
+
+    async def _use(self, share: _Share, caller: str, allowed: int) -> float:
+        """Use one request of a share; 0, or the seconds until there is one."""
+        moment = self._clock()
+        if moment < share.refused_until:
+            return share.refused_until - moment
+        if not share.requests or moment > share.lapse_at:
+            wanted = max(allowed // _SHARES, 1)
+            granted = await self._allowances.take_requests(caller, allowed, wanted)
+            share.requests, share.lapse_at = granted.requests, moment + _SHARE_LASTS
+            share.refused_until = moment + granted.wait
+        if not share.requests:
+            return share.refused_until - moment
+        share.requests -= 1
+        return 0.0
 
 
 class Attempts:
@@ -117,34 +151,22 @@ class Attempts:
 
 
 class TurnLimits:
-    """Whether a key may have another turn."""
+    """Whether a caller may have another turn."""
 
-    def __init__(self, keys: KeyStore, calls: ModelCallStore) -> None:
-        self._keys = keys
-        self._calls = calls
+    def __init__(self, allowances: Allowances) -> None:
+        self._allowances = allowances
 
-    async def check(self, tenant: str, key_id: str, limits: KeyLimits) -> None:
+    async def check(self, caller: Caller) -> None:
         """KeyLimitError if it has too many already, or has spent what it may today."""
-        if limits.turns is not None and await self._keys.open_turns(key_id) >= limits.turns:
+        most = caller.limits.turns
+        if most is not None and await self._allowances.open_turns(caller.key_id) >= most:
             raise KeyLimitError(
-                f"This key may have {limits.turns} turns at once, and has them.",
+                f"This caller may have {most} turns at once, and has them.",
                 limit="turns",
                 retry_after=_TURN_ENDS,
             )
-        if limits.cost is not None:
-            await self._check_cost(tenant, key_id, limits.cost)
-
-    async def _check_cost(self, tenant: str, key_id: str, allowed: float) -> None:
-        since = today()
-        spent = await self._calls.cost_of_key(tenant, key_id, since)
-        spent += await self._keys.deleted_cost(tenant, key_id, since)
-        if spent >= allowed:
-            tomorrow = since + _DAY
-            raise KeyLimitError(
-                f"This key may spend ${allowed:g} a day (UTC), and has.",
-                limit="cost",
-                retry_after=max((tomorrow - datetime.now(UTC)).total_seconds(), 1.0),
-            )
+        if caller.limits.cost is not None:
+            await self._allowances.check_cost(caller.tenant, caller.key_id, caller.limits.cost)
 
 
 @runtime_checkable
@@ -156,13 +178,32 @@ class Admits(Protocol):
         ...
 
 
-async def admitted(request: Request, known: User, served: Served) -> NamedCaller:
-    """The caller, if it and its tenant may have another turn."""
-    identity = cast("object", request.app.state.identity)
-    if isinstance(identity, Admits):
-        await identity.admit(request, known)
-    await served.quotas.take_turn(known.tenant)
-    return known
+class Admission:
+    """Asks whether the caller of a request, and its tenant, may have another turn."""
+
+    def __init__(self, request: Request, user: NamedCaller, served: Services) -> None:
+        self.user = user
+        self._request = request
+        self._quotas = served.quotas
+        self._taken = False
+
+    async def take(self) -> None:
+        """Count one more turn, once for a request; KeyLimitError or QuotaError if there are enough.
+
+        To be called before a new turn is accepted, and not for a repeated request.
+        """
+        if self._taken:
+            return
+        identity = cast("object", self._request.app.state.identity)
+        if isinstance(identity, Admits):
+            await identity.admit(self._request, self.user)
+        await self._quotas.take_turn(self.user.tenant)
+        self._taken = True
 
 
-AdmittedUser = Annotated[NamedCaller, Depends(admitted)]
+async def admission(request: Request, user: User, served: Served) -> Admission:
+    """The admission of a caller that wants a turn."""
+    return Admission(request, user, served)
+
+
+Admitting = Annotated[Admission, Depends(admission)]

@@ -13,7 +13,7 @@ from lango.errors import ServerBusyError, UnknownAppError
 from lango.server import problems
 from lango.server.backend import Served
 from lango.server.callers import SECURED, AnyCaller, recheck
-from lango.server.limits import AdmittedUser
+from lango.server.limits import Admitting
 from lango.server.openai_answers import chunks, completion, local_answer
 from lango.server.openai_errors import OpenAIRoute, responses
 from lango.server.openai_schemas import ChatCompletion, ChatRequest, ModelInfo, ModelList
@@ -64,7 +64,7 @@ async def get_model(_: AnyCaller, served: Served, model: str) -> ModelInfo:
 async def create_chat_completion(
     asked: ChatRequest,
     request: Request,
-    user: AdmittedUser,
+    admission: Admitting,
     served: Served,
     idempotency_key: IdempotencyKey = None,
     x_session_id: SessionId = None,
@@ -76,7 +76,8 @@ async def create_chat_completion(
     sent = Conversation.of(asked)
     if served.options.openai_tasks == "local" and (told := task_answer(sent)) is not None:
         return local_answer(asked, told)
-    door = Door(served, user, asked.model, idempotency_key)
+    user = admission.user
+    door = Door(served, admission, asked.model, idempotency_key)
     with served.streams.opening(user, partial(recheck, request)) as seat:
         turn, session = await door.hand_in(sent, x_session_id or chat_id)
         headers = {"Lango-Session": session, "Lango-Turn": turn.id}

@@ -40,7 +40,7 @@ from lango.store.turn_rows import Turn
 _DONE: Final = b"data: [DONE]\n\n"
 _BETWEEN: Final = "\n\n"  # messages of one turn
 _WAITS: Final = (
-    "The call {name}({arguments}) waits for approval. Answer it with "
+    "The call {name}({arguments}) waits for approval. Answer it in the server's /console/, or with "
     'POST /v1/turns/{turn}/approvals {{"call": "{call}", "approved": true}}, or false.'
 )
 

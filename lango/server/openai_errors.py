@@ -19,6 +19,11 @@ from lango.server.problems import Problem, fields_of, told, type_of, use_form
 
 NO_RETRY: Final = {"X-Should-Retry": "false"}
 """Keeps OpenAI's SDKs from sending a request again whose turn has run."""
+_NO_OPERATION: Final = (
+    "This path is not served. Agents answer POST /openai/v1/chat/completions and GET "
+    "/openai/v1/models: set the client's base URL to /openai/v1, and have it use Chat Completions "
+    "and not the Responses API."
+)
 _STATUS: Final[dict[type[BaseException], int]] = {InvalidIdError: 400, UnknownAppError: 404}
 """Where OpenAI's words differ from ours."""
 _CODES: Final[dict[type[BaseException], str]] = {
@@ -56,7 +61,8 @@ class OpenAIRoute(JsonRoute):
 
 def _respond_to(problem: Problem, headers: dict[str, str]) -> JSONResponse:
     code = problem.type.rpartition(":")[2].replace("-", "_")
-    return respond(problem.status, problem.detail or problem.title, code, headers)
+    message = _NO_OPERATION if problem.status == 404 else problem.detail or problem.title
+    return respond(problem.status, message, code, headers)
 
 
 use_form("/openai/", _respond_to)

@@ -22,7 +22,7 @@ from lango.errors import (
     UnsupportedRequestError,
 )
 from lango.server.backend import Services
-from lango.server.callers import NamedCaller
+from lango.server.limits import Admission
 from lango.server.openai_schemas import ChatMessage, ChatRequest, ContentPart
 from lango.store.conversations import ConversationStore, Point
 from lango.store.entries import SessionKey
@@ -82,12 +82,13 @@ class Door:
     """Hands conversations with one app in, for one caller."""
 
     def __init__(
-        self, served: Services, user: NamedCaller, app: str, idempotency_key: str | None
+        self, served: Services, admission: Admission, app: str, idempotency_key: str | None
     ) -> None:
         self._store = served.store
         self._conversations = ConversationStore(served.store.database)
-        self._turns = served.backend.turns_for(user.tenant)
-        self._user = user
+        self._turns = served.backend.turns_for(admission.user.tenant)
+        self._admission = admission
+        self._user = admission.user
         self._app = app
         self._key = idempotency_key
 
@@ -115,6 +116,7 @@ class Door:
         try:
             session = await self._store.summary(key)
         except SessionNotFoundError:
+            await self._admission.take()
             with suppress(SessionExistsError):
                 await self._store.create(key)
             session = await self._store.summary(key)
@@ -139,6 +141,7 @@ class Door:
                 return turn, point.public_id
             point = await self._point(sent)
         to, public_id = self._new_session()
+        await self._admit(to)
         await fork(self._store.database, point, to, public_id)
         return await self._submit(to, sent.text), public_id
 
@@ -153,6 +156,7 @@ class Door:
 
     async def _in_new(self, sent: Conversation) -> tuple[Turn, str]:
         key, public_id = self._new_session()
+        await self._admit(key)
         with suppress(SessionExistsError):
             await self._store.create(key, public_id=public_id)
         return await self._submit(key, sent.quoted), public_id
@@ -166,6 +170,11 @@ class Door:
             public_id = f"ses_{sha256(told.encode()).hexdigest()[:32]}"
         return SessionKey(user.tenant, self._app, user.user, public_id), public_id
 
+    async def _admit(self, session: SessionKey) -> None:
+        """Admit the turn before its session is made, unless a request before this one made both."""
+        if not await self._turns.is_accepted(session, self._key):
+            await self._admission.take()
+
     async def _submit(self, session: SessionKey, text: str, *, after: int | None = None) -> Turn:
         return await self._turns.submit(
             self._app,
@@ -176,6 +185,8 @@ class Door:
             create=False,
             after=after,
             key_id=self._user.key_id,
+            cost_limit=self._user.limits.cost,
+            admit=self._admission.take,
         )
 
 
@@ -185,7 +196,7 @@ def _check(request: ChatRequest) -> None:
         "`tool_choice` that wants a tool: it has its own": _wants_tool(request.tool_choice)
         or _wants_tool(request.function_call),
         "`n` above 1": request.n is not None and request.n != 1,
-        "a `response_format` other than text": request.response_format
+        "`response_format` other than text": request.response_format
         and request.response_format.get("type") != "text",
         "`modalities` other than text": request.modalities and request.modalities != ["text"],
         "`logprobs`": request.logprobs,

@@ -31,6 +31,7 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.UnauthorizedError: 401,
     errors.ForbiddenError: 403,
     errors.ApprovalNotFoundError: 404,
+    errors.CallNotFoundError: 404,
     errors.ModelCallNotFoundError: 404,
     errors.SessionNotFoundError: 404,
     errors.TurnNotFoundError: 404,

@@ -105,6 +105,13 @@ class NewApproval(Given):
     payload: Any = Field(default=None, description="What the tool asked for beside a yes or no.")
 
 
+class NewResult(Given):
+    """The result of a long-running tool call, which its tool could not return."""
+
+    call: Id = Field(description="The call, as in `waits_for` of the turn.")
+    result: Any = Field(description="An object; anything else is given to the agent as `result`.")
+
+
 class AgentInfo(BaseModel):
     """An agent that sessions can be created for."""
 
@@ -253,13 +260,15 @@ class TurnInfo(BaseModel):
     app: str
     user: str
     number: int
-    message: str | None = Field(description="What the user said; null for an approval.")
+    message: str | None = Field(description="What the user said; null for an answer.")
     files: list[TurnFile] = Field(description="What goes with it.")
     state: TurnState
     attempts: int
     cancel_requested: bool
-    answers: str | None = Field(description="The approval that this turn answers.")
-    waits_for: list[str] = Field(description="The approvals that a person is asked for.")
+    answers: str | None = Field(description="The approval or call that this turn answers.")
+    waits_for: list[str] = Field(
+        description="The approvals that a person is asked for, and the calls without a result yet."
+    )
     usage: dict[str, Any] | None
     error: dict[str, Any] | None
     last_event: int = Field(description="The number of the newest event of its log.")

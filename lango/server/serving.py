@@ -16,7 +16,6 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from lango.adk.warm import warm_up
-from lango.errors import ConfigError
 from lango.providers.turnstile import AT_ONCE
 from lango.server.access import AccessLog
 from lango.server.backend import services_of
@@ -63,19 +62,6 @@ class _Uvicorn(uvicorn.Server):
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(_WAITING_CONNECTIONS)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket to serve on; port 0 is any that is free. ConfigError if it cannot be had."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        return socket.create_server(address, family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"Cannot listen on {host} port {port}: {error.strerror or error}. "
-            "Say another with --host and --port."
-        ) from error
 
 
 def http_server(

@@ -14,12 +14,13 @@ from lango.errors import TurnNotFoundError
 from lango.server.backend import Served
 from lango.server.bodies import JsonRoute
 from lango.server.callers import SECURED, AnyCaller, ListViewer, User, Viewer, recheck
-from lango.server.limits import AdmittedUser
+from lango.server.limits import Admitting
 from lango.server.problems import responses
 from lango.server.schemas import (
     Id,
     IdempotencyKey,
     NewApproval,
+    NewResult,
     NewTurn,
     Number,
     TurnInfo,
@@ -104,7 +105,7 @@ SeenTurn = Annotated[Turn, Depends(seen_turn)]
 async def submit_turn(
     new: NewTurn,
     session: OwnSession,
-    user: AdmittedUser,
+    admission: Admitting,
     turns: TenantsTurns,
     wished_seat: WishedSeat,
     idempotency_key: IdempotencyKey = None,
@@ -122,8 +123,10 @@ async def submit_turn(
             busy=new.busy,
             run_at=new.run_at,
             create=False,
-            key_id=user.key_id,
+            key_id=admission.user.key_id,
+            cost_limit=admission.user.limits.cost,
             public_id=session.public_id,
+            admit=admission.take,
         )
         return _accepted(turn, session, turns, seat, thoughts=thoughts)
 
@@ -205,7 +208,7 @@ async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> Tu
 )
 async def retry_turn(
     turn: OwnTurn,
-    _: AdmittedUser,
+    admission: Admitting,
     turns: TenantsTurns,
     served: Served,
     wished_seat: WishedSeat,
@@ -214,7 +217,7 @@ async def retry_turn(
     """Hand in the message of a turn that failed or was cancelled once more, as a new turn."""
     session = await served.store.summary(turn.session)
     with wished_seat as seat:
-        again = await turns.retry(turn.id)
+        again = await turns.retry(turn.id, admit=admission.take)
         return _accepted(again, session, turns, seat, thoughts=thoughts)
 
 
@@ -227,7 +230,7 @@ async def retry_turn(
 async def answer_approval(
     new: NewApproval,
     turn: OwnTurn,
-    user: AdmittedUser,
+    admission: Admitting,
     turns: TenantsTurns,
     served: Served,
     wished_seat: WishedSeat,
@@ -239,7 +242,43 @@ async def answer_approval(
     answer = Answer(new.call, new.approved, new.payload)
     with wished_seat as seat:
         goes_on = await turns.answer(
-            turn.id, answer, idempotency_key=idempotency_key, key_id=user.key_id
+            turn.id,
+            answer,
+            idempotency_key=idempotency_key,
+            key_id=admission.user.key_id,
+            cost_limit=admission.user.limits.cost,
+            admit=admission.take,
+        )
+        return _accepted(goes_on, session, turns, seat, thoughts=thoughts)
+
+
+@router.post(
+    "/turns/{turn_id}/results",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=TurnInfo,
+    responses=_ACCEPTED,
+)
+async def deliver_result(
+    new: NewResult,
+    turn: OwnTurn,
+    admission: Admitting,
+    turns: TenantsTurns,
+    served: Served,
+    wished_seat: WishedSeat,
+    idempotency_key: IdempotencyKey = None,
+    thoughts: Thoughts = False,
+) -> Response:
+    """Deliver the result of a long-running call. It is a turn of its own, which goes on there."""
+    session = await served.store.summary(turn.session)
+    with wished_seat as seat:
+        goes_on = await turns.deliver(
+            turn.id,
+            new.call,
+            new.result,
+            idempotency_key=idempotency_key,
+            key_id=admission.user.key_id,
+            cost_limit=admission.user.limits.cost,
+            admit=admission.take,
         )
         return _accepted(goes_on, session, turns, seat, thoughts=thoughts)
 

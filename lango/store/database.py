@@ -30,7 +30,7 @@ from lango.store.leases import Leases
 from lango.store.prepared import CoreTransaction, Prepared, Row, Transaction
 from lango.store.silent import END_SILENT
 from lango.store.tables import app_states
-from lango.store.waiting import SessionQueues, acquired
+from lango.store.waiting import FairSemaphore, SessionQueues, acquired
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
@@ -78,11 +78,11 @@ class Database:
         self._leases: Leases | None = None
         self._opening = asyncio.Lock()
         self._closed = False
-        # A database in memory has one connection, which is in one transaction at a time.
-        self._one_by_one = asyncio.Lock() if is_in_memory(self.url) else None
+        # Tasks wait for a connection here, not at the pool, which knows no tenants.
+        self._connections = FairSemaphore(self._beside_leases())
         # A SQLite file has one writer. Our own wait for each other here, where the next one is
         # told at once: at the file they would have to ask again and again.
-        self._one_writer = asyncio.Lock() if self.is_sqlite else None
+        self._one_writer = FairSemaphore(1) if self.is_sqlite else None
 
     async def open(self) -> AsyncEngine:
         """The engine, its schema checked once; a new SQLite file gets its tables here.
@@ -123,7 +123,7 @@ class Database:
         """
         engine = await self._opened()
         with in_our_words():
-            async with self._alone(self._one_by_one):
+            async with self._acquired(self._connections):
                 await migrate.ensure(engine, create=False)
             if not self.is_sqlite:
                 await _refuse_read_only(engine)
@@ -141,8 +141,16 @@ class Database:
                 same = (app_states.c[name] == value for name, value in values.items())
                 await connection.execute(sa.delete(app_states).where(*same))
 
-    def _alone(self, lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:
-        return nullcontext() if lock is None else acquired(lock, self._pool_timeout)
+    def _beside_leases(self) -> int:
+        """How many connections there are for all that does not use leases."""
+        if self.is_in_memory:
+            return 1  # and it is in one transaction at a time
+        if self.is_sqlite:
+            return self._pool_size + self._pool_overflow
+        return max(self._pool_overflow, 1)
+
+    def _acquired(self, of: FairSemaphore | None) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if of is None else acquired(of, self._pool_timeout)
 
     def queue_of(self, session: SessionKey | None) -> AbstractAsyncContextManager[None]:
         """Before a write that waits for the session's row: wait for this process's others here.
@@ -186,11 +194,12 @@ class Database:
     async def write(self, session: SessionKey | None = None) -> AsyncGenerator[AsyncConnection]:
         """A transaction that commits at the end; of a session's writers few run at a time."""
         engine = await self._opened()
-        one_writer, one_by_one = self._alone(self._one_writer), self._alone(self._one_by_one)
+        one_writer = self._acquired(self._one_writer)
+        connection_free = self._acquired(self._connections)
         queue, begun = self.queue_of(session), engine.begin()
         try:
             with in_our_words():
-                async with queue, one_writer, one_by_one, begun as connection:
+                async with queue, one_writer, connection_free, begun as connection:
                     yield connection
         except Exception as error:
             await self._after(error)
@@ -204,7 +213,7 @@ class Database:
         if not self.is_sqlite:
             options |= {"isolation_level": "REPEATABLE READ"}
         with in_our_words():
-            async with self._alone(self._one_by_one), engine.connect() as connection:
+            async with self._acquired(self._connections), engine.connect() as connection:
                 yield await connection.execution_options(**options)
 
     async def change(self, work: Work[T], session: SessionKey | None = None) -> T:

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.store import artifact_rows, turn_rows
+from lango.store.allowances import keep_costs
 from lango.store.entries import SessionKey
-from lango.store.keys import keep_costs
 from lango.store.model_calls import delete_calls
 from lango.store.tables import conversations, messages, sessions, state_changes
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
+from lango.core.extras import install
 from lango.core.values import json_text
 from lango.errors import UnsupportedUrlError
 from lango.store.faults import is_cancelled, is_out_of_step, is_read_only
@@ -190,9 +191,7 @@ def _postgres_connector(
     try:
         asyncpg: Any = import_module("asyncpg")
     except ImportError as error:
-        raise UnsupportedUrlError(
-            'PostgreSQL needs a driver: pip install "lango-adk[postgres]"'
-        ) from error
+        raise UnsupportedUrlError(f"PostgreSQL needs a driver: {install('postgres')}") from error
     kind = connection_class(asyncpg, Keepalive.of(url.query))
     server = url.set(drivername="postgresql").difference_update_query(Keepalive.names())
     dsn = server.render_as_string(hide_password=False)

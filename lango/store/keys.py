@@ -1,24 +1,23 @@
-"""API keys: made, found, listed, revoked, rotated; and what was used under each."""
+"""API keys: made, found, listed, revoked, rotated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.ids import check_id
-from lango.core.keys import ACT_AS, ADMIN, CHAT, KeyLimits, KeyText, checked_scopes
+from lango.core.keys import ACT_AS, ADMIN, CHAT, NO_LIMITS, KeyLimits, KeyText, checked_scopes
 from lango.core.values import JsonObject, storable_text
 from lango.errors import InvalidKeyError, KeyNotFoundError
 from lango.store.clock import now, seconds
 from lango.store.database import Database
-from lango.store.tables import api_keys, model_calls, turns
+from lango.store.tables import api_keys
 
-NO_LIMITS: Final = KeyLimits()
 GRACE: Final = 24 * 3600.0
 """Seconds that a rotated key still works, unless somebody says otherwise."""
 _USE_NOTED: Final = timedelta(minutes=1)  # not with every request: a key in use is one hot row
@@ -161,48 +160,6 @@ class KeyStore:
             return MadeKey(_key((await connection.execute(made)).one()), secret.text)
 
         return await self._database.change(once)
-
-    async def open_turns(self, key_id: str) -> int:
-        """How many turns of a key run or wait to run, scheduled ones among them."""
-        mine = sa.select(sa.func.count()).where(turns.c.key_id == key_id, turns.c.ended.is_(None))
-        return await self._database.look(lambda connection: connection.scalar(mine)) or 0
-
-    async def deleted_cost(self, tenant: str, key_id: str, since: datetime) -> float:
-        """What calls of that day cost whose sessions were deleted."""
-        mine = sa.select(api_keys.c.deleted_cost).where(
-            _is_key(tenant, key_id), api_keys.c.deleted_day == since.date()
-        )
-        return await self._database.look(lambda connection: connection.scalar(mine)) or 0.0
-
-
-async def keep_costs(connection: AsyncConnection, session_pk: int) -> None:
-    """Note with its keys what a session has cost today, before its records are deleted."""
-    day = today()
-    mine = (
-        sa.select(turns.c.key_id, turns.c.invocation_id)
-        .where(turns.c.session_pk == session_pk, turns.c.key_id.is_not(None))
-        .distinct()
-        .subquery()
-    )
-    costs = (
-        sa.select(mine.c.key_id, sa.func.sum(model_calls.c.price).label("cost"))
-        .join(mine, mine.c.invocation_id == model_calls.c.turn)
-        .where(model_calls.c.session_pk == session_pk, model_calls.c.started >= day)
-        .group_by(mine.c.key_id)
-        .order_by(mine.c.key_id)  # two deletes lock in one order
-    )
-    for row in (await connection.execute(costs)).all():
-        same_day = api_keys.c.deleted_day == day.date()
-        before: Any = sa.case((same_day, api_keys.c.deleted_cost), else_=0.0)
-        kept = {"deleted_cost": before + (row.cost or 0.0), "deleted_day": day.date()}
-        await connection.execute(
-            sa.update(api_keys).where(api_keys.c.id == row.key_id).values(kept)
-        )
-
-
-def today() -> datetime:
-    """When the day began that a key's costs are counted in."""
-    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 async def _insert(

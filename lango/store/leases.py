@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from lango.store.faults import in_our_words, is_out_of_step, is_read_only
 from lango.store.liveness import idle_connections, is_in_transaction, must_be_tried
 from lango.store.prepared import Prepared, Row, Wired, only
-from lango.store.waiting import acquired
+from lango.store.waiting import FairSemaphore, acquired
 
 _ALONE: Final = 3
 """Connections that transactions leave to single statements: these never wait for a row for long."""
@@ -77,8 +77,8 @@ class Leases:
         self._seconds = seconds
         self._idle: list[Lease] = []
         self._tried = idle_connections(engine)
-        self._slots = asyncio.Semaphore(limit)
-        self._for_transactions = asyncio.Semaphore(max(limit - _ALONE, 1))
+        self._slots = FairSemaphore(limit)
+        self._for_transactions = FairSemaphore(max(limit - _ALONE, 1))
         self._closed = False
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:

@@ -27,7 +27,7 @@ from lango.store.listing import check_limit
 from lango.store.loading import key_is
 from lango.store.prepared import Prepared
 from lango.store.prompt_parts import ELSEWHERE, PartLink
-from lango.store.tables import model_calls, sessions, turns
+from lango.store.tables import model_calls, sessions
 from lango.store.upserts import upsert
 
 _MOST_KNOWN_PARTS: Final = 4_096
@@ -175,19 +175,6 @@ class ModelCallStore:
             return [_stored(row) for row in rows]
 
         return await self._database.look(read)
-
-    async def cost_of_key(self, tenant: str, key_id: str, since: datetime) -> float:
-        """US dollars that the turns of an API key have cost; what has no known price, nothing."""
-        of_key = sa.exists().where(
-            turns.c.key_id == key_id,
-            sa.or_(turns.c.ended.is_(None), turns.c.ended >= since),
-            turns.c.session_pk == model_calls.c.session_pk,
-            turns.c.invocation_id == model_calls.c.turn,
-        )
-        cost = sa.select(sa.func.sum(model_calls.c.price)).where(
-            model_calls.c.tenant == tenant, model_calls.c.started >= since, of_key
-        )
-        return await self._database.look(lambda connection: connection.scalar(cost)) or 0.0
 
     async def prompt_part(self, tenant: str, hashed: str) -> str | None:
         """The text with this hash, as far as the tenant has sent it to a model."""

@@ -306,7 +306,8 @@ turns: Final = sa.Table(
     sa.Column("time_limit", sa.Double, nullable=False),
     sa.Column("deadline", Time),
     sa.Column("answers", sa.Text),  # the call of its invocation that this turn answers
-    sa.Column("key_id", sa.Text),  # the API key it was handed in with
+    sa.Column("key_id", sa.Text),  # whose limits it counts towards: an API key, or a token's user
+    sa.Column("cost_limit", sa.Double),  # US dollars of that caller's day
     sa.Column("waits_for", Json),  # the calls that a person is asked about
     sa.Column("usage", Json),
     sa.Column("error", Json),
@@ -413,11 +414,19 @@ api_keys: Final = sa.Table(
     sa.Column("revoked", Time),
     sa.Column("replaced_by", sa.Text),  # the key it was rotated to
     sa.Column("last_used", Time),
+)
+sa.Index("api_keys_tenant_ix", api_keys.c.tenant, api_keys.c.created, api_keys.c.id)
+
+allowances: Final = sa.Table(
+    "allowances",
+    metadata,
+    sa.Column("caller", sa.Text, primary_key=True),  # as `turns.key_id`
+    # When the next request would come if they came evenly; in epoch seconds.
+    sa.Column("next_request", sa.Double, nullable=False, server_default="0"),
     # What the day's calls cost that went with a deleted session: deleting is no refund.
     sa.Column("deleted_cost", sa.Double, nullable=False, server_default="0"),
     sa.Column("deleted_day", sa.Date),
 )
-sa.Index("api_keys_tenant_ix", api_keys.c.tenant, api_keys.c.created, api_keys.c.id)
 
 conversations: Final = sa.Table(
     "conversations",

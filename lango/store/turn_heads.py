@@ -56,9 +56,10 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     walks = [walk(name, of, most) for name, of in zip(names, flows, strict=True)]
     ready = _ranked(sa.union_all(*walks).subquery())
     found = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
-    shown = found.c.session_pk, found.c.app, found.c.lost, _next_flow(flows).label("next_flow")
-    order = found.c.lost.desc(), found.c.rank, sa.func.random()
-    return Prepared(sa.select(*shown).order_by(*order).limit(most))
+    shown = found.c.session_pk, found.c.app, found.c.lost, found.c.place
+    order = found.c.lost.desc(), found.c.place, sa.func.random()
+    next_flow = _next_flow(flows).label("next_flow")
+    return Prepared(sa.select(*shown, next_flow).order_by(*order).limit(most))
 
 
 def _next_flow(flows: list[sa.CTE]) -> sa.ScalarSelect[Any]:
@@ -74,7 +75,7 @@ def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Fo
             turns.c.session_pk,
             turns.c.app,
             sa.true().label("lost"),
-            sa.literal_column("0", sa.Integer).label("rank"),
+            sa.literal_column("0", sa.Integer).label("place"),
         )
         .where(
             IS_RUNNING,
@@ -132,7 +133,7 @@ def _ranked(ready: sa.Subquery) -> _Found:
     of_flow = _numbered(ready, "flow", ready.c.ready, ready.c.session_pk)
     of_tenant = _numbered(of_flow, "tenant", of_flow.c.place, sa.func.random())
     shown = of_tenant.c.session_pk, of_tenant.c.app
-    return sa.select(*shown, sa.false().label("lost"), of_tenant.c.place.label("rank"))
+    return sa.select(*shown, sa.false().label("lost"), of_tenant.c.place)
 
 
 def _numbered(found: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> sa.Subquery:

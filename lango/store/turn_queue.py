@@ -121,7 +121,10 @@ class TurnQueue:
             from_flow=self.from_flow,
         )
         self.from_flow = (rows[0].next_flow if rows else None) or ""
-        return [Head(row.session_pk, row.app, lost=bool(row.lost)) for row in rows[:limit]]
+        return [
+            Head(row.session_pk, row.app, lost=bool(row.lost), place=row.place)
+            for row in rows[:limit]
+        ]
 
     async def claim(
         self,

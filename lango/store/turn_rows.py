@@ -60,7 +60,8 @@ class Turn:
     trimmed: bool  # its log is no longer kept
     run_at: float | None
     time_limit: float  # seconds it may run, over all attempts
-    key_id: str | None  # the API key whose limits it counts towards
+    key_id: str | None  # the API key, or token's user, whose limits it counts towards
+    cost_limit: float | None  # US dollars of that caller's day
     created: float
     started: float | None
     ended: float | None
@@ -97,6 +98,7 @@ class Head(NamedTuple):
     session_pk: int
     app: str
     lost: bool = False  # a turn runs there whose worker is dead
+    place: int = 0  # among its tenant's turns: those that run come first, then those chosen before
 
 
 OnHead = Callable[[Transaction, Head], Awaitable[None]]
@@ -182,6 +184,14 @@ _ANSWERS: Final = Prepared(
         _OF_INVOCATION, turns.c.answers.is_not(None)
     )
 )
+_ANSWER: Final = Prepared(
+    sa.select(turns).where(_OF_INVOCATION, turns.c.answers == sa.bindparam("call"))
+)
+_OPEN: Final = Prepared(
+    sa.select(turns.c.number).where(
+        _OF_INVOCATION, sa.or_(IS_RUNNING, sa.and_(IS_QUEUED, turns.c.answers.is_not(None)))
+    )
+)
 _MESSAGE: Final = Prepared(
     sa.select(messages.c.seq).where(
         messages.c.session_pk == sa.bindparam("of_session"),
@@ -260,6 +270,7 @@ def turn_of(row: Row, key: SessionKey) -> Turn:
         run_at=_seconds(row.run_at),
         time_limit=row.time_limit,
         key_id=row.key_id,
+        cost_limit=row.cost_limit,
         created=seconds(row.created),
         started=_seconds(row.started),
         ended=_seconds(row.ended),
@@ -444,6 +455,25 @@ async def answered_calls(
     }
 
 
+async def answering_turn(
+    transaction: Transaction, session_pk: int, invocation_id: str, call: str
+) -> Row | None:
+    """The turn that was handed in with the answer to a call, that one first."""
+    of = {"of_session": session_pk, "invocation": invocation_id}
+    return await transaction.one(_ANSWER, **of, call=call)
+
+
+async def waited_calls(transaction: Transaction, session_pk: int, invocation_id: str) -> set[str]:
+    """The calls that the turns of an invocation have waited for."""
+    waiting = await transaction.all(_WAITING, of_session=session_pk, invocation=invocation_id)
+    return {call for row in waiting for call in row.waits_for}
+
+
+async def is_open_invocation(transaction: Transaction, session_pk: int, invocation_id: str) -> bool:
+    """Whether a turn of an invocation runs, or an answer to one waits to run."""
+    return bool(await transaction.all(_OPEN, of_session=session_pk, invocation=invocation_id))
+
+
 async def settle_answers(transaction: Transaction, session_pk: int, invocation_id: str) -> None:
     """Bring the states of an invocation's waiting turns in line with the answers there are."""
     answers = await answered_calls(transaction, session_pk, invocation_id)
@@ -452,6 +482,12 @@ async def settle_answers(transaction: Transaction, session_pk: int, invocation_i
         state = waits_on(row.waits_for, list(answers))
         if state != row.state:
             await change_turn(transaction, row, state=state)
+
+
+async def read_waited_calls(database: Database, turn: Turn) -> set[str]:
+    """The calls that the turns of a turn's invocation have waited for."""
+    of = {"of_session": turn.session_pk, "invocation": turn.invocation_id}
+    return {call for row in await database.find(_WAITING, **of) for call in row.waits_for}
 
 
 async def read_turn(database: Database, tenant: str, turn_id: str) -> Turn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Final
@@ -14,7 +14,7 @@ from lango.core.ids import check_id, new_id
 from lango.core.turn_states import PENDING, Accepted, Busy, NewTurn
 from lango.core.turns import Cancelled
 from lango.core.values import JsonObject
-from lango.errors import SessionBusyError, TurnConflictError
+from lango.errors import CallNotFoundError, SessionBusyError, TurnConflictError
 from lango.store import turn_rows
 from lango.store.appending import missing
 from lango.store.database import Database
@@ -24,6 +24,11 @@ from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import IS_QUEUED, IS_RUNNING, sessions, turns
 from lango.store.turn_heads import flow_of
 from lango.store.turn_rows import OF_SESSION, Head, LockedSession, OnHead, Turn, turn_of
+
+Check = Callable[[], object]
+"""Raises if an answer is of no use."""
+Admit = Callable[[], Awaitable[None]]
+"""Raises if no new turn may be accepted; not called for one that was accepted before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,15 @@ _GLANCE: Final = Prepared(
 _UNDER_KEY: Final = Prepared(
     sa.select(turns).where(OF_SESSION, turns.c.idempotency_key == sa.bindparam("given_key"))
 )
+_ACCEPTED: Final = Prepared(
+    sa.select(turns.c.number)
+    .join(sessions, sessions.c.pk == turns.c.session_pk)
+    .where(
+        *(sessions.c[name] == sa.bindparam(name) for name in ("tenant", "app_name", "user_id")),
+        sessions.c.id == sa.bindparam("session_id"),
+        turns.c.idempotency_key == sa.bindparam("given_key"),
+    )
+)
 _INSERT: Final = Prepared(sa.insert(turns).returning(turns))
 _STOP_RUNNING: Final = Prepared(
     sa.update(turns).where(OF_SESSION, IS_RUNNING).values(cancel_requested=sa.true())
@@ -97,6 +111,7 @@ class SqlTurnStore:
         after: int | None = None,
         pk: int | None = None,
         public_id: str | None = None,
+        admit: Admit | None = None,
     ) -> Submitted:
         """Accept a turn: from here on it ends, whatever happens.
 
@@ -104,10 +119,12 @@ class SqlTurnStore:
         `busy` says nothing about a scheduled turn: that one goes behind the others when it is due.
         SessionBusyError if the session's last turn has another number than `after`. With its
         primary key or public id, another session that has got the name since is none:
-        SessionNotFoundError.
+        SessionNotFoundError. `admit` raises if no new turn may be accepted.
         """
         key.checked()
         turn_id, new = new_id("turn"), new.checked()  # before the first try, which a retry repeats
+        if admit is not None and not await self.is_accepted(key, new.idempotency_key):
+            await admit()
 
         async def once(transaction: Transaction) -> Submitted:
             session = await turn_rows.lock_session_by_key(transaction, key)
@@ -124,6 +141,16 @@ class SqlTurnStore:
 
         return await self.database.transact(once, key)
 
+    async def is_accepted(self, key: SessionKey, idempotency_key: str | None) -> bool:
+        """Whether a turn of the session has this idempotency key."""
+        if idempotency_key is None:
+            return False
+        names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
+        found = await self.database.find(
+            _ACCEPTED, **names, session_id=key.session_id, given_key=idempotency_key
+        )
+        return bool(found)
+
     async def answer(
         self,
         tenant: str,
@@ -131,20 +158,27 @@ class SqlTurnStore:
         call_id: str,
         new: NewTurn,
         *others: str,
-        check: Callable[[], object] | None = None,
+        repeats: bool = False,
+        check: Check | None = None,
+        admit: Admit | None = None,
     ) -> Submitted:
-        """Accept a person's answer to a call that a turn waits for: a turn of the same invocation.
+        """Accept an answer to a call that a turn waits for: a turn of the same invocation.
 
-        It may answer others, too. A second answer to a call is a TurnConflictError, and so is one
-        that no turn waits for. `check` raises if the answer is of no use; it is not asked about one
-        that has been accepted already, under the same idempotency key.
+        It may answer others, too. The turn is any of the invocation's. A second answer to a call is
+        a TurnConflictError; with `repeats`, one that says the same is the turn that is there. A
+        call that no turn waits for is a CallNotFoundError, or a SessionBusyError while a turn of
+        the invocation may come to wait for it. `check` raises if the answer is of no use, `admit`
+        if no new turn may be accepted; neither is called for an answer that was accepted before.
         """
-        for call in (call_id, *others):
+        calls = call_id, *others
+        for call in calls:
             check_id("call id", call)
         answer_id, new = new_id("turn"), new.checked()
         found = await self.get(tenant, turn_id)
 
-        async def once(transaction: Transaction) -> Submitted:
+        async def look(
+            transaction: Transaction,
+        ) -> tuple[LockedSession, JsonObject, Submitted | None]:
             session, asked = await turn_rows.lock_session_of(transaction, found)
             row = _new_row(session, new, answer_id) | {
                 "invocation_id": asked.invocation_id,
@@ -152,15 +186,25 @@ class SqlTurnStore:
                 "input_hash": new.hash(session.key.app_name, asked.invocation_id, call_id),
             }
             known = await self._known(transaction, session, row)
+            if known is None and repeats:
+                known = await _same_answer(transaction, session, row)
+            if known is None:
+                await _check_waiting(transaction, asked, calls, check)
+            return session, row, known
+
+        async def once(transaction: Transaction) -> Submitted:
+            session, row, known = await look(transaction)
             if known is not None:
                 return known
-            await _check_unanswered(transaction, asked, (call_id, *others))
-            if check is not None:
-                check()
             submitted = await self._accept(transaction, session, row, "enqueue")
-            await turn_rows.settle_answers(transaction, session.pk, asked.invocation_id)
+            await turn_rows.settle_answers(transaction, session.pk, row["invocation_id"])
             return submitted
 
+        if admit is not None:  # outside a transaction, which would keep the session locked
+            _, _, known = await self.database.transact(look, found.session)
+            if known is not None:
+                return known
+            await admit()
         return await self.database.transact(once, found.session)
 
     async def cancel(self, tenant: str, turn_id: str) -> Turn:
@@ -180,6 +224,10 @@ class SqlTurnStore:
     async def get(self, tenant: str, turn_id: str) -> Turn:
         """A turn as it stands; TurnNotFoundError if the tenant has none of that id."""
         return await turn_rows.read_turn(self.database, tenant, turn_id)
+
+    async def waited_calls(self, turn: Turn) -> set[str]:
+        """The calls that the turns of a turn's invocation have waited for."""
+        return await turn_rows.read_waited_calls(self.database, turn)
 
     async def of_session(
         self, key: SessionKey, *, before: int | None = None, limit: int = 50
@@ -267,6 +315,7 @@ def _new_row(session: LockedSession, new: NewTurn, turn_id: str) -> JsonObject:
         "run_at": None if new.run_at is None else new.run_at.astimezone(UTC),
         "time_limit": new.time_limit,
         "key_id": new.key_id or None,
+        "cost_limit": new.cost_limit,
     }
 
 
@@ -296,13 +345,37 @@ async def _make_way(transaction: Transaction, session_pk: int) -> None:
     await transaction.all(_HIDE_READY, of_session=session_pk)
 
 
-async def _check_unanswered(transaction: Transaction, asked: Row, calls: Sequence[str]) -> None:
-    by = await turn_rows.answered_calls(transaction, asked.session_pk, asked.invocation_id)
+async def _same_answer(
+    transaction: Transaction, session: LockedSession, new: JsonObject
+) -> Submitted | None:
+    """The turn that gives the same answer to the same call, if there is one."""
+    row = await turn_rows.answering_turn(
+        transaction, session.pk, new["invocation_id"], new["answers"]
+    )
+    if row is None or row.input_hash != new["input_hash"]:
+        return None
+    return Submitted(turn_of(row, session.key), repeated=True)
+
+
+async def _check_waiting(
+    transaction: Transaction, asked: Row, calls: Sequence[str], check: Check | None
+) -> None:
+    """Raise unless every call waits for an answer, and the check finds nothing."""
+    invocation = asked.session_pk, asked.invocation_id
+    by = await turn_rows.answered_calls(transaction, *invocation)
     for call in calls:
-        if call not in (asked.waits_for or ()):
-            raise TurnConflictError(f"Turn {asked.id} does not wait for an answer to {call}.")
         if call in by:
             raise TurnConflictError(f"The call {call} has been answered already, by {by[call]}.")
+    waited = await turn_rows.waited_calls(transaction, *invocation)
+    unknown = [call for call in calls if call not in waited]
+    if unknown and await turn_rows.is_open_invocation(transaction, *invocation):
+        raise SessionBusyError(
+            f"Turn {asked.id} is not over, and waits for no result yet. Send it again."
+        )
+    if check is not None:
+        check()  # which may know better what is wrong with an unknown call
+    if unknown:
+        raise CallNotFoundError(f"Turn {asked.id} does not wait for {unknown[0]}.")
 
 
 async def _drop(transaction: Transaction, session: LockedSession, row: Row) -> Row:

@@ -1,12 +1,17 @@
-"""Bounded waits inside one process: for a connection, and for a session that others write to."""
+"""Bounded waits inside one process: for a connection, and for a session that others write to.
+
+Tenants take turns at connections: one that wants hundreds waits for its own, others do not.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from lango.core.tenants import current_tenant
 from lango.errors import StoreBusyError
 from lango.store.entries import SessionKey
 
@@ -17,9 +22,54 @@ More would wait there for the session's row, each with a connection that other s
 """
 
 
+class FairSemaphore:
+    """A semaphore at which tenants take turns, and the tasks of a tenant wait in order."""
+
+    def __init__(self, value: int) -> None:
+        self._free = value
+        # By tenant, the one that is next first. Those who no longer wait are left in it.
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    def locked(self) -> bool:
+        """Whether a task would have to wait."""
+        return not self._free
+
+    async def acquire(self) -> None:
+        """Take one, once it is this tenant's and this task's turn."""
+        if self._free:
+            self._free -= 1
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(current_tenant.get(), deque()).append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if not mine.cancelled():  # it was given to this task, which cannot use it
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give one back, to the next who waits."""
+        next_one = self._next()
+        if next_one is None:
+            self._free += 1
+        else:
+            next_one.set_result(None)
+
+    def _next(self) -> asyncio.Future[None] | None:
+        while self._waiting:
+            tenant, tasks = self._waiting.popitem(last=False)
+            first = tasks.popleft()
+            if tasks:
+                self._waiting[tenant] = tasks  # behind the others
+            if not first.done():
+                return first
+        return None
+
+
 @asynccontextmanager
-async def acquired(lock: asyncio.Lock | asyncio.Semaphore, seconds: float) -> AsyncGenerator[None]:
-    """Hold a lock or semaphore inside; StoreBusyError if it is not free in time."""
+async def acquired(lock: FairSemaphore | asyncio.Semaphore, seconds: float) -> AsyncGenerator[None]:
+    """Hold a semaphore inside; StoreBusyError if it is not free in time."""
     if lock.locked():  # a timer only for those that wait
         try:
             async with asyncio.timeout(seconds):

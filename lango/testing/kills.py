@@ -40,6 +40,9 @@ from lango.testing.kill_trials import (
 
 SESSION: Final = "session"
 _FAILED: Final = 3
+_COLLECT_EVERY: Final = 20
+"""Trials after which the parent collects its garbage. After a freeze all of it counts as old, and
+Python would leave it there for long; the larger the parent, the longer a fork takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,8 @@ class _Sweeper:
 
     def _new(self) -> tuple[SessionKey, Path]:
         self.trials += 1
+        if self.trials % _COLLECT_EVERY == 0:
+            gc.collect()
         tenant = f"{self.folder.name}-{self.trials}"
         return SessionKey(tenant, APP, USER, SESSION), self.folder / f"trace-{self.trials}"
 
@@ -225,7 +230,7 @@ class _Sweeper:
         pid = os.fork()
         if pid == 0:
             os._exit(_child(self.sweep, key, path, at, mode, worker, dead))
-        gc.unfreeze()  # or the parent would keep the garbage of every trial
+        gc.unfreeze()
         _, status = os.waitpid(pid, os.WUNTRACED)
         cut = os.WIFSIGNALED(status) or os.WIFSTOPPED(status)
         return _Process(pid, worker, cut, 0 if cut else os.WEXITSTATUS(status))

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from contextvars import ContextVar
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from lango.core.tenants import current_tenant
+
 MAX_THREADS: Final = 64
 """Plain functions that run at a time, in one event loop; others wait."""
-
-_tenant: ContextVar[str] = ContextVar("_tenant", default="")
-
-
-def run_tools_for(tenant: str) -> None:
-    """Count the threads that this task's tools take from now on as a tenant's."""
-    _tenant.set(tenant)
 
 
 class ThreadSlots:
@@ -33,7 +27,7 @@ class ThreadSlots:
 
     async def acquire(self) -> str:
         """Take a slot when there is one; the tenant, for `release`."""
-        tenant = _tenant.get()
+        tenant = current_tenant.get()
         if self._may_take(tenant) and all(other != tenant for other, _ in self._waiting):
             self._take(tenant)
             return tenant

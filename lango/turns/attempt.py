@@ -15,6 +15,7 @@ from lango.core.backoff import delays
 from lango.core.causes import MOST_CAUSES, Cause, cause_of
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
+from lango.core.tenants import current_tenant
 from lango.core.turn_json import usage_of
 from lango.core.turns import (
     ENDS,
@@ -41,7 +42,6 @@ from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
 from lango.store.turn_queue import Closed, TurnQueue
 from lango.store.turn_rows import Claim
-from lango.tools.thread_slots import run_tools_for
 from lango.turns.feeds import Begun, Feeds
 from lango.turns.log import LogWriter
 from lango.turns.retelling import resets, stored_events, untold
@@ -163,7 +163,7 @@ class Attempt:
     async def _run(self) -> None:
         timer = asyncio.get_running_loop().call_later(self.claim.time_left, self._expire)
         outlast_outages()
-        run_tools_for(self.claim.turn.session.tenant)
+        current_tenant.set(self.claim.turn.session.tenant)
         try:
             await self._account()
         except asyncio.CancelledError:

@@ -17,7 +17,7 @@ from typing import Final, Protocol, Self
 
 from lango.store.database import Database
 from lango.store.turn_queue import DEAD_AFTER, TurnQueue
-from lango.store.turn_rows import OnHead
+from lango.store.turn_rows import Head, OnHead
 from lango.turns.wake import WORK, Ear, Wakes
 
 logger = logging.getLogger(__name__)
@@ -44,9 +44,8 @@ class Hands(Protocol):
         """How many workers a turn may have lost that it would run now."""
         ...
 
-    @property
-    def may_take_over(self) -> bool:
-        """Whether it may go on with turns of workers whose heartbeats are missing."""
+    def may_begin(self, head: Head) -> bool:
+        """Whether it would begin what a session has to do, for as many turns as it runs now."""
         ...
 
     async def room(self) -> int:
@@ -157,12 +156,8 @@ class _Dispatch:
         left_out = self._left_out()
         most = 2 * at_once + len(left_out)
         heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
-        may_take_over = self._worker.may_take_over
-        free = [
-            head
-            for head in heads
-            if head.session_pk not in left_out and (may_take_over or not head.lost)
-        ]
+        may_begin = self._worker.may_begin
+        free = [head for head in heads if head.session_pk not in left_out and may_begin(head)]
         # Workers that look at the same moment see the same: each begins somewhere else.
         chosen = random.sample(free, min(at_once, len(free)))
         claims = [self._claim(head.session_pk) for head in chosen]

@@ -49,6 +49,7 @@ async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> l
     for event in session.events if session else ():
         if event.id == user_event_id(turn.id):
             begun = True
+            told += reader.read(event)
         elif begun and event.id.endswith(user_event_id("")):
             break
         elif begun and event.invocation_id == turn.invocation_id and not event.interrupted:

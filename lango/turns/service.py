@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from lango.adk.approvals import answer_content, question_id
+from lango.adk.approvals import History, answer_content, check_result, question_id
 from lango.adk.session_service import SessionServiceAdapter
 from lango.core.turn_inputs import FileRef, input_of
 from lango.core.turn_states import TIME_LIMIT, Busy, NewTurn
 from lango.core.turns import Answer
+from lango.core.values import JsonObject
 from lango.errors import (
     SessionExistsError,
     SessionNotFoundError,
@@ -26,7 +27,7 @@ from lango.store.sessions import SqlSessionStore
 from lango.store.turn_list import ListedTurn, TurnsWanted, list_turns
 from lango.store.turn_log import LoggedEvent, LogPage, TurnLog
 from lango.store.turn_rows import Turn
-from lango.store.turns import SqlTurnStore, Submitted
+from lango.store.turns import Admit, SqlTurnStore, Submitted
 from lango.turns.engine import Engine
 from lango.turns.retelling import stored_events
 from lango.turns.wake import STOP, WORK
@@ -65,8 +66,10 @@ class Turns:
         options: Mapping[str, Any] | None = None,
         create: bool = True,
         key_id: str | None = None,
+        cost_limit: float | None = None,
         after: int | None = None,
         public_id: str | None = None,
+        admit: Admit | None = None,
     ) -> Turn:
         """Hand in a message; the turn is safe when this returns.
 
@@ -77,14 +80,16 @@ class Turns:
         and goes first ("interrupt"). A session that is not there is created, or is a
         SessionNotFoundError without `create`. One whose last turn has another number than `after`
         is busy. With a public id, a session that has got the name since the caller looked is none.
+        `admit` is called before a new turn is accepted, and may refuse it; a turn that is there
+        already under its key is returned without.
         """
         key = SessionKey(self.tenant, app, user, session)
         given = dict(options or {})
         said = input_of(message, await self._named(key, files) if files else ())
-        new = NewTurn(said, given, idempotency_key, run_at, time_limit, key_id)
+        new = NewTurn(said, given, idempotency_key, run_at, time_limit, key_id, cost_limit)
         try:
             submitted = await self._turns.submit(
-                key, new, busy=busy, after=after, public_id=public_id
+                key, new, busy=busy, after=after, public_id=public_id, admit=admit
             )
         except SessionNotFoundError:
             if not create or public_id is not None:
@@ -109,34 +114,67 @@ class Turns:
         *,
         idempotency_key: str | None = None,
         key_id: str | None = None,
+        cost_limit: float | None = None,
+        admit: Admit | None = None,
     ) -> Turn:
         """Answer a call that a turn waits for, or several; the new turn goes on from there.
 
-        A second answer to a call is a TurnConflictError, and so is one that the turn does not wait
-        for. An answer that the agent could not use is refused here, and the question stays open; it
-        is open again if the new turn fails or is cancelled before it has stored the answer.
+        A second answer to a call is a TurnConflictError. An answer that the agent could not use is
+        refused here, and the question stays open; it is open again if the new turn fails or is
+        cancelled before it has stored the answer.
         """
         answers = [answer] if isinstance(answer, Answer) else list(answer)
         asked = await self.get(turn_id)
-        given, check = await self._by_question(asked, answers)
-        new = NewTurn(
-            input_of(given),
-            asked.options,
-            idempotency_key,
-            time_limit=asked.time_limit,
-            key_id=key_id,
-        )
+        events = await self._events_of(asked)
+        given = await self._by_question(asked, answers, events)
+        new = _answering(asked, given, idempotency_key, key_id, cost_limit)
         first, *others = (each.call_id for each in given)
+        check = partial(answer_content, given, events)
         return self._told(
-            await self._turns.answer(self.tenant, turn_id, first, new, *others, check=check)
+            await self._turns.answer(
+                self.tenant, turn_id, first, new, *others, check=check, admit=admit
+            )
         )
 
-    async def retry(self, turn_id: str) -> Turn:
+    async def deliver(
+        self,
+        turn_id: str,
+        call_id: str,
+        result: Any,
+        *,
+        idempotency_key: str | None = None,
+        key_id: str | None = None,
+        cost_limit: float | None = None,
+        admit: Admit | None = None,
+    ) -> Turn:
+        """Deliver the result of a long-running call; the new turn goes on from there.
+
+        `turn_id` is the turn that made the call, or the invocation that its tool ran in. A call has
+        one result: the same again is the same turn, another a TurnConflictError. SessionBusyError
+        while the turn still runs: deliver it again. CallNotFoundError if no such call waits.
+        """
+        asked = await self.get(turn_id)
+        events = await self._events_of(asked)
+        response = cast("JsonObject", result) if isinstance(result, dict) else {"result": result}
+        given = [Answer(call_id, approved=True, payload=response)]
+        return self._told(
+            await self._turns.answer(
+                self.tenant,
+                turn_id,
+                call_id,
+                _answering(asked, given, idempotency_key, key_id, cost_limit),
+                repeats=True,
+                check=partial(check_result, call_id, events),
+                admit=admit,
+            )
+        )
+
+    async def retry(self, turn_id: str, *, admit: Admit | None = None) -> Turn:
         """Hand in the message of a turn that failed or was cancelled once more, as a new turn.
 
         It has the time limit of the first one and counts towards the same API key. Done again, it
         is the same new turn. TurnConflictError if the turn has not ended like that, or was an
-        answer to an approval.
+        answer.
         """
         turn = await self.get(turn_id)
         if turn.state not in _RETRIED:
@@ -145,8 +183,8 @@ class Turns:
             )
         if turn.answers is not None or "answers" in turn.input:
             raise TurnConflictError(
-                f"Turn {turn.id} was an answer to an approval, which is not given twice. If the "
-                "approval is still open, answer it anew; else say something new in the session."
+                f"Turn {turn.id} was an answer, which is not given twice. If its call still waits, "
+                "answer it again; else say something new in the session."
             )
         again = NewTurn(
             turn.input,
@@ -154,8 +192,11 @@ class Turns:
             _RETRY_KEY.format(turn=turn.id),
             time_limit=turn.time_limit,
             key_id=turn.key_id,
+            cost_limit=turn.cost_limit,
         )
-        return self._told(await self._turns.submit(turn.session, again, pk=turn.session_pk))
+        return self._told(
+            await self._turns.submit(turn.session, again, pk=turn.session_pk, admit=admit)
+        )
 
     async def cancel(self, turn_id: str) -> Turn:
         """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
@@ -165,6 +206,10 @@ class Turns:
         else:
             self._wakes.tell(turn.id, WORK)
         return turn
+
+    async def is_accepted(self, session: SessionKey, idempotency_key: str | None) -> bool:
+        """Whether a turn of the session has this idempotency key."""
+        return await self._turns.is_accepted(session, idempotency_key)
 
     async def get(self, turn_id: str) -> Turn:
         """A turn as it stands; TurnNotFoundError if there is none of that id."""
@@ -239,24 +284,27 @@ class Turns:
         end = LoggedEvent(turn.last_event, _end_type(turn), _end_data(turn), 0, ended)
         return [event for event in [*events, end] if event.number > after]
 
-    async def _by_question(
-        self, asked: Turn, answers: Sequence[Answer]
-    ) -> tuple[Sequence[Answer], Callable[[], object]]:
-        """The answers by the ids of their questions, and a check that the agent can use them."""
-        key = asked.session
+    async def _events_of(self, turn: Turn) -> History:
+        """The events of a turn's session; those of calls that wait are always among them."""
+        key = turn.session
         sessions = SessionServiceAdapter(self._store, tenant=self.tenant)
         session = await sessions.get_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
         )
-        events = session.events if session else []
-        calls = [question_id(each.call_id, asked.waits_for, events) for each in answers]
+        return session.events if session else []
+
+    async def _by_question(
+        self, asked: Turn, answers: Sequence[Answer], events: History
+    ) -> list[Answer]:
+        """The answers by the ids of their questions."""
+        waits = await self._turns.waited_calls(asked)
+        calls = [question_id(each.call_id, waits, events) for each in answers]
         if not calls or len(set(calls)) < len(calls):
             raise TurnConflictError("Answer at least one call, and each once.")
-        given = [
+        return [
             Answer(call, each.approved, each.payload)
             for call, each in zip(calls, answers, strict=True)
         ]
-        return given, partial(answer_content, given, events)
 
     def _told(self, submitted: Submitted) -> Turn:
         if submitted.wakes:
@@ -264,6 +312,28 @@ class Turns:
         if submitted.interrupted is not None:
             self._wakes.tell(STOP)
         return submitted.turn
+
+
+def _answering(
+    asked: Turn,
+    answers: Sequence[Answer],
+    idempotency_key: str | None,
+    key_id: str | None,
+    cost_limit: float | None,
+) -> NewTurn:
+    """A turn that answers another one, with what that one was submitted with.
+
+    State that came with the message was set then: the agent may have changed it since.
+    """
+    options = {name: value for name, value in asked.options.items() if name != "state"}
+    return NewTurn(
+        input_of(answers),
+        options,
+        idempotency_key,
+        time_limit=asked.time_limit,
+        key_id=key_id,
+        cost_limit=cost_limit,
+    )
 
 
 def _end_type(turn: Turn) -> str:

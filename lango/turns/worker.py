@@ -17,7 +17,7 @@ from lango.core.ids import new_id
 from lango.core.turn_states import most_losses_beside
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_log import TurnLog
-from lango.store.turn_rows import Claim
+from lango.store.turn_rows import Claim, Head
 from lango.store.workers import Worker, Workers
 from lango.turns.attempt import Attempt, Desk, LoadedApp
 from lango.turns.engine import ChosenSessions, Engine
@@ -34,6 +34,8 @@ _STOP_POLL_SQLITE: Final = 0.1
 _STOP_POLL_POSTGRES: Final = 1.0
 _UPKEEP_EVERY: Final = 60.0
 _AFTER_A_FAULT: Final = 1.0
+_RESERVED_PART: Final = 4
+_FEW_OF_RESERVE: Final = 4  # a tenant may have such a part of the reserve
 _SILENT_WORKERS_FOR: Final = 24 * 3600.0
 
 
@@ -46,6 +48,16 @@ class WorkerOptions:
     keep_logs: float = 24 * 3600.0  # seconds, of turns that are over
     drain: float = DRAIN  # seconds that turns have to end when it stops
     app_gone_after: float = 900.0  # seconds in which no worker has loaded the app of a lost turn
+
+    @property
+    def reserve(self) -> int:
+        """Turns that it runs beyond `concurrency`, of tenants that have few running."""
+        return self.concurrency // _RESERVED_PART
+
+    @property
+    def most(self) -> int:
+        """All turns that it ever runs at a time."""
+        return self.concurrency + self.reserve
 
 
 class TurnWorker:
@@ -167,11 +179,30 @@ class TurnWorker:
         return most_losses_beside([claim.losses for claim in run])
 
     async def room(self) -> int:
-        """How many more turns it would run, once that is any; 0 when it wants no more."""
-        while self._wants_work and len(self._attempts) >= self.options.concurrency:
+        """How many more turns it would run, once that is any; 0 when it wants no more.
+
+        Once it is crowded, they are those of the reserve.
+        """
+        while self._wants_work and len(self._attempts) >= self.options.most:
             self._changed.clear()
             await self._changed.wait()
-        return self.options.concurrency - len(self._attempts) if self._wants_work else 0
+        allowed = self.options.most if self.is_crowded else self.options.concurrency
+        return allowed - len(self._attempts) if self._wants_work else 0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it runs as many turns as it may, but for the reserve."""
+        return len(self._attempts) >= self.options.concurrency
+
+    def may_begin(self, head: Head) -> bool:
+        """Whether it would begin what a session has to do.
+
+        A tenant whose turns take hours must not keep all others out: they have the reserve.
+        """
+        if self.is_crowded:
+            few = max(self.options.reserve // _FEW_OF_RESERVE, 1)
+            return not head.lost and head.place <= few
+        return self.may_take_over or not head.lost
 
     @property
     def running(self) -> int:
@@ -221,7 +252,7 @@ class TurnWorker:
         now, found = time.monotonic(), await self._engine.queue.unloaded()
         self._unloaded = {pk: self._unloaded.get(pk, now) for pk in found}
         for pk, since in self._unloaded.items():
-            if self.may_take_over and len(self._attempts) < self.options.concurrency:
+            if self.may_take_over and not self.is_crowded:
                 gone = now - since >= self.options.app_gone_after
                 await self._take_unloaded(pk, gone=gone)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,13 @@ def test_a_conversation(shop: Path) -> None:
 
 def test_a_session_that_waits_asks_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shop)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)  # of another test's folder
     asked = run("run", "--session", "s1", "refund 5")
     assert asked.code == 3
     assert "lango chat --session s1" in asked.err
     with Terminal(shop) as terminal:
         terminal.lango("chat", "--session", "s1")
+        terminal.wait_for("session s1 · Ctrl-D ends")
         terminal.wait_for("Let it? [y/N]")
         terminal.type("yes")
         terminal.wait_for("refunded order 5")

@@ -110,3 +110,11 @@ def test_run_says_that_a_server_cannot_be_reached() -> None:
     assert "MCP server 'wiki' cannot be reached, the turn runs without its tools" in ran.err
     assert "No such file or directory: 'no-such-server'" in ran.err
     assert "lango doctor" in ran.err
+
+
+def test_settings_without_an_app_are_a_warning() -> None:
+    ran = run("doctor", "--url", "sqlite:///here.db")
+    assert ran.code == 0
+    assert "??  apps" in ran.out
+    assert "lango init" in ran.out
+    assert "All of it works" not in ran.out

@@ -15,6 +15,7 @@ from tests.cli.terminal import Terminal
 ASK = '''\
 from google.adk import Event, Workflow
 from google.adk.events import RequestInput
+from google.adk.tools import LongRunningFunctionTool
 
 import lango
 from lango.adk.build import llm_agent
@@ -34,8 +35,16 @@ def refund(order: int) -> str:
     return f"refunded order {order}"
 
 
+def order_print(copies: int) -> dict[str, str]:
+    """Order a print run."""
+    return {"status": "pending"}
+
+
 root_agent = Workflow(name="ask", edges=[("START", start, finish)])
 shop = llm_agent("shop", lango.ModelAdapter("scripted:demo"), tools=[refund])
+press = llm_agent(
+    "press", lango.ModelAdapter("scripted:demo"), tools=[LongRunningFunctionTool(order_print)]
+)
 '''
 
 
@@ -66,6 +75,14 @@ def test_run_prints_the_call_that_waits() -> None:
     assert asked.code == 3
     assert "refund wants to run with" in asked.err
     assert '"order": 5' in asked.err
+
+
+def test_run_says_where_the_result_of_a_long_running_call_goes() -> None:
+    asked = run("run", "ask:press", "order_print 5")
+    assert asked.code == 3
+    assert "waits for the result of a long-running call: call_1" in asked.err
+    assert "`lango turns deliver` delivers it" in asked.err
+    assert "lango chat" not in asked.err, "which cannot take a result"
 
 
 def test_a_hint_does_not_print_a_password(folder: Path) -> None:

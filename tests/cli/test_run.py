@@ -50,6 +50,26 @@ def test_a_new_project_passes_its_examination(project: Path) -> None:
     assert "All of it works." in looked.stdout
 
 
+def test_a_pending_result_is_named(project: Path) -> None:
+    (project / "mine.py").write_text(
+        "from google.adk.agents import Agent\n"
+        "from google.adk.tools.long_running_tool import LongRunningFunctionTool\n"
+        "from lango import ModelAdapter\n"
+        "def errand(name: str) -> dict[str, str]:\n"
+        "    'Send a courier.'\n"
+        "    return {'status': 'pending'}\n"
+        "tools = [LongRunningFunctionTool(errand)]\n"
+        "agent = Agent(name='clerk', model=ModelAdapter('scripted:demo'), tools=tools)\n"
+    )
+    (project / "lango.yaml").write_text(
+        "apps: {clerk: mine:agent}\nstore: {url: 'sqlite:///a.db'}\n"
+    )
+    ran = lango(project, "run", 'call errand {"name": "a"}')
+    assert (ran.returncode, ran.stdout) == (3, 'I asked: errand gave {"status":"pending"}.\n')
+    assert "`lango turns deliver` delivers it" in ran.stderr
+    assert "asks you about it" not in ran.stderr
+
+
 def test_doctor_says_which_apps_can_be_resumed(project: Path) -> None:
     (project / "mine.py").write_text(
         "from google.adk.agents import Agent, BaseAgent\n"

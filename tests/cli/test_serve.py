@@ -93,10 +93,14 @@ def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
 
 def test_what_it_cannot_serve_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "lango init" in run("serve").err
+    assert "lango init" in run("serve", "--port", "0").err
+    assert list(tmp_path.iterdir()) == []
     shop = Shop(tmp_path, "sqlite:///here.db", "t")
     shop.write()
-    assert f"There is no app nobody; lango.yaml has {shop.app}." in run("serve", "nobody").err
+    assert (
+        f"There is no app missing; lango.yaml has {shop.app}."
+        in run("serve", "missing", "--port", "0").err
+    )
     outside = run("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - refused
     assert (outside.code, "server.allowed_hosts" in outside.err) == (1, True)
     monkeypatch.setenv("LANGO_SERVER__ALLOWED_HOSTS", '["api.example"]')

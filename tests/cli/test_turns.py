@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from faults.turn_place import Place, process
 from lango.core.turn_states import NewTurn
 from lango.store.sessions import SqlSessionStore
 from lango.store.turns import SqlTurnStore
@@ -27,8 +29,8 @@ def test_an_empty_database_says_so(sqlite_url: str, tenant: str) -> None:
     shell = Shell(sqlite_url, tenant)
     assert shell.out("turns", "list") == "There are no such turns.\n"
     assert shell.json("turns", "list") == {"turns": [], "next": None}
-    for command in ("show", "cancel", "retry"):
-        told = shell.refused("turns", command, "turn_0")
+    for command in (["show"], ["cancel"], ["retry"], ["deliver", "--call", "c", "--result", "1"]):
+        told = shell.refused("turns", *command, "turn_0")
         assert told.startswith("lango: There is no turn turn_0. `lango turns list` shows")
 
 
@@ -37,7 +39,7 @@ def test_the_list(store_url: str, tenant: str) -> None:
     heading, *rows = shell.out("turns", "list").splitlines()
     assert heading.split() == ["turn", "accepted", "state", "took", "tokens", "message"]
     assert ["completed" in rows[0], "answered" in rows[1]] == [True, True]
-    assert rows[0].endswith("(an answer to an approval)")
+    assert rows[0].rstrip().endswith("(an answer)")
     assert "Divide, then pay." in rows[1]
     newest, oldest = shell.json("turns", "list")["turns"]
     assert (newest["number"], oldest["number"]) == (2, 1)
@@ -141,7 +143,7 @@ def test_an_answer_is_not_retried(sqlite_url: str, tenant: str) -> None:
 
     answer = asyncio.run(answered())
     shell.out("turns", "cancel", answer)
-    assert "was an answer to an approval" in shell.refused("turns", "retry", answer)
+    assert "was an answer, which is not given twice" in shell.refused("turns", "retry", answer)
 
 
 def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:
@@ -149,5 +151,26 @@ def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:
     turn = Shell(sqlite_url, tenant).json("turns", "list")["turns"][0]["id"]
     other = Shell(sqlite_url, "other")
     assert other.json("turns", "list")["turns"] == []
-    for command in ("show", "cancel", "retry"):
-        assert "There is no turn" in other.refused("turns", command, turn)
+    for command in (["show"], ["cancel"], ["retry"], ["deliver", "--call", "c", "--result", "1"]):
+        assert "There is no turn" in other.refused("turns", *command, turn)
+
+
+def test_the_result_of_a_call_is_delivered_once(sqlite_url: str, tmp_path: Path) -> None:
+    async def pending() -> tuple[str, str]:
+        async with process(Place(sqlite_url, "app", tmp_path)) as here, here.worker():
+            turn = await here.turns.wait(await here.say('call errand {"name": "a"}'))
+            return turn.id, turn.waits_for[0]
+
+    turn, call = asyncio.run(pending())
+    shell = Shell(sqlite_url, "")
+
+    def deliver(result: str) -> tuple[str, ...]:
+        return ("turns", "deliver", turn, "--call", call, "--result", result)
+
+    assert "--result must be JSON" in shell.run(*deliver("done")).err
+    new = shell.out(*deliver('{"status": "done"}')).strip()
+    assert shell.out(*deliver('{"status": "done"}')).strip() == new
+    assert "has been answered already" in shell.refused(*deliver("1"))
+    newest, first = shell.json("turns", "list")["turns"]
+    assert (newest["id"], newest["state"], newest["answers"]) == (new, "queued", call)
+    assert (first["id"], first["state"]) == (turn, "answered")

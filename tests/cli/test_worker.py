@@ -90,5 +90,6 @@ async def test_a_second_signal_ends_it_at_once(shop: Shop, number: signal.Signal
 def test_what_it_cannot_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "lango init" in run("worker").err
+    assert list(tmp_path.iterdir()) == []
     Shop(tmp_path, "sqlite:///here.db", "t").write()
     assert "There is no app nobody; lango.yaml has shop_t." in run("worker", "nobody").err

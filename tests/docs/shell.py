@@ -15,6 +15,7 @@ from tests.docs.pages import Block, blocks
 PATIENCE: Final = 300.0  # seconds: what starts beside many others needs a while
 ANYTHING: Final = "…"  # what a page writes for the part of a line that differs from run to run
 FILE: Final = re.compile(r"(?:#|<!--) ([\w./-]+\.\w+)(?: -->)?\n")
+CHANGED: Final = re.compile(r"--- (\S+)\n\+\+\+ \1\n")
 _ENDED: Final = "[the block ended with {}]"
 
 
@@ -64,6 +65,8 @@ class Shell:
             path = self._folder / name[1]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, "utf-8")
+        elif block.language == "diff":
+            change(self._folder, block.text)
         elif block.language == "bash":
             await self.run(block.text)
         elif block.language == "text":
@@ -92,3 +95,16 @@ class Shell:
                 raise AssertionError(f"{pattern!r} never came: {self.heard}") from None
             assert more, f"the shell ended: {self.heard}"
             self.heard += more.decode(errors="replace")
+
+
+def change(folder: Path, diff: str) -> None:
+    """Replace the lines of a file that a diff takes out by those that it brings in."""
+    name = CHANGED.match(diff)
+    assert name, f"which file does this change? {diff}"
+    lines = diff[name.end() :].splitlines(keepends=True)
+    old = "".join(line[1:] for line in lines if line[0] in "- ")
+    new = "".join(line[1:] for line in lines if line[0] in "+ ")
+    path = folder / name[1]
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1, f"{old!r} is not in {name[1]}, or is there twice"
+    path.write_text(text.replace(old, new), "utf-8")

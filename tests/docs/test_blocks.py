@@ -29,7 +29,7 @@ PAGES: Final = [
 ]
 LANGUAGES: Final = {
     *("", "text"),  # what is printed
-    *("bash", "sh", "diff", "dockerfile", "json", "nginx", "python", "sql", "yaml"),
+    *("bash", "sh", "diff", "dockerfile", "ini", "json", "nginx", "python", "sql", "yaml"),
 }
 RUN_BY: Final = {
     **{f"docs/how-to/{page}.md": "test_followed_pages.py" for page in FOLLOWED},
@@ -39,7 +39,7 @@ RUN_BY: Final = {
     "docs/how-to/mcp.md": "test_blocks.py",
     "docs/how-to/models.md": "test_models_pages.py",
     "docs/how-to/openai-clients.md": "test_openai_page.py",
-    "docs/how-to/testing-models.md": "test_models_pages.py",
+    "docs/how-to/testing-models.md": "test_testing_page.py",
     "docs/reference/agents.md": "test_agents_page.py",
     "docs/reference/plugins.md": "test_plugins_page.py",
     "docs/reference/tools.md": "test_tools_page.py",

@@ -26,6 +26,7 @@ SECTIONS = {
     "files": SCHEMA["$defs"]["FileSettings"],
     "quotas": SCHEMA["$defs"]["QuotaSettings"],
     "oidc": SCHEMA["$defs"]["OidcSettings"],
+    "limits of oidc": SCHEMA["$defs"]["CallerLimitSettings"],
     "mcp_servers": SCHEMA["$defs"]["McpServerSettings"],
 }
 

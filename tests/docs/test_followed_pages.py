@@ -11,7 +11,7 @@ from tests.docs.places import ADDRESS, free_address, reader
 from tests.docs.shell import Shell
 from tests.store.adk_databases import empty_database
 
-PAGES = ["adk-agents", "adk-database", "approvals"]
+PAGES = ["adk-agents", "adk-database", "approvals", "long-running-tools"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -44,17 +44,6 @@ def test_every_block_on_choosing_a_model_runs(tmp_path: Path) -> None:
     assert "to the end" in run(tmp_path, "page.py")
 
 
-def test_the_tests_that_are_shown_pass(tmp_path: Path) -> None:
-    shown = blocks("testing-models.md")
-    for block in shown:
-        name = block.partition("\n")[0].removeprefix("# ")
-        assert re.fullmatch(r"test_\w+\.py", name)
-        (tmp_path / name).write_text(block)
-    strict = ("-W", "error::ResourceWarning")
-    said = run(tmp_path, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", *strict, ".")
-    assert "3 passed" in said
-
-
 def test_the_table_of_providers_is_the_registry() -> None:
     page = (HOW_TO / "models.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (.+?) \| (.+?) \| ?(.*?) ?\|$", page, re.MULTILINE)

@@ -13,6 +13,7 @@ from tests.docs.shell import Shell
 
 PAGE = DOCS / "tutorial.md"
 MOST_COMMANDS = 10
+STOP = "kill $server $worker"
 
 
 def test_it_has_few_commands() -> None:
@@ -28,6 +29,8 @@ async def test_it_can_be_followed(dist: Path, tmp_path: Path) -> None:
         async with httpx.AsyncClient(follow_redirects=True) as client:
             page = await client.get(f"http://{address}/console/")
         await shell.run(f'test "$(command -v lango)" = {tmp_path}/.venv/bin/lango')
+        assert f"`{STOP}`" in PAGE.read_text("utf-8")
+        await shell.run(f"{STOP} && wait $server $worker")
     _, stream = shell.heard.split("event: accepted")
     rolled = re.findall(r'"type":"tool\.finished".*?"result":\{"result":(\d+)\}', stream)
     assert len(rolled) == 1  # by the first worker, and by nobody else

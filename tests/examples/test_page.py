@@ -34,7 +34,7 @@ async def test_a_person_can_talk_and_reload(tmp_path: Path) -> None:
         await expect(page.locator(".agent")).to_contain_text("I asked")
         await page.reload()
         await expect(page.locator(".user")).to_have_text("roll dice with 20 sides")
-        await expect(page.locator(".agent")).to_contain_text("roll_dice gave")
+        await expect(page.locator(".agent")).to_contain_text("that runs this turn.")
         await page.get_by_label("Your message").fill("thanks")
         await page.keyboard.press("Enter")
         await expect(page.locator(".agent").last).to_have_text("You said: thanks")

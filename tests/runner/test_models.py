@@ -1,5 +1,6 @@
 """Our model under a real Runner, on our store: what users saw go wrong, and must not."""
 
+import gc
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -14,6 +15,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 from pydantic import BaseModel
 
@@ -329,3 +331,23 @@ async def test_records_name_the_session_and_the_turn(place: Place) -> None:
     assert {record.turn for record in records} == {events[0].invocation_id}
     assert [record.agent for record in records] == ["root", "root"]
     assert [record.sent for record in records] == [1, 3]
+
+
+async def test_a_stream_keeps_none_of_its_parts() -> None:
+    """ADK keeps every partial response of a model call until it ends: 2 KB for each word."""
+    model = ModelAdapter(ScriptedProvider([" word" * 500]), "m")
+    app = App(name=APP, root_agent=LlmAgent(name="assistant", model=model))
+    runner = Runner(app=app, session_service=InMemorySessionService(), auto_create_session=True)
+    partials, kept = 0, dict[int, int]()
+    run = runner.run_async(
+        user_id=USER,
+        session_id=SESSION,
+        new_message=types.Content(role="user", parts=[types.Part(text="hi")]),
+        run_config=RunConfig.model_validate({"streaming_mode": "sse"}),
+    )
+    async with aclosing(run) as events:
+        async for event in events:
+            partials += bool(event.partial)
+            if event.partial and partials in (2, 500):
+                kept[partials] = sum(type(each) is LlmResponse for each in gc.get_objects())
+    assert kept[500] <= kept[2]

@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 
 from lango.server.callers import AnyCaller, Identity
-from lango.server.limits import AdmittedUser
+from lango.server.limits import Admitting
 from lango.server.problems import MEDIA_TYPE, add_problems
 
 LOCAL = ("127.0.0.1", 40_000)
@@ -32,8 +32,9 @@ async def _who(caller: AnyCaller) -> dict[str, Any]:
     }
 
 
-async def _turn(caller: AdmittedUser) -> dict[str, str]:
-    return {"user": caller.user}
+async def _turn(admission: Admitting) -> dict[str, str]:
+    await admission.take()
+    return {"user": admission.user.user}
 
 
 class _Unlimited:

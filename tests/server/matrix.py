@@ -16,6 +16,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "upload_file": {"is": "a file of JSON"},
     "submit_turn": {"message": "hi"},
     "answer_approval": {"call": "call_1", "approved": False},
+    "deliver_result": {"call": "call_1", "result": "done"},
     "create_chat_completion": {"messages": [{"role": "user", "content": "hi"}]},
 }
 """What each operation with a body is sent; one that is not here fails the matrix."""
@@ -24,12 +25,12 @@ FOR_ANYBODY = {"get_me", "get_model", "list_agents", "list_models"}
 """What every credential may ask for, whomever it speaks for."""
 FOR_ADMINS = {"get_workload"}
 FOR_USERS = {
-    *("answer_approval", "create_chat_completion", "create_session", "retry_turn", "submit_turn"),
-    "upload_file",
+    *("answer_approval", "create_chat_completion", "create_session", "deliver_result"),
+    *("retry_turn", "submit_turn", "upload_file"),
 }
 """What is said or given by somebody, and so by nobody who only administers."""
-CONFLICTS = {"retry_turn"}
-"""What cannot be done with a turn that waits."""
+CONFLICTS = {"deliver_result", "retry_turn"}
+"""What cannot be done with a turn that waits for an approval."""
 SECURED = [operation for operation in OPERATIONS if operation.is_secured]
 MISSING = ("ses_00000000000000000000000000000000", "turn_00000000000000000000000000000000")
 TITLE = "ann's own"

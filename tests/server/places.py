@@ -14,7 +14,8 @@ from lango.errors import UnauthorizedError
 from lango.server.app import create_app
 from lango.server.backend import ServerOptions
 from lango.server.callers import Caller
-from lango.server.serving import Stop, listen, serve
+from lango.server.listening import listen
+from lango.server.serving import Stop, serve
 from lango.store.sessions import SqlSessionStore
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker

@@ -11,7 +11,8 @@ import pytest_asyncio
 from faults.turn_place import Place, Process, process
 from lango.core.keys import KeyText
 from lango.server.identity import Credentials, Keys
-from lango.server.serving import Stop, listen, serve
+from lango.server.listening import listen
+from lango.server.serving import Stop, serve
 from lango.store.sessions import SqlSessionStore
 from tests.server.canaries import (
     REQUESTS,

@@ -12,12 +12,14 @@ from fastapi import FastAPI
 from joserfc import jws
 
 from lango.config.settings import OidcSettings
+from lango.core.turn_states import NewTurn
 from lango.server import identity_jwks
 from lango.server.identity import Credentials, Keys
 from lango.server.identity_jwks import KeySource
 from lango.server.identity_oidc import Tokens
 from lango.store.keys import KeyStore
 from lango.store.sessions import SqlSessionStore
+from lango.store.turns import SqlTurnStore
 from tests.server.doors import Clock, door, knock, refused
 from tests.server.issuers import (
     AUDIENCE,
@@ -29,6 +31,7 @@ from tests.server.issuers import (
     shared_secret,
     signed,
 )
+from tests.store.rows import created, key
 
 NOT_READABLE = "neither an API key nor a token that can be read"
 NOT_THEIRS = "a key that its issuer does not have"
@@ -80,7 +83,8 @@ async def who(app: FastAPI, token: str, **headers: str) -> dict[str, Any]:
 async def test_a_good_token(doors: Doors, algorithm: str) -> None:
     async with issuing(new_key(algorithm)) as issuer:
         told = await who(doors(issuer), issuer.token(algorithm))
-        assert told == {"tenant": "acme", "user": "ann", "scopes": ["chat"], "key_id": ""}
+        assert told.pop("key_id").startswith("oidc_")
+        assert told == {"tenant": "acme", "user": "ann", "scopes": ["chat"]}
         assert issuer.asked == [DISCOVERY, JWKS]
 
 
@@ -103,7 +107,8 @@ async def test_tenant_user_and_scopes_from_claims(doors: Doors, issuer: Issuer) 
     app = doors(issuer, tenant="", tenant_claim="org", user_claim="email", scopes_claim="scope")
     token = issuer.token(org="globex", email="a@b.c", scope="openid chat admin")
     told = await who(app, token)
-    assert told == {"tenant": "globex", "user": "a@b.c", "scopes": ["admin", "chat"], "key_id": ""}
+    assert told.pop("key_id") != (await who(doors(issuer), issuer.token()))["key_id"]
+    assert told == {"tenant": "globex", "user": "a@b.c", "scopes": ["admin", "chat"]}
     listed = issuer.token(org="globex", email="a@b.c", scope=["act_as", "x"])
     assert (await who(app, listed, **{"lango-user": "zoe"}))["user"] == "zoe"
     none = issuer.token(org="globex", email="a@b.c")
@@ -334,3 +339,26 @@ async def test_whoever_leaves_while_keys_are_fetched_takes_nothing_along(
     first.cancel()
     await asyncio.wait([first])
     assert (await source.key(issuer.key.kid, "ES256")).kid == issuer.key.kid
+
+
+async def test_each_user_of_a_token_has_limits(doors: Doors, issuer: Issuer) -> None:
+    app = doors(issuer, tenant="", tenant_claim="org", limits={"requests": 2})
+    for user, org in (("ann", "acme"), ("bob", "acme"), ("ann", "globex")):
+        for _ in range(2):
+            await who(app, issuer.token(sub=user, org=org))
+        answer = await knock(app, bearer=issuer.token(sub=user, org=org))
+        refused(answer, 429, "may make 2 requests a minute")
+
+
+async def test_users_of_tokens_have_so_many_turns(
+    doors: Doors, issuer: Issuer, store: SqlSessionStore
+) -> None:
+    app = doors(issuer, limits={"turns": 1, "cost": 0.5})
+    key_id = (await who(app, issuer.token()))["key_id"]
+    assert (await knock(app, "/turn", method="POST", bearer=issuer.token())).status_code == 200
+    await created(store, key("acme"))
+    await SqlTurnStore(store.database).submit(key("acme"), NewTurn({"text": "1"}, key_id=key_id))
+    answer = await knock(app, "/turn", method="POST", bearer=issuer.token())
+    refused(answer, 429, "may have 1 turns at once")
+    bob = issuer.token(sub="bob")
+    assert (await knock(app, "/turn", method="POST", bearer=bob)).status_code == 200

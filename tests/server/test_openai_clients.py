@@ -171,6 +171,7 @@ async def test_a_call_that_waits_for_approval_says_so(say: Say, server: Live) ->
     async with server.client() as http:
         said += [assistant(await say(said))]
         assert "waits for approval" in said[-1]["content"]
+        assert "/console/" in said[-1]["content"]
         [session] = await sessions(house)
         [turn] = (await http.get(f"/v1/sessions/{session['id']}/turns")).json()["turns"]
         path = f"/v1/turns/{turn['id']}/approvals"
@@ -245,7 +246,11 @@ TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameter
 REFUSED: dict[str, tuple[type[openai.APIStatusError], dict[str, Any], str]] = {
     "a tool": (openai.BadRequestError, {"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
     "n": (openai.BadRequestError, {"n": 2}, "n"),
-    "json": (openai.BadRequestError, {"response_format": {"type": "json_object"}}, "response"),
+    "json": (
+        openai.BadRequestError,
+        {"response_format": {"type": "json_object"}},
+        "takes no `response_format` other than text",
+    ),
     "image": (openai.BadRequestError, {"messages": [{"role": "user", "content": IMAGE}]}, "text"),
     "prefill": (openai.BadRequestError, {"messages": [assistant("I")]}, "last message"),
     "no messages": (openai.BadRequestError, {"messages": []}, "messages"),
@@ -269,6 +274,19 @@ async def test_what_is_refused_is_said_in_openais_words(what: str, small: House)
             body: Any = raised.value.body
             assert set(body) == {"message", "type", "param", "code"}
     assert await sessions(small) == []
+
+
+async def test_other_apis_of_openai_are_not_served_and_the_error_names_the_one_that_is(
+    small: House,
+) -> None:
+    async with live(small) as server, sdk(server) as client:
+        for asked in (
+            client.responses.create(model=small.agent, input="hi"),
+            client.embeddings.create(model=small.agent, input="hi"),
+            client.completions.create(model=small.agent, prompt="hi"),
+        ):
+            with pytest.raises(openai.NotFoundError, match="POST /openai/v1/chat/completions"):
+                await asked
 
 
 async def test_who_is_not_known_is_told_so(small: House) -> None:

@@ -60,6 +60,89 @@ async def test_turns_accepted_since_the_last_look_count(sqlite_place: Place, ten
 
 
 @pytest.mark.usefixtures("read_each_time")
+async def test_a_repeated_request_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
+    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+        session = await served.session()
+        async with served.client(idempotency_key="k") as client:
+            path = f"/v1/sessions/{session}/turns"
+            first = await client.post(path, json={"message": "hi"})
+            again = await client.post(path, json={"message": "hi"})
+            other = await client.post(path, json={"message": "ho"})
+        assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
+        assert (other.status_code, other.json()["type"]) == (409, "urn:lango:error:turn-conflict")
+        refused(await submit(served, session), "may have 1 open turns")
+
+
+async def test_a_repeated_request_counts_once(sqlite_place: Place, tenant: str) -> None:
+    async with house(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
+        session = await served.session()
+        async with served.client(idempotency_key="k") as client:
+            path = f"/v1/sessions/{session}/turns"
+            for _ in range(5):
+                assert (await client.post(path, json={"message": "hi"})).status_code == 202
+        assert (await submit(served, session)).status_code == 202
+        refused(await submit(served, session), "may have 2 open turns")
+
+
+@pytest.mark.usefixtures("read_each_time")
+async def test_a_repeated_retry_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
+    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+        turn = await served.turn(await served.session(), "hi")
+        await served.turns().cancel(turn)
+        async with served.client() as client:
+            answers = [await client.post(f"/v1/turns/{turn}/retry") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [202, 202]
+        assert answers[0].json()["id"] == answers[1].json()["id"]
+
+
+@pytest.mark.usefixtures("read_each_time")
+async def test_a_repeated_answer_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
+    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+        session = await served.session()
+        async with served.worker():
+            turn = await served.turn(session, 'call pay {"amount": 3}')
+            asked = await served.turns().wait(turn)
+        body = {"call": asked.waits_for[0], "approved": True}
+        path = f"/v1/turns/{turn}/approvals"
+        async with served.client(idempotency_key="k") as client:
+            answers = [await client.post(path, json=body) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [202, 202]
+        assert answers[0].json()["id"] == answers[1].json()["id"]
+        async with served.client() as client:
+            second = await client.post(path, json=body)
+        assert (second.status_code, second.json()["type"]) == (409, "urn:lango:error:turn-conflict")
+
+
+@pytest.mark.usefixtures("read_each_time")
+async def test_a_repeated_result_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
+    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+        async with served.worker():
+            turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
+            asked = await served.turns().wait(turn)
+        body = {"call": asked.waits_for[0], "result": "done"}
+        async with served.client() as client:
+            answers = [await client.post(f"/v1/turns/{turn}/results", json=body) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [202, 202]
+        assert answers[0].json()["id"] == answers[1].json()["id"]
+
+
+@pytest.mark.usefixtures("read_each_time")
+async def test_a_repeated_completion_gets_its_answer_at_the_quota(
+    place: Place, tenant: str
+) -> None:
+    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+        body = {"model": served.agent, "messages": [{"role": "user", "content": "hi"}]}
+        async with served.client(idempotency_key="k") as client, served.worker():
+            first = await client.post("/openai/v1/chat/completions", json=body)
+            session = await served.session()
+            await served.turn(session, "hi", run_at="2099-01-01T00:00:00Z")
+            again = await client.post("/openai/v1/chat/completions", json=body)
+        assert (first.status_code, again.status_code) == (200, 200), again.text
+        assert first.headers["lango-turn"] == again.headers["lango-turn"]
+        refused(await submit(served, session), "may have 1 open turns")
+
+
+@pytest.mark.usefixtures("read_each_time")
 async def test_the_files_of_a_tenant_take_so_many_bytes(place: Place, tenant: str) -> None:
     async with house(place, tenant, quotas=QuotaSettings(file_bytes=1_000)) as served:
         one, two = await served.session(), await served.session()

@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 from lango.errors import ConfigError
 from lango.providers.turnstile import AT_ONCE
 from lango.server.backend import services_of
-from lango.server.serving import Stop, http_server, listen, serve
+from lango.server.listening import listen
+from lango.server.serving import Stop, http_server, serve
 from tests.server.places import PATIENCE, House, live
 
 STREAM = {"Accept": "text/event-stream"}
@@ -107,20 +108,6 @@ async def test_what_begins_the_server_and_fails_ends_it(
     with pytest.raises(ConfigError, match="no model"):
         await serve(small.app, listening, stop=Stop())
     assert listening.fileno() == -1
-
-
-def test_an_address_that_is_taken_is_said() -> None:
-    with listen("127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"Cannot listen on 127.0.0.1 port {port}: .*--port"):
-            listen("127.0.0.1", port)
-    with pytest.raises(ConfigError, match=r"Cannot listen on 192\.0\.2\.1 port 0"):
-        listen("192.0.2.1", 0)  # for documentation, and nobody's
-
-
-def test_ipv6_can_be_listened_on() -> None:
-    with listen("::1", 0) as listening:
-        assert listening.family == socket.AF_INET6
 
 
 async def test_a_crowd_comes_in_little_by_little(small: House) -> None:

@@ -226,6 +226,91 @@ async def test_an_approval_that_nobody_asked_for_is_missing(served: House) -> No
     )
 
 
+async def _pending(served: House, client: httpx.AsyncClient) -> tuple[str, str]:
+    """A turn that waits for the result of a call, and the call."""
+    turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
+    told = await read(await client.get(f"/v1/turns/{turn}/events"))
+    assert [frame.event for frame in told][-2:] == ["message.completed", "waiting"]
+    return turn, told[-1].data["calls"][0]
+
+
+async def test_the_later_result_of_a_call_goes_on_with_the_turn(served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn, call = await _pending(served, client)
+        assert (await client.get(f"/v1/turns/{turn}")).json()["waits_for"] == [call]
+        path, body = f"/v1/turns/{turn}/results", {"call": call, "result": {"status": "done"}}
+        answer = await client.post(path, json=body, headers=STREAM)
+        told = await read(answer)
+        assert (told[0].event, told[-1].event) == ("accepted", "completed")
+        [finished] = [frame.data for frame in told if frame.event == "tool.finished"]
+        assert (finished["call"], finished["result"]) == (call, {"status": "done"})
+        again = await client.post(path, json=body)
+        assert (again.status_code, again.json()["answers"]) == (202, call)
+        assert again.headers["location"] == answer.headers["location"]
+        other = await client.post(path, json=body | {"result": 1})
+        assert (other.status_code, other.json()["type"]) == (409, "urn:lango:error:turn-conflict")
+        assert (await client.get(f"/v1/turns/{turn}")).json()["state"] == "answered"
+
+
+@pytest.mark.parametrize("result", [None, "done", 7, [1]])
+async def test_a_result_is_any_json(result: Any, small: House) -> None:
+    async with small.client() as client, small.worker():
+        turn, call = await _pending(small, client)
+        body = {"call": call, "result": result}
+        told = await read(await client.post(f"/v1/turns/{turn}/results", json=body, headers=STREAM))
+    [finished] = [frame.data for frame in told if frame.event == "tool.finished"]
+    assert finished["result"] == {"result": result}
+
+
+@pytest.mark.parametrize("body", [{}, {"call": "c"}, {"result": 1}, {"call": "", "result": 1}])
+async def test_what_is_no_result_is_refused(body: dict[str, Any], small: House) -> None:
+    turn = await small.turn(await small.session(), "hi")
+    async with small.client() as client:
+        answer = await client.post(f"/v1/turns/{turn}/results", json=body)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:invalid-request")
+
+
+async def test_a_result_comes_from_its_user_alone(served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn, call = await _pending(served, client)
+        body = {"call": call, "result": 1}
+        for name in ("bob", "other-ann"):
+            async with served.client(name) as stranger:
+                answer = await stranger.post(f"/v1/turns/{turn}/results", json=body)
+            assert (answer.status_code, answer.json()["type"]) == (
+                *(404, "urn:lango:error:turn-not-found"),
+            )
+        missing = await client.post(f"/v1/turns/{turn}/results", json={"call": "x", "result": 1})
+        assert (missing.status_code, missing.json()["type"]) == (
+            *(404, "urn:lango:error:call-not-found"),
+        )
+        assert (await client.get(f"/v1/turns/{turn}")).json()["state"] == "waiting"
+
+
+async def test_a_result_is_no_approval(served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn, asked = await _asked(served, client)
+        for field in ("approval", "call"):
+            body = {"call": asked.data[field], "result": {"confirmed": True}}
+            answer = await client.post(f"/v1/turns/{turn}/results", json=body)
+            assert (answer.status_code, answer.json()["type"]) == (
+                *(409, "urn:lango:error:turn-conflict"),
+            )
+    assert served.here.place.effects.words() == []
+
+
+async def test_a_result_that_comes_too_early_is_to_be_sent_again(served: House) -> None:
+    async with served.client() as client, served.worker():
+        turn = await served.turn(await served.session(), 'call hold {"name": "go"}')
+        await served.here.place.effects.wait(lambda said: "held go" in said)
+        body = {"call": "call_1", "result": 1}
+        answer = await client.post(f"/v1/turns/{turn}/results", json=body)
+        assert (answer.status_code, answer.json()["type"]) == (409, "urn:lango:error:session-busy")
+        assert int(answer.headers["retry-after"]) >= 1
+        await client.post(f"/v1/turns/{turn}/cancel")
+        await served.turns().wait(turn)
+
+
 async def test_the_turns_of_a_session_are_paged(served: House) -> None:
     session = await served.session()
     made = [await served.turn(session, f"m{n}") for n in range(5)]

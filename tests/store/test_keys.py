@@ -2,20 +2,17 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from lango.core.ids import new_id
 from lango.core.keys import KeyLimits, KeyText
-from lango.core.model_calls import Attempt, ModelCall
 from lango.core.turn_states import NewTurn
 from lango.errors import InvalidIdError, InvalidKeyError, KeyNotFoundError
 from lango.store.clock import now
-from lango.store.keys import KeyStore, today
-from lango.store.model_calls import ModelCallStore
+from lango.store.keys import KeyStore
 from lango.store.sessions import SqlSessionStore
 from lango.store.tables import api_keys
 from lango.store.turns import SqlTurnStore
@@ -198,23 +195,6 @@ async def test_a_key_that_could_do_nothing(keys: KeyStore, tenant: str) -> None:
     assert (await keys.create(tenant, scopes=["admin"])).key.user is None
 
 
-async def test_turns_are_counted_by_key(
-    store: SqlSessionStore, keys: KeyStore, tenant: str
-) -> None:
-    mine, other = new_id("k"), new_id("k")
-    turns = SqlTurnStore(store.database)
-    await created(store, key(tenant))
-    first = await turns.submit(key(tenant), NewTurn({"text": "1"}, key_id=mine))
-    await turns.submit(key(tenant), NewTurn({"text": "2"}, key_id=mine))
-    await turns.submit(key(tenant), NewTurn({"text": "3"}, key_id=other))
-    await turns.submit(key(tenant), NewTurn({"text": "4"}))
-    in_an_hour = datetime.now(UTC) + timedelta(hours=1)
-    await turns.submit(key(tenant), NewTurn({"text": "5"}, key_id=mine, run_at=in_an_hour))
-    assert await keys.open_turns(mine) == 3
-    await turns.cancel(tenant, first.turn.id)
-    assert await keys.open_turns(mine) == 2
-
-
 async def test_the_same_turn_by_two_keys_is_one_turn(store: SqlSessionStore, tenant: str) -> None:
     """A client whose key was rotated between two tries gets its turn, and no conflict."""
     turns = SqlTurnStore(store.database)
@@ -224,41 +204,3 @@ async def test_the_same_turn_by_two_keys_is_one_turn(store: SqlSessionStore, ten
     again = await turns.submit(key(tenant), replace(new, key_id="new"))
     assert again.repeated
     assert again.turn.id == first.turn.id
-
-
-async def test_costs_are_counted_by_key_and_outlive_their_session(
-    store: SqlSessionStore, keys: KeyStore, tenant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, _ = await keys.create(tenant, user="u")
-    other, _ = await keys.create(tenant, user="u")
-    calls, turns, since = ModelCallStore(store.database), SqlTurnStore(store.database), today()
-    monkeypatch.setattr("lango.store.keys.today", lambda: since)  # though midnight may come
-    for session_id in ("s", "t"):
-        await created(store, key(tenant, session_id))
-    started = since.timestamp() + 1
-    for session_id, key_id, began, price in (
-        ("s", mine.id, started, 0.5),
-        ("s", mine.id, started - 10, 64.0),  # yesterday's
-        ("s", other.id, started, 0.25),
-        ("t", mine.id, started, 0.125),
-        ("t", mine.id, started, None),
-        ("t", None, started, 32.0),
-    ):
-        new = NewTurn({"text": "?"}, key_id=key_id)
-        turn = (await turns.submit(key(tenant, session_id), new)).turn
-        attempt = Attempt("p", "m", began, began + 1)
-        told = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
-        await calls.add(tenant, [ModelCall(attempt, *told, price=price)])
-
-    async def cost(key_id: str) -> float:
-        stored = await calls.cost_of_key(tenant, key_id, since)
-        return stored + await keys.deleted_cost(tenant, key_id, since)
-
-    assert await cost(mine.id) == 0.625
-    assert await cost(other.id) == 0.25
-    await store.delete(key(tenant, "t"))
-    assert await calls.cost_of_key(tenant, mine.id, since) == 0.5
-    assert await cost(mine.id) == 0.625
-    await store.delete(key(tenant, "s"))
-    assert (await cost(mine.id), await cost(other.id)) == (0.625, 0.25)
-    assert await keys.deleted_cost(tenant, mine.id, since + timedelta(days=1)) == 0.0

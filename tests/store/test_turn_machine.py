@@ -51,7 +51,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "a lost claim still writes": (turn_rows, "lock_claimed", _any_claim),
     "cancelled and worn out turns are resumed": (turn_queue, "_hopeless", _never),
     "answers change nothing": (turn_rows, "settle_answers", _nothing),
-    "a call is answered twice": (turns, "_check_unanswered", _nothing),
+    "a call is answered twice": (turns, "_check_waiting", _nothing),
     "a living worker's turn is taken": (turn_queue, "call_roll", _everybody),
     "turns outlive their session": (turn_rows, "delete_turns", _nothing),
 }

@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from lango.core.model_calls import Attempt, ModelCall
+from lango.core.tenants import current_tenant
 from lango.errors import StoreBusyError
 from lango.store import engines, faults
 from lango.store.entries import SessionKey
@@ -13,7 +14,7 @@ from lango.store.model_calls import ModelCallStore
 from lango.store.prepared import Prepared
 from lango.store.sessions import SqlSessionStore
 from lango.store.tables import sessions
-from lango.store.waiting import PER_SESSION, SessionQueues
+from lango.store.waiting import PER_SESSION, FairSemaphore, SessionQueues
 from tests.store.rows import beside, created, key, raw, said
 
 _AT_THE_SERVER = """select count(*) from pg_stat_activity
@@ -69,7 +70,7 @@ async def test_no_free_connection_is_a_typed_error(
     monkeypatch.setattr(faults, "TRIES", 1)
     store = SqlSessionStore(postgres_url, pool_size=1, pool_overflow=1, pool_timeout=0.1)
     async with store:
-        async with store.database.read(), store.database.read():  # that is all of them
+        async with store.database.read(), store.database.transaction():  # that is all of them
             with pytest.raises(StoreBusyError):
                 await store.app_names("t")
             with pytest.raises(StoreBusyError):
@@ -160,3 +161,63 @@ async def test_cancelled_statements_are_tried_again(postgres_url: str, tenant: s
             loaded = await store.load(ref.key, None)
             assert loaded is not None
             assert len(loaded.messages) == 40
+
+
+async def test_tenants_take_turns_at_a_semaphore() -> None:
+    slot, order = FairSemaphore(1), list[str]()
+
+    async def work(tenant: str, number: int) -> None:
+        current_tenant.set(tenant)
+        await slot.acquire()
+        order.append(f"{tenant}{number}")
+        await asyncio.sleep(0)
+        slot.release()
+
+    await slot.acquire()
+    tasks = [asyncio.create_task(work("a", number)) for number in range(5)]
+    tasks += [asyncio.create_task(work(tenant, 0)) for tenant in "bc"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()  # who no longer waits gets nothing
+    slot.release()
+    await asyncio.wait(tasks)
+    assert order == ["a0", "b0", "c0", "a2", "a3", "a4"]
+    assert not slot.locked()
+
+
+async def test_a_slot_that_comes_with_a_cancellation_is_passed_on() -> None:
+    slot = FairSemaphore(1)
+    await slot.acquire()
+    first, second = (asyncio.create_task(slot.acquire()) for _ in range(2))
+    await asyncio.sleep(0)
+    slot.release()  # to the first
+    first.cancel()
+    await asyncio.wait([first], timeout=5)
+    await asyncio.wait_for(second, 5)
+    slot.release()
+    assert not slot.locked()
+
+
+async def test_a_tenant_with_many_operations_does_not_hold_up_another(
+    store_url: str, tenant: str
+) -> None:
+    """Hundreds of one tenant wait for connections; what comes last of another is not the last."""
+    ended: list[str] = []
+    async with SqlSessionStore(store_url) as store:
+        refs = {name: await created(store, key(tenant, name)) for name in ("noisy", "quiet")}
+
+        async def look(name: str, _: int) -> None:
+            current_tenant.set(name)
+            await store.summary(refs[name].key)
+            ended.append(name)
+
+        async def write(name: str, number: int) -> None:
+            current_tenant.set(name)
+            await store.create(key(tenant, f"{name}{number}"))
+            ended.append(name)
+
+        for do in (look, write):
+            ended.clear()
+            tasks = [asyncio.create_task(do("noisy", number)) for number in range(150)]
+            tasks += [asyncio.create_task(do("quiet", number)) for number in range(3)]
+            await asyncio.gather(*tasks)
+            assert max(n for n, name in enumerate(ended) if name == "quiet") < 75

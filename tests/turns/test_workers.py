@@ -17,6 +17,7 @@ from faults.turn_processes import WorkerProcess, workers
 from lango.core.turns import Answer
 from lango.store.turn_log import LoggedEvent
 from lango.store.turn_rows import Turn
+from lango.turns.service import Turns
 
 SESSIONS = 30
 
@@ -260,3 +261,17 @@ def _says_what_workers_said(place: Place) -> Iterator[None]:
     yield
     for path in place.folder.glob("worker-*.log"):
         print(path.name, path.read_text())
+
+
+async def test_a_full_worker_still_begins_turns_of_other_tenants(here: Process) -> None:
+    """A tenant whose turns take long fills the worker, and no more; others have a reserve."""
+    other = Turns(here.store, here.engine, tenant="other")
+    held = [await here.say('call hold {"name": "go"}', session=f"s{n}") for n in range(10)]
+    async with here.worker(concurrency=4):
+        await until(here, "held go", count=4)
+        turns = [await other.submit(here.place.app, "hello", session=f"s{n}") for n in range(3)]
+        ended = [await other.wait(turn.id) for turn in turns]
+        assert [turn.state for turn in ended] == ["completed"] * 3
+        assert sum(line[2] == "held" for line in here.place.effects.lines()) == 4
+        here.place.effects.path.with_name("go").touch()
+        assert {(await here.turns.wait(turn)).state for turn in held} == {"completed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ def agent(model: str = DEMO, **more: Any) -> dict[str, Any]:
     return {"agent": {"model": model, **more}}
 
 
+def write_agent(folder: str, code: str) -> None:
+    Path(folder).mkdir()
+    Path(folder, "agent.py").write_text(code)
+
+
 def test_the_one_app_need_not_be_named(made: Made) -> None:
     application = made(apps={"clerk": agent()})
     assert application.app_name(None) == application.app_name("clerk") == "clerk"
@@ -91,6 +97,25 @@ async def test_code_is_run_as_it_is(made: Made) -> None:
         assert found.runner.app.name == app_name
     with pytest.raises(AppLoadError, match=r"has no root_agnt\. Did you mean root_agent"):
         await application.agent(f"{__name__}:root_agnt")
+
+
+async def test_an_agent_named_by_its_folder_has_the_folders_name(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ADK's examples call every root agent root_agent: their sessions must not mix."""
+    monkeypatch.chdir(tmp_path)
+    tag = os.urandom(4).hex()
+    code = "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='root_agent')\n"
+    own = "from google.adk.apps.app import App\napp = App(name='its_own', root_agent=root_agent)\n"
+    application = made()
+    for folder, text, app_name in (
+        (f"tea_{tag}", code, f"tea_{tag}"),
+        (f"toys_{tag}", code, f"toys_{tag}"),
+        (f"apps_{tag}", code + own, "its_own"),
+    ):
+        write_agent(folder, text)
+        found = await application.agent(folder)
+        assert (found.root.name, found.runner.app.name) == ("root_agent", app_name)
 
 
 async def test_sub_agents_have_models_and_tools_of_their_own(made: Made) -> None:
@@ -264,11 +289,11 @@ async def test_a_worker_runs_the_apps_of_the_settings(made: Made) -> None:
 
 
 def test_no_turn_of_a_worker_waits_for_a_model_by_default() -> None:
-    assert Policy().at_once >= WorkerOptions().concurrency
+    assert Policy().at_once >= WorkerOptions().most
 
 
 @pytest.mark.parametrize(
-    ("said", "flag", "at_once"), [(7, None, 100), (300, None, 300), (7, 400, 400)]
+    ("said", "flag", "at_once"), [(7, None, 125), (300, None, 375), (7, 400, 500)]
 )
 async def test_a_model_is_asked_by_all_turns_of_a_worker_at_once(
     made: Made, monkeypatch: pytest.MonkeyPatch, said: int, flag: int | None, at_once: int

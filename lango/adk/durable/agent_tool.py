@@ -28,6 +28,7 @@ from google.adk.workflow import BaseNode
 from google.genai import types
 
 from lango.adk.append import split_state
+from lango.adk.approvals import QUESTIONS
 from lango.adk.durable.journal import agent_places
 from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.output_key import output_keys
@@ -46,6 +47,10 @@ ForChild = Callable[[str], "ClaimedSessions"]
 Prepare = Callable[[BaseNode], BaseNode]
 """Makes an agent ready to be resumed."""
 _OF_ADK: Final = "_adk"
+_CANNOT_WAIT: Final = (
+    "An agent that runs as a tool cannot wait for the result of {tool}, which comes later and has "
+    "no way to it. Let the calling agent use {tool} itself, or transfer to the agent."
+)
 
 
 def runs_a_child(tool: BaseTool) -> bool:
@@ -167,11 +172,16 @@ def _pass_on(event: Event, context: ToolContext) -> None:
 def _cut_off(events: list[Event]) -> str:
     """Why an agent has no answer that ended in the middle of a call, as ADK does in silence."""
     left = [
-        call.name
+        (call.name, call.id in (event.long_running_tool_ids or ()))
         for event, call in open_calls(events)
-        if call.id not in (event.long_running_tool_ids or ())
+        if call.name not in QUESTIONS
     ]
-    return f"The agent was cut off while it ran {left[-1]}. {LEAKED_CANCELLATION}" if left else ""
+    if not left:
+        return ""
+    name, is_long_running = min(reversed(left), key=lambda one: one[1])
+    if is_long_running:
+        return _CANNOT_WAIT.format(tool=name)
+    return f"The agent was cut off while it ran {name}. {LEAKED_CANCELLATION}"
 
 
 def _answer(tool: AgentTool, events: list[Event]) -> Any:

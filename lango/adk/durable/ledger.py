@@ -30,6 +30,7 @@ from lango.adk.append import said_actions, split_state
 from lango.adk.calls import call_key
 from lango.adk.durable.agent_tool import ChildAgents, runs_a_child
 from lango.adk.durable.call_ids import CallIds, without_doubles
+from lango.adk.durable.long_running import show_pending
 from lango.adk.normalise import storable_actions
 from lango.adk.tools import ToolAdapter
 from lango.adk.turn_events import ABORTED
@@ -154,7 +155,7 @@ class LedgerKeeper(BasePlugin):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """No model is asked for a turn that another worker has; Fenced if it is so."""
-        del callback_context, llm_request
+        show_pending(llm_request.contents, callback_context.session.events)
         failpoint("model.start")
         await self._holding.check()
         failpoint("model.ask")

@@ -1,12 +1,19 @@
-"""Long-running calls whose tool was cut off: ADK would wait for them for ever."""
+"""Long-running calls: those whose tool was cut off, and those that wait for their result."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from google.adk.events.event import Event
+from google.genai import types
 
 from lango.adk.approvals import QUESTIONS
+from lango.adk.durable.journal import open_waits
+from lango.core.values import JsonObject
+
+PENDING: Final[JsonObject] = {"status": "pending"}
+"""What lango sends the model as the result of a call that still waits for it: ADK's own word."""
 
 
 def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection[str]) -> set[str]:
@@ -32,3 +39,51 @@ def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection
             event.long_running_tool_ids = set()
             hidden |= marks
     return hidden
+
+
+def show_pending(contents: list[types.Content], events: Sequence[Event]) -> None:
+    """Add a pending result to every call that waits for its result and has none yet.
+
+    It is added to the request alone. Else the model would be told that the call was interrupted,
+    and might call its tool again.
+    """
+    if not any(event.long_running_tool_ids for event in events):
+        return
+    answered = {response.id for event in events for response in event.get_function_responses()}
+    waiting = open_waits(events) - answered
+    names = {
+        call.name
+        for event in events
+        for call in event.get_function_calls()
+        if call.id in waiting and call.name not in QUESTIONS
+    }
+    for place in range(len(contents) - 1, -1, -1) if names else ():
+        given = _results(contents[place + 1]) if place + 1 < len(contents) else []
+        pending = [
+            types.Part(
+                function_response=types.FunctionResponse(
+                    id=call.id, name=call.name, response=PENDING
+                )
+            )
+            for call in _calls(contents[place])
+            if call.name in names and not any(_answers(result, call) for result in given)
+        ]
+        if pending and given:
+            follows = contents[place + 1]
+            parts = [*(follows.parts or []), *pending]
+            contents[place + 1] = types.Content(role=follows.role, parts=parts)
+        elif pending:
+            contents.insert(place + 1, types.Content(role="user", parts=pending))
+
+
+def _calls(content: types.Content) -> list[types.FunctionCall]:
+    return [part.function_call for part in content.parts or [] if part.function_call]
+
+
+def _results(content: types.Content) -> list[types.FunctionResponse]:
+    return [part.function_response for part in content.parts or [] if part.function_response]
+
+
+def _answers(result: types.FunctionResponse, call: types.FunctionCall) -> bool:
+    """By its id; ADK leaves the ids out that a model did not give itself."""
+    return result.id == call.id if call.id else result.name == call.name

@@ -28,6 +28,7 @@ class Resumed:
     stored: Sequence[Event] = field(default_factory=list[Event])  # since the message
     repaired: Sequence[Event] = field(default_factory=list[Event])  # written just now
     state: dict[str, Any] | None = None  # to go with the message
+    is_new: bool = False  # the message is not stored yet
 
     @property
     def has_begun(self) -> bool:
@@ -100,7 +101,7 @@ async def _begun(
 ) -> Resumed:
     sessions.message_id = message_id
     if session is None or session.events or not _in_fixed_order(root):
-        return Resumed(message, state=state)
+        return Resumed(message, state=state, is_new=True)
     # ADK finds nothing to resume in an empty session, and a chosen invocation id means resuming.
     await sessions.append_event(
         session,

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from google.adk.agents import (
+    LoopAgent,  # pyright: ignore[reportDeprecated]  # people have them
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
@@ -20,6 +24,7 @@ from lango.adk.durable.gated_agents import gated, runs_as_adk_does
 from lango.adk.durable.journal import CONTAINERS
 from lango.adk.transfers import agents_of, transfer_targets
 from lango.core.values import json_text
+from lango.errors import NotResumableError
 
 TRANSFER: Final = "transfer_to_agent"
 """The tool that ADK gives an agent which has agents to transfer to."""
@@ -119,6 +124,39 @@ def _tool_problems(tool: Any) -> Iterator[str]:
         yield f"the tool {tool.name} runs an agent in a way of its own"
         return
     yield from (f"{problem}, which the tool {tool.name} runs" for problem in _problems(tool.agent))
+
+
+def check_answerable(root: BaseNode, asker: str) -> None:
+    """NotResumableError if an answer to an agent would leave out agents that come after it.
+
+    ADK goes on with a sequence or a loop that is the root, or stands in others from there on. Of
+    one below an LlmAgent, or below an agent of another class, it runs the agent that asked alone.
+    """
+    agents = {agent.name: agent for agent in agents_of(root)}
+    agent = agents.get(asker)
+    around = agent.parent_agent if agent is not None else None
+    while agent is not None and around is not None:
+        if _all_containers(around):
+            return
+        if _goes_on_after(around, agent):
+            raise NotResumableError(
+                f"{asker} asked in {around.name}, a {type(around).__name__} that is not the root "
+                "agent. ADK would not go on with the agents that follow there, so the answer was "
+                f"not taken. Make {around.name} the root agent, or let its last agent ask."
+            )
+        agent, around = around, around.parent_agent
+
+
+def _all_containers(agent: BaseAgent | None) -> bool:
+    """Whether an agent and all those around it are containers."""
+    return agent is None or (isinstance(agent, CONTAINERS) and _all_containers(agent.parent_agent))
+
+
+def _goes_on_after(container: BaseAgent, agent: BaseAgent) -> bool:
+    """Whether a container has agents to run once this one has ended."""
+    if isinstance(container, SequentialAgent):  # pyright: ignore[reportDeprecated]
+        return container.sub_agents[-1] is not agent
+    return isinstance(container, LoopAgent)  # pyright: ignore[reportDeprecated]
 
 
 def fingerprint(root: BaseNode) -> str:

@@ -16,7 +16,7 @@ from google.genai import types
 from lango.adk.approvals import QUESTIONS, answer_content, approval_of
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.calls import ClaimedTurn, claimed_turn
-from lango.adk.durable import function_nodes, node_input
+from lango.adk.durable import function_nodes, later_results, node_input
 from lango.adk.durable.agent_tool import ChildAgents
 from lango.adk.durable.artifacts import ClaimedArtifacts
 from lango.adk.durable.claimed import ClaimedSessions
@@ -32,7 +32,13 @@ from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
 from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.output_key import output_keys
 from lango.adk.durable.resume import Resumed, load, resumable, since_message
-from lango.adk.durable.shapes import fingerprint, gated_if_exact, missing_parts, shape_of
+from lango.adk.durable.shapes import (
+    check_answerable,
+    fingerprint,
+    gated_if_exact,
+    missing_parts,
+    shape_of,
+)
 from lango.adk.runner import RESUMABLE, AgentRunner, TurnOptions
 from lango.adk.session_service import SessionServiceAdapter
 from lango.adk.turn_events import TurnReader
@@ -42,10 +48,12 @@ from lango.core.turns import ENDS, Answer, Failed, GivenUp, Started, TurnEvent
 from lango.errors import (
     AgentChangedError,
     ConfigError,
+    KeyLimitError,
     NotResumableError,
     TurnError,
     UnknownFileError,
 )
+from lango.store.allowances import Allowances
 from lango.store.holding import PROOF_LASTS, Holding
 from lango.store.sessions import SqlSessionStore
 from lango.store.turn_calls import resume_calls
@@ -58,6 +66,7 @@ class DurableAgent:
     def __init__(self, runner: AgentRunner, store: SqlSessionStore) -> None:
         node_input.put_right()
         function_nodes.put_right()
+        later_results.put_right()
         self.runner = runner
         self.store = store
         self.shape = shape_of(runner.root)
@@ -146,6 +155,9 @@ class _ClaimedTurn:
 
     async def events(self, abort: asyncio.Event | None) -> AsyncGenerator[TurnEvent]:
         """What happens in the turn, from where it is."""
+        if not self.claim.resumes and (over := await self._over_limit()) is not None:
+            yield Failed(over)
+            return
         problem = await self._problem() if self.claim.resumes else None
         if problem is not None:
             for told in await self._closed(TurnReader()):
@@ -184,9 +196,12 @@ class _ClaimedTurn:
             reader=reader,
         )
         run = self.runner.run(self.key.user_id, self.key.session_id, resumed.message, how)
+        delivered = self._delivered(resumed, reader)
         try:
             async with aclosing(run) as events:
                 async for event in events:
+                    while delivered and self.sessions.message_id is None:  # it is stored
+                        yield delivered.pop(0)
                     if isinstance(event, GivenUp):
                         for told in await self._closed(reader):
                             yield told
@@ -195,6 +210,19 @@ class _ClaimedTurn:
         finally:
             node_ledger.set(None)
             claimed_turn.set(None)
+
+    def _delivered(self, resumed: Resumed, reader: TurnReader) -> list[TurnEvent]:
+        """What the turn's own message tells: the results of long-running calls.
+
+        If an attempt before has stored the message, the log has them, or gets them from there.
+        """
+        if not resumed.is_new or resumed.message is None:
+            return []
+        mine = self.claim.turn.invocation_id
+        message = Event(
+            id=self.message_id, invocation_id=mine, author="user", content=resumed.message
+        )
+        return list(reader.read(message))
 
     async def _closed(self, reader: TurnReader) -> list[TurnEvent]:
         """Answer the calls that a run which has failed or was cancelled leaves open; what to tell.
@@ -220,6 +248,18 @@ class _ClaimedTurn:
         """Whether it is for the agent that spoke last, whatever `next_turn` says."""
         turn = self.claim.turn
         return resumed.has_begun or turn.answers is not None or bool(turn.options.get("go_on"))
+
+    async def _over_limit(self) -> KeyLimitError | None:
+        """Why a turn that was accepted, perhaps long ago, does not begin."""
+        turn = self.claim.turn
+        if turn.key_id is None or turn.cost_limit is None:
+            return None
+        spent = Allowances(self.agent.store.database)
+        try:
+            await spent.check_cost(self.key.tenant, turn.key_id, turn.cost_limit)
+        except KeyLimitError as over:
+            return over
+        return None
 
     async def _problem(self) -> TurnError | None:
         """Why a turn that lost its worker cannot go on."""
@@ -268,7 +308,10 @@ class _ClaimedTurn:
         return AgentChangedError(f"The agent was changed since the turn began: it lacks {what}.")
 
     def _check_asker(self, events: Sequence[Event]) -> None:
-        """Raise AgentChangedError if what asked a person, and now gets its answer, is gone."""
+        """Raise AgentChangedError if what asked, and now gets its answer, is gone.
+
+        NotResumableError if the agents around it could not go on then.
+        """
         answers = [one for one in said_in(self.claim.turn.input) if isinstance(one, Answer)]
         answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
         askers, calls = set[str](), dict[str, str]()
@@ -282,6 +325,8 @@ class _ClaimedTurn:
         problem = self._lacks(askers, calls)
         if problem is not None:
             raise problem
+        for asker in sorted(askers):
+            check_answerable(self.agent.runner.root, asker)
 
     async def _message(self) -> types.Content:
         """What the turn was handed in with, as ADK takes it."""

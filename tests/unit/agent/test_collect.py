@@ -129,3 +129,9 @@ def test_a_waiting_turn_says_what_it_waits_for() -> None:
         collected(whole("Well."), ApprovalRequired(approval), Waiting(("id",))).answer()
     assert caught.value.approvals == (approval,)
     assert caught.value.partial_text == "Well."
+
+
+def test_what_is_said_while_a_result_is_pending_is_an_answer() -> None:
+    assert collected(TOOL, whole("I filed it."), Waiting(("call",))).answer() == "I filed it."
+    with pytest.raises(ApprovalNeededError):
+        collected(TOOL, Waiting(("call",))).answer()

@@ -124,18 +124,42 @@ async def test_a_number_that_nobody_says_is_the_default() -> None:
         assert calls(found) == [("call_1", "roll", {"sides": expected})]
 
 
-async def test_the_slow_model_takes_a_second_for_each_word(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    waits: list[float] = []
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the model would wait before each delta; the test does not wait."""
+    seen: list[float] = []
 
     async def wait(seconds: float) -> None:
-        waits.append(seconds)
+        seen.append(seconds)
 
     monkeypatch.setattr("lango.providers.scripted.asyncio.sleep", wait)
+    return seen
+
+
+async def test_the_slow_model_takes_a_second_for_each_word(waits: list[float]) -> None:
     slow = ModelRequest("slow", [Message("user", "hello")])
     assert text(await events(ScriptedProvider(), slow)) == "You said: hello"
     assert waits == [1.0] * 3
+
+
+async def test_the_slow_model_is_never_silent_for_longer(waits: list[float]) -> None:
+    slow = ModelRequest("slow", [Message("user", "look up 3")], [LOOK])
+    found = await events(ScriptedProvider(), slow)
+    assert [type(event) for event in found[-2:]] == [ToolCallDone, Done]
+    assert set(waits) == {0.0}  # nobody hears what it thinks, so that takes no time
+
+
+async def test_the_slow_model_leaves_time_to_kill_its_worker(waits: list[float]) -> None:
+    call = ToolCall("call_1", "look_up", "{}")
+    talk = [
+        Message("user", "look up"),
+        Message("assistant", "", (call,)),
+        Message("tool", "", (ToolCall("call_1", "look_up", output='{"n":1}'),)),
+    ]
+    found = await events(ScriptedProvider(), ModelRequest("slow", talk, [LOOK]))
+    assert text(found).startswith('I asked: look_up gave {"n":1}. I say one word each second')
+    assert set(waits) == {1.0}
+    assert len(waits) >= 30
 
 
 async def test_it_calls_nothing_when_it_may_not() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from lango.core.tenants import current_tenant
 from lango.errors import Fenced, ToolTimeoutError
 from lango.tools import thread_slots
 from lango.tools.base import CallInfo, Tool
 from lango.tools.calling import call, in_thread
-from lango.tools.thread_slots import run_tools_for
 
 INFO = CallInfo("call-1", "turn-1/call-1", "app", "user", "session")
 WHO: ContextVar[str] = ContextVar("WHO")
@@ -145,11 +145,11 @@ async def test_tools_of_one_tenant_that_hang_leave_threads_for_the_others() -> N
     may_end = threading.Event()
 
     async def hang() -> None:
-        run_tools_for("noisy")
+        current_tenant.set("noisy")
         await in_thread(lambda: may_end.wait(30))
 
     async def answer(tenant: str) -> str:
-        run_tools_for(tenant)
+        current_tenant.set(tenant)
         return await in_thread(lambda: tenant)
 
     hanging = [asyncio.create_task(hang()) for _ in range(200)]

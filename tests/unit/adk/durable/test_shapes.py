@@ -1,13 +1,15 @@
 """Which agent trees count as resumable."""
 
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 from google.adk.agents import (
     BaseAgent,
     LlmAgent,
+    LoopAgent,  # pyright: ignore[reportDeprecated]
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
     SequentialAgent,  # pyright: ignore[reportDeprecated]  # people have them
 )
 from google.adk.agents.invocation_context import InvocationContext
@@ -19,11 +21,11 @@ from pydantic import BaseModel
 
 from faults import kill_shapes
 from faults.recovery import shapes
-from lango.adk.durable.shapes import fingerprint, missing_parts, shape_of
+from lango.adk.durable.shapes import check_answerable, fingerprint, missing_parts, shape_of
 from lango.adk.model import ModelAdapter
 from lango.adk.runner import AgentRunner
 from lango.adk.transfers import check_names, root_of
-from lango.errors import AppLoadError
+from lango.errors import AppLoadError, NotResumableError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
 
@@ -139,3 +141,38 @@ def test_two_agents_of_one_name_are_refused() -> None:
         AgentRunner(
             sequence(agent("a"), agent("b", sub_agents=[agent("a")])), InMemorySessionService()
         )
+
+
+def below(*agents: BaseAgent, kind: Any = SequentialAgent) -> BaseAgent:  # pyright: ignore[reportDeprecated]
+    """An LlmAgent that transfers to a container."""
+    return agent(sub_agents=[kind(name="steps", sub_agents=list(agents))])
+
+
+ANSWERABLE: dict[str, Callable[[], BaseAgent]] = {
+    "root": lambda: agent("asker"),
+    "sub-agent": lambda: agent(sub_agents=[agent("asker")]),
+    "sequence": lambda: sequence(agent("asker"), agent("next")),
+    "below it": lambda: sequence(agent("first", sub_agents=[agent("asker")]), agent("next")),
+    "nested": lambda: LoopAgent(  # pyright: ignore[reportDeprecated]
+        name="outer", sub_agents=[sequence(agent("asker"), agent("next"))]
+    ),
+    "last": lambda: below(agent("first"), agent("asker")),
+    "parallel": lambda: below(agent("asker"), agent("other"), kind=ParallelAgent),  # pyright: ignore[reportDeprecated]
+}
+LEAVING_OUT: dict[str, Callable[[], BaseAgent]] = {
+    "sequence": lambda: below(agent("asker"), agent("next")),
+    "below it": lambda: below(agent("first", sub_agents=[agent("asker")]), agent("next")),
+    "loop": lambda: below(agent("asker"), kind=LoopAgent),  # pyright: ignore[reportDeprecated]
+    "own class": lambda: OwnAgent(name="own", sub_agents=[sequence(agent("asker"), agent("next"))]),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERABLE)
+def test_an_answer_is_taken_where_the_agents_around_go_on(name: str) -> None:
+    check_answerable(ANSWERABLE[name](), "asker")
+
+
+@pytest.mark.parametrize("name", LEAVING_OUT)
+def test_an_answer_is_refused_where_agents_would_be_left_out(name: str) -> None:
+    with pytest.raises(NotResumableError, match="steps"):
+        check_answerable(LEAVING_OUT[name](), "asker")

@@ -1,0 +1,1 @@
+"""Rows about a server that clients attack."""

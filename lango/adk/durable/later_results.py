@@ -1,0 +1,72 @@
+"""What a model sees when the result of a call comes after other messages.
+
+ADK shows the model the call and its result, and nothing of what came between: the model would do
+again what it has done since. Here all of that stays, and the call stands after it, with its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from google.adk.events.event import Event
+from google.adk.flows.llm_flows.context import _contents as contents
+from google.genai import types
+
+_NAME: Final = "_rearrange_events_for_latest_function_response"
+_original: Final[Callable[[list[Event]], list[Event]]] = getattr(contents, _NAME)
+
+
+def _rearranged(events: list[Event]) -> list[Event]:
+    """The events with the newest result directly after its call, and none left out."""
+    arranged = _original(events)
+    if len(arranged) < 2 or not arranged[-1].get_function_responses():
+        return arranged
+    *before, call, result = arranged
+    last = len(events) - 2
+    place = next((number for number in range(last, -1, -1) if events[number] is call), last)
+    if place == last:
+        return arranged
+    answered = _calls_beside({each.id for each in events[-1].get_function_responses()}, events)
+    stripped = (_without_results(event, answered) for event in events[place + 1 : -1])
+    between = [event for event in stripped if event is not None]
+    if between and _is_text(between[-1]):  # a call must follow a user's message or a result
+        call = _with_parts(call, [*_parts(between.pop()), *_parts(call)])
+    return [*before, *between, call, result]
+
+
+def _calls_beside(calls: Collection[str | None], events: Sequence[Event]) -> set[str | None]:
+    """These calls, and those that were made together with one of them."""
+    made = ({call.id for call in event.get_function_calls()} for event in events)
+    return {call for together in made if together.intersection(calls) for call in together}
+
+
+def _without_results(event: Event, calls: Collection[str | None]) -> Event | None:
+    """The event without results of these calls; None if it says nothing else."""
+    kept = [
+        part
+        for part in _parts(event)
+        if part.function_response is None or part.function_response.id not in calls
+    ]
+    if len(kept) == len(_parts(event)):
+        return event
+    return _with_parts(event, kept) if kept else None
+
+
+def _is_text(event: Event) -> bool:
+    is_model = event.content is not None and event.content.role == "model"
+    return is_model and not event.get_function_calls()
+
+
+def _parts(event: Event) -> list[types.Part]:
+    return (event.content.parts if event.content else None) or []
+
+
+def _with_parts(event: Event, parts: list[types.Part]) -> Event:
+    role = event.content.role if event.content else None
+    return event.model_copy(update={"content": types.Content(role=role, parts=parts)})
+
+
+def put_right() -> None:
+    """Replace ADK's function; once is enough, and again does no harm."""
+    setattr(contents, _NAME, _rearranged)

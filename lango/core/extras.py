@@ -1,0 +1,27 @@
+"""The extras of the package: which packages each one brings, and the command that installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Final
+
+PACKAGES: Final[Mapping[str, Sequence[str]]] = {
+    "anthropic": ("anthropic",),
+    "mcp": ("mcp",),
+    "openai": ("openai",),
+    "postgres": ("asyncpg",),
+    # google-adk brings most of these; only httptools is the extra's own.
+    "server": ("fastapi", "httptools", "joserfc", "uvicorn"),
+}
+"""What a command cannot do without, by extra."""
+
+
+def is_installed(extra: str) -> bool:
+    """Whether all packages of the extra are there. None of them is imported."""
+    return all(find_spec(package) is not None for package in PACKAGES[extra])
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f'pip install "lango-adk[{extra}]"'

@@ -1,0 +1,77 @@
+"""The address that a server listens on: checked before a command imports what it serves."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+from lango.core.loopback import is_loopback
+from lango.errors import ConfigError
+
+_OPTIONS: Final = ("--port", "--host")
+
+
+def listen(host: str, port: int, options: tuple[str, str] = _OPTIONS) -> socket.socket:
+    """A socket to serve on; port 0 is any that is free. ConfigError if it cannot be had.
+
+    `options` are the names under which a person changes the port and the host.
+    """
+    bound = _bound(host, port, options)
+    try:
+        bound.listen()
+    except OSError as error:  # another process has begun to listen since it was bound
+        bound.close()
+        raise _refusal(host, port, options, error) from error
+    return bound
+
+
+def require_free(host: str, port: int, options: tuple[str, str] = _OPTIONS) -> None:
+    """ConfigError if `listen` would fail now."""
+    _bound(host, port, options).close()
+
+
+def require_loopback(host: str) -> None:
+    """ConfigError if others could reach a server on this address."""
+    if not is_loopback(host):
+        raise ConfigError(
+            f"ADK's web UI asks for no credential, so it is served on this machine alone, not on "
+            f"{host}: leave --host away, or say 127.0.0.1. `lango serve` is for others."
+        )
+
+
+def _bound(host: str, port: int, options: tuple[str, str]) -> socket.socket:
+    """A socket with the address, which accepts no connection yet."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return _bind(family, address)
+    except OSError as error:
+        raise _refusal(host, port, options, error) from error
+
+
+def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A server that restarts need not wait for the connections of the one before.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _refusal(host: str, port: int, options: tuple[str, str], error: OSError) -> ConfigError:
+    port_option, host_option = options
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(
+            f"Port {port} of {host} is in use. Stop the program that uses it, or choose another "
+            f"port with {port_option} (0 takes any free one)."
+        )
+    return ConfigError(
+        f"Cannot listen on {host} port {port}: {error.strerror or error}. "
+        f"Choose another address with {host_option}, or another port with {port_option}."
+    )

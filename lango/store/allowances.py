@@ -1,0 +1,158 @@
+"""What a caller has used of its limits: requests in a minute, turns at once, money in a day.
+
+A caller is known by the id of its API key, or by one that is made of the user that a token names.
+All processes count in the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.errors import KeyLimitError
+from lango.store.database import Database
+from lango.store.tables import allowances, model_calls, turns
+from lango.store.upserts import upsert
+
+_MINUTE: Final = 60.0
+_DAY: Final = timedelta(days=1)
+
+
+class Grant(NamedTuple):
+    """Requests that a caller may make."""
+
+    requests: int
+    wait: float = 0.0  # seconds until the next one passes, if there is none now
+
+
+class Allowances:
+    """Counts what callers use. Every operation may be repeated after a fault."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take_requests(self, caller: str, allowed: int, wanted: int) -> Grant:
+        """Count `wanted` requests of the `allowed` ones in a minute, or one if there are fewer.
+
+        This is the generic cell rate algorithm: a row has the time at which the next request would
+        come if the caller made them evenly, and a caller may be a minute ahead of that.
+        """
+        every = _MINUTE / allowed
+
+        async def once(connection: AsyncConnection) -> Grant:
+            for requests in sorted({wanted, 1}, reverse=True):
+                if await _count(connection, caller, requests * every):
+                    return Grant(requests)
+            ahead = sa.select(allowances.c.next_request - _epoch(connection)).where(
+                allowances.c.caller == caller
+            )
+            return Grant(0, max((await connection.scalar(ahead) or 0.0) + every - _MINUTE, 0.001))
+
+        return await self._database.change(once)
+
+    async def open_turns(self, caller: str) -> int:
+        """How many turns of a caller run or wait to run, scheduled ones among them."""
+        mine = sa.select(sa.func.count()).where(turns.c.key_id == caller, turns.c.ended.is_(None))
+        return await self._database.look(lambda connection: connection.scalar(mine)) or 0
+
+    async def spent(self, tenant: str, caller: str, since: datetime) -> float:
+        """US dollars that the turns of a caller have cost since a day began.
+
+        What has no known price costs nothing; what sessions cost that were deleted counts.
+        """
+        of_caller = sa.exists().where(
+            turns.c.key_id == caller,
+            sa.or_(turns.c.ended.is_(None), turns.c.ended >= since),
+            turns.c.session_pk == model_calls.c.session_pk,
+            turns.c.invocation_id == model_calls.c.turn,
+        )
+        stored = sa.select(sa.func.sum(model_calls.c.price)).where(
+            model_calls.c.tenant == tenant, model_calls.c.started >= since, of_caller
+        )
+        deleted = sa.select(allowances.c.deleted_cost).where(
+            allowances.c.caller == caller, allowances.c.deleted_day == since.date()
+        )
+
+        async def once(connection: AsyncConnection) -> float:
+            costs = [await connection.scalar(each) for each in (stored, deleted)]
+            return sum(cost or 0.0 for cost in costs)
+
+        return await self._database.look(once)
+
+    async def check_cost(self, tenant: str, caller: str, allowed: float) -> None:
+        """KeyLimitError if a caller has spent what it may in a day."""
+        since = today()
+        if await self.spent(tenant, caller, since) >= allowed:
+            tomorrow = since + _DAY
+            raise KeyLimitError(
+                f"This caller may spend ${allowed:g} a day (UTC), and has.",
+                limit="cost",
+                retry_after=max((tomorrow - datetime.now(UTC)).total_seconds(), 1.0),
+            )
+
+
+async def keep_costs(connection: AsyncConnection, session_pk: int) -> None:
+    """Note with its callers what a session has cost today, before its records are deleted."""
+    day = today()
+    mine = (
+        sa.select(turns.c.key_id, turns.c.invocation_id)
+        .where(turns.c.session_pk == session_pk, turns.c.key_id.is_not(None))
+        .distinct()
+        .subquery()
+    )
+    costs = (
+        sa.select(mine.c.key_id, sa.func.sum(model_calls.c.price).label("cost"))
+        .join(mine, mine.c.invocation_id == model_calls.c.turn)
+        .where(model_calls.c.session_pk == session_pk, model_calls.c.started >= day)
+        .group_by(mine.c.key_id)
+        .order_by(mine.c.key_id)  # two deletes lock in one order
+    )
+    for row in (await connection.execute(costs)).all():
+        if row.cost:
+            await _keep_cost(connection, row.key_id, row.cost, day)
+
+
+async def _keep_cost(connection: AsyncConnection, caller: str, cost: float, day: datetime) -> None:
+    kept: dict[str, Any] = {"deleted_cost": cost, "deleted_day": day.date()}
+    same_day = allowances.c.deleted_day == day.date()
+    before: Any = sa.case((same_day, allowances.c.deleted_cost), else_=0.0)
+    await connection.execute(
+        upsert(connection, allowances)
+        .values(caller=caller, **kept)
+        .on_conflict_do_update(
+            index_elements=[allowances.c.caller], set_={**kept, "deleted_cost": before + cost}
+        )
+    )
+
+
+async def _count(connection: AsyncConnection, caller: str, seconds: float) -> bool:
+    """Move the time of the next request on; False if that is more than a minute from now."""
+    now = _epoch(connection)
+    since = sa.case((allowances.c.next_request > now, allowances.c.next_request), else_=now)
+    counted = (
+        upsert(connection, allowances)
+        .values(caller=caller, next_request=now + seconds)
+        .on_conflict_do_update(
+            index_elements=[allowances.c.caller],
+            set_={"next_request": since + seconds},
+            where=since + seconds <= now + _MINUTE,
+        )
+        .returning(allowances.c.caller)
+    )
+    return (await connection.execute(counted)).one_or_none() is not None
+
+
+def _epoch(connection: AsyncConnection) -> Any:
+    """The database's clock in seconds. A row may have been locked since the transaction began."""
+    if connection.dialect.name == "sqlite":
+        return sa.literal(time.time())
+    return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+
+
+def today() -> datetime:
+    """When the day began that costs are counted in."""
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,40 @@
+"""Tenants over HTTP share the workers: one does not wait for all that another handed in."""
+
+import httpx
+import sqlalchemy as sa
+
+from lango.store.tables import turns
+from tests.server.places import House
+
+BEFORE, LATE, NEXT = 400, 10, 50
+
+
+async def _submit(client: httpx.AsyncClient, app: str, count: int) -> set[str]:
+    """Turns, each in a session of its own; their ids."""
+    ids: set[str] = set()
+    for _ in range(count):
+        session = (await client.post("/v1/sessions", json={"app": app})).json()["id"]
+        accepted = await client.post(f"/v1/sessions/{session}/turns", json={"message": "hello"})
+        assert accepted.status_code == 202, accepted.text
+        ids.add(accepted.json()["id"])
+    return ids
+
+
+async def _begun(served: House) -> list[str]:
+    """The ids of the turns that have begun, in that order."""
+    mine = sa.select(turns.c.id).where(turns.c.app == served.agent, turns.c.started.is_not(None))
+    ordered = mine.order_by(turns.c.started)
+    rows = await served.here.store.database.look(lambda connection: connection.execute(ordered))
+    return [row.id for row in rows]
+
+
+async def test_a_late_tenant_starts_among_the_next(served: House) -> None:
+    async with served.client("ann") as many, served.client("other-ann") as late:
+        await _submit(many, served.agent, BEFORE)
+        mine = await _submit(late, served.agent, LATE)
+    async with served.worker(concurrency=4):
+        for turn in mine:
+            await served.turns("other-ann").wait(turn)
+        begun = await _begun(served)
+    assert mine <= set(begun[:NEXT])
+    assert len(begun) < BEFORE  # the tenant that came first still has turns to run

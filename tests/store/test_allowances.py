@@ -1,0 +1,117 @@
+"""What callers have used of their limits, counted in the database."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+
+from lango.core.ids import new_id
+from lango.core.model_calls import Attempt, ModelCall
+from lango.core.turn_states import NewTurn
+from lango.store.allowances import Allowances, today
+from lango.store.model_calls import ModelCallStore
+from lango.store.sessions import SqlSessionStore
+from lango.store.tables import allowances as rows
+from lango.store.turns import SqlTurnStore
+from tests.store.rows import created, key
+
+
+@pytest_asyncio.fixture
+async def store(store_url: str) -> AsyncIterator[SqlSessionStore]:
+    """A store, opened."""
+    async with SqlSessionStore(store_url) as opened:
+        yield opened
+
+
+async def _pass_time(store: SqlSessionStore, caller: str, seconds: float) -> None:
+    """Let a caller's row be so much older."""
+    async with store.database.write() as connection:
+        earlier = {"next_request": rows.c.next_request - seconds}
+        await connection.execute(sa.update(rows).where(rows.c.caller == caller).values(earlier))
+
+
+async def test_a_minute_has_so_many_requests(store: SqlSessionStore) -> None:
+    allowances, caller = Allowances(store.database), new_id("k")
+    assert (await allowances.take_requests(caller, 6, 4)).requests == 4
+    assert (await allowances.take_requests(caller, 6, 4)).requests == 1  # not four
+    assert (await allowances.take_requests(caller, 6, 4)).requests == 1
+    refused = await allowances.take_requests(caller, 6, 4)
+    assert refused.requests == 0
+    assert 0 < refused.wait <= 10
+    await _pass_time(store, caller, 10)
+    assert (await allowances.take_requests(caller, 6, 1)).requests == 1
+    assert (await allowances.take_requests(caller, 6, 1)).requests == 0
+    await _pass_time(store, caller, 3600)  # no more than a minute's worth is saved
+    assert (await allowances.take_requests(caller, 6, 6)).requests == 6
+    assert (await allowances.take_requests(caller, 6, 1)).requests == 0
+
+
+async def test_no_request_is_granted_twice(store_url: str) -> None:
+    """Several processes ask at once, each with connections of its own."""
+    caller = new_id("k")
+
+    async def take() -> int:
+        async with SqlSessionStore(store_url) as store:
+            allowances = Allowances(store.database)
+            grants = [await allowances.take_requests(caller, 10, 1) for _ in range(5)]
+        return sum(grant.requests for grant in grants)
+
+    began = time.monotonic()
+    taken = sum(await asyncio.gather(*(take() for _ in range(4))))
+    meanwhile = (time.monotonic() - began) / 6  # a request every six seconds
+    assert 10 <= taken <= 10 + meanwhile
+
+
+async def test_turns_are_counted_by_caller(store: SqlSessionStore, tenant: str) -> None:
+    mine, other = new_id("k"), new_id("k")
+    turns = SqlTurnStore(store.database)
+    await created(store, key(tenant))
+    first = await turns.submit(key(tenant), NewTurn({"text": "1"}, key_id=mine))
+    await turns.submit(key(tenant), NewTurn({"text": "2"}, key_id=mine))
+    await turns.submit(key(tenant), NewTurn({"text": "3"}, key_id=other))
+    await turns.submit(key(tenant), NewTurn({"text": "4"}))
+    in_an_hour = datetime.now(UTC) + timedelta(hours=1)
+    await turns.submit(key(tenant), NewTurn({"text": "5"}, key_id=mine, run_at=in_an_hour))
+    assert await Allowances(store.database).open_turns(mine) == 3
+    await turns.cancel(tenant, first.turn.id)
+    assert await Allowances(store.database).open_turns(mine) == 2
+
+
+async def test_costs_are_counted_by_caller_and_outlive_their_session(
+    store: SqlSessionStore, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = new_id("k"), new_id("k")
+    allowances, since = Allowances(store.database), today()
+    calls, turns = ModelCallStore(store.database), SqlTurnStore(store.database)
+    monkeypatch.setattr("lango.store.allowances.today", lambda: since)  # though midnight may come
+    for session_id in ("s", "t"):
+        await created(store, key(tenant, session_id))
+    started = since.timestamp() + 1
+    for session_id, key_id, began, price in (
+        ("s", mine, started, 0.5),
+        ("s", mine, started - 10, 64.0),  # yesterday's
+        ("s", other, started, 0.25),
+        ("t", mine, started, 0.125),
+        ("t", mine, started, None),
+        ("t", None, started, 32.0),
+    ):
+        new = NewTurn({"text": "?"}, key_id=key_id)
+        turn = (await turns.submit(key(tenant, session_id), new)).turn
+        attempt = Attempt("p", "m", began, began + 1)
+        told = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
+        await calls.add(tenant, [ModelCall(attempt, *told, price=price)])
+
+    async def cost(key_id: str) -> float:
+        return await allowances.spent(tenant, key_id, since)
+
+    assert await cost(mine) == 0.625
+    assert await cost(other) == 0.25
+    await store.delete(key(tenant, "t"))
+    assert await cost(mine) == 0.625
+    await store.delete(key(tenant, "s"))
+    assert (await cost(mine), await cost(other)) == (0.625, 0.25)
+    assert await allowances.spent(tenant, mine, since + timedelta(days=1)) == 0.0

@@ -1,0 +1,416 @@
+"""The later results of long-running calls: delivered once, in order, to the agent that asked."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.adk.agents import (
+    BaseAgent,
+    SequentialAgent,  # pyright: ignore[reportDeprecated]  # people have them
+)
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.tools.tool_context import ToolContext
+
+from faults.kill_shapes import TURN, agent, tool
+from faults.turn_place import Process, check_log, text_of, types_of
+from faults.turn_processes import workers
+from lango.adk.durable.turn import DurableAgent
+from lango.adk.loading import Root
+from lango.adk.runner import AgentRunner
+from lango.adk.session_service import SessionServiceAdapter
+from lango.core.turns import Answer
+from lango.errors import (
+    CallNotFoundError,
+    SessionBusyError,
+    SessionNotFoundError,
+    TurnConflictError,
+    TurnNotFoundError,
+)
+from lango.providers.base import ModelRequest
+from lango.store.turn_rows import Turn
+from lango.turns.service import Turns
+from lango.turns.worker import TurnWorker
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
+
+GO = f"{TURN} go"
+DONE = {"status": "done"}
+PENDING = {"status": "pending", "ticket": 7}
+CALL = [("file", {"k": "a"})]
+
+
+def later(interim: Any = None, name: str = "file") -> LongRunningFunctionTool:
+    """A tool that returns a first value, or none, and whose result comes from elsewhere."""
+
+    async def file(k: str) -> Any:
+        del k
+        return interim
+
+    file.__name__, file.__doc__ = name, f"Do {name} elsewhere."
+    return LongRunningFunctionTool(file)
+
+
+def outputs(request: ModelRequest) -> str:
+    """What the model has of its tools, as its answer."""
+    given = [(c.name, c.output) for m in request.messages if m.is_tool for c in m.tool_calls]
+    return "; ".join(f"{name} gave {output}" for name, output in given)
+
+
+def clerk(interim: Any = PENDING) -> Root:
+    return agent("clerk", CALL, outputs, tools=[later(interim)])
+
+
+def worker(here: Process, root: Root) -> TurnWorker:
+    runner = AgentRunner(root, SessionServiceAdapter(here.store), name=here.place.app)
+    return TurnWorker(here.store, here.engine, {here.place.app: DurableAgent(runner, here.store)})
+
+
+async def ended(here: Process, turn: str) -> Turn:
+    async with asyncio.timeout(60):
+        return await here.turns.wait(turn)
+
+
+async def said(here: Process, turn: str) -> str:
+    return text_of(await here.read(turn))
+
+
+async def filed(here: Process) -> tuple[Turn, str]:
+    """A turn that waits for the result of a call."""
+    turn = await ended(here, await here.say(GO))
+    assert (turn.state, len(turn.waits_for)) == ("waiting", 1), turn.error
+    return turn, turn.waits_for[0]
+
+
+async def results(here: Process, turn: Turn) -> list[Any]:
+    """What the history has of the call, in order."""
+    rows = await here.store.messages(turn.session, limit=100)
+    return [
+        each["output"]
+        for row in rows
+        if row.role == "tool"
+        for each in json.loads(row.tool_calls or "[]")
+        if each["name"] == "file"
+    ]
+
+
+@pytest.mark.parametrize("interim", [None, PENDING], ids=["none", "pending"])
+async def test_a_result_reaches_the_agent(here: Process, interim: Any) -> None:
+    async with worker(here, clerk(interim)):
+        asked, call = await filed(here)
+        assert (await ended(here, await here.say("hello?"))).state == "completed"
+        turn = await here.turns.deliver(asked.id, call, DONE)
+        assert turn.invocation_id == asked.invocation_id
+        assert (await ended(here, turn.id)).state == "completed"
+        assert (await said(here, turn.id)).endswith(': file gave {"status":"done"}')
+        assert (await here.turns.get(asked.id)).state == "answered"
+        after = await here.say("and now?")
+        assert (await ended(here, after)).state == "completed"
+        assert 'file gave {"status":"done"}' in await said(here, after)
+    assert await results(here, asked) == [*([interim] if interim else []), DONE]
+    events = await here.read(turn.id)
+    check_log(events)
+    [finished] = [event.data for event in events if event.type == "tool.finished"]
+    assert (finished["call"], finished["result"]) == (call, DONE)
+
+
+async def test_a_result_keeps_the_order_of_the_session(here: Process) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+    before = await here.say("one")
+    result = await here.turns.deliver(asked.id, call, DONE)
+    behind = await here.say("two")
+    async with worker(here, clerk()):  # another one, as after a restart
+        turns = [await ended(here, turn) for turn in (before, result.id, behind)]
+    assert [turn.state for turn in turns] == ["completed"] * 3
+    starts = [turn.started or 0.0 for turn in turns]
+    assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize(
+    ("result", "seen"),
+    [
+        (None, {"result": None}),
+        ("sent", {"result": "sent"}),
+        ([1, 2], {"result": [1, 2]}),
+        ({}, {}),
+        ({"error": "lost"}, {"error": "lost"}),
+        ({"text": "x" * 300_000}, None),
+    ],
+    ids=["null", "text", "list", "empty", "error", "large"],
+)
+async def test_a_result_is_any_json(here: Process, result: Any, seen: Any) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+        turn = await ended(here, (await here.turns.deliver(asked.id, call, result)).id)
+    assert turn.state == "completed", turn.error
+    if seen is not None:
+        assert (await results(here, asked))[-1] == seen
+
+
+async def test_the_same_result_again_is_the_same_turn(here: Process) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+        first = await here.turns.deliver(asked.id, call, DONE)
+        assert (await here.turns.deliver(asked.id, call, DONE)).id == first.id
+        await ended(here, first.id)
+        assert (await here.turns.deliver(asked.id, call, DONE)).id == first.id
+        with pytest.raises(TurnConflictError, match="answered already"):
+            await here.turns.deliver(asked.id, call, {"status": "other"})
+        with pytest.raises(TurnConflictError, match="answered already"):
+            await here.turns.answer(asked.id, Answer(call, approved=True))
+    assert await results(here, asked) == [PENDING, DONE]
+
+
+async def test_a_key_belongs_to_one_result(here: Process) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+        first = await here.turns.deliver(asked.id, call, DONE, idempotency_key="k")
+        for key in ("k", None, "another"):
+            again = await here.turns.deliver(asked.id, call, DONE, idempotency_key=key)
+            assert again.id == first.id
+        with pytest.raises(TurnConflictError, match="idempotency key"):
+            await here.turns.deliver(asked.id, call, {}, idempotency_key="k")
+
+
+@pytest.mark.parametrize("same", [True, False])
+async def test_results_that_come_together_are_taken_once(here: Process, same: bool) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+        given = [DONE if same else {"status": number} for number in range(5)]
+        turns = await asyncio.gather(
+            *(here.turns.deliver(asked.id, call, one) for one in given), return_exceptions=True
+        )
+        accepted = {one.id for one in turns if isinstance(one, Turn)}
+        refused = [one for one in turns if isinstance(one, TurnConflictError)]
+        assert (len(accepted), len(refused)) == (1, 0 if same else 4)
+        await ended(here, accepted.pop())
+    assert len(await results(here, asked)) == 2
+
+
+async def test_a_result_that_comes_while_the_turn_runs_is_to_be_sent_again(here: Process) -> None:
+    refused: list[Exception] = []
+
+    async def file(k: str, tool_context: ToolContext) -> dict[str, Any]:
+        """File a ticket with a system that is very quick."""
+        del k
+        with pytest.raises(SessionBusyError) as busy:
+            await here.turns.deliver(
+                tool_context.invocation_id, tool_context.function_call_id or "", DONE
+            )
+        refused.append(busy.value)
+        return PENDING
+
+    async with worker(here, agent("clerk", CALL, outputs, tools=[LongRunningFunctionTool(file)])):
+        asked, call = await filed(here)
+        turn = await here.turns.deliver(asked.id, call, DONE)
+        assert (await ended(here, turn.id)).state == "completed"
+    assert len(refused) == 1
+
+
+async def test_a_call_is_found_by_what_its_tool_knows(here: Process) -> None:
+    """A tool knows its invocation, which has the id of the invocation's first turn."""
+    steps = (CALL, [("ship", {"k": "b"})], outputs)
+    async with worker(here, agent("clerk", *steps, tools=[later(), later(None, "ship")])):
+        asked, call = await filed(here)
+        second = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
+        assert (second.state, second.invocation_id) == ("waiting", asked.id)
+        [shipping] = second.waits_for
+        turn = await here.turns.deliver(asked.id, shipping, {"status": "shipped"})
+        assert (await ended(here, turn.id)).state == "completed"
+        assert "shipped" in await said(here, turn.id)
+    assert {one.state for one in await here.turns.of_session(here.place.app)} == {
+        *("answered", "completed")
+    }
+
+
+async def test_each_of_two_calls_gets_its_result(here: Process) -> None:
+    calls = [("file", {"k": "a"}), ("ship", {"k": "b"})]
+    tools = [later(PENDING), later(None, "ship")]
+    async with worker(here, agent("clerk", calls, outputs, tools=tools)):
+        asked = await ended(here, await here.say(GO))
+        events = [event.data for event in await here.read(asked.id) if event.type == "tool.started"]
+        ids = {event["name"]: event["call"] for event in events}
+        first = await ended(here, (await here.turns.deliver(asked.id, ids["ship"], "sent")).id)
+        assert (first.state, first.waits_for) == ("waiting", (ids["file"],))
+        last = await ended(here, (await here.turns.deliver(asked.id, ids["file"], DONE)).id)
+        assert last.state == "completed"
+        assert "done" in await said(here, last.id)
+        assert "sent" in await said(here, last.id)
+
+
+async def test_an_approval_is_no_result(here: Process) -> None:
+    pay = tool("pay", require_confirmation=True)
+    async with worker(here, agent("clerk", [("pay", {"k": "a"})], outputs, tools=[pay])):
+        asked = await ended(here, await here.say(GO))
+        [event] = [e.data for e in await here.read(asked.id) if e.type == "approval.required"]
+        for call in (event["approval"], event["call"]):
+            with pytest.raises(TurnConflictError, match="waits for an approval"):
+                await here.turns.deliver(asked.id, call, DONE)
+        assert (await here.turns.get(asked.id)).state == "waiting"
+
+
+async def test_a_call_that_nothing_waits_for_is_missing(here: Process) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+        other = await ended(here, await here.say("hello?"))
+        for turn, wrong in ((asked, "call_1"), (other, call)):
+            with pytest.raises(CallNotFoundError):
+                await here.turns.deliver(turn.id, wrong, DONE)
+        elsewhere = Turns(here.store, here.engine, tenant="another")
+        with pytest.raises(TurnNotFoundError):
+            await elsewhere.deliver(asked.id, call, DONE)
+
+
+async def test_a_result_for_a_deleted_session_is_refused(here: Process) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+    queued = await here.turns.deliver(asked.id, call, DONE)
+    await here.store.delete(asked.session)
+    for turn in (asked, queued):
+        with pytest.raises(TurnNotFoundError):
+            await here.turns.deliver(turn.id, call, DONE)
+    async with worker(here, clerk()):
+        await ended(here, await here.say("a new session of that name"))
+    with pytest.raises((TurnNotFoundError, SessionNotFoundError)):
+        await here.turns.deliver(asked.id, call, DONE)
+
+
+async def test_a_result_whose_turn_was_cancelled_can_be_delivered_again(here: Process) -> None:
+    async with worker(here, clerk()):
+        asked, call = await filed(here)
+    first = await here.turns.deliver(asked.id, call, DONE)
+    await here.turns.cancel(first.id)
+    assert (await here.turns.get(asked.id)).state == "waiting"
+    second = await here.turns.deliver(asked.id, call, DONE)
+    assert second.id != first.id
+    async with worker(here, clerk()):
+        assert (await ended(here, second.id)).state == "completed"
+    assert await results(here, asked) == [PENDING, DONE]
+
+
+@pytest.mark.parametrize("point", ["turn.start", "append.after", "model.start", "turn.unmarked"])
+async def test_a_worker_that_dies_leaves_the_result_to_another(here: Process, point: str) -> None:
+    with workers(here.place):
+        asked = await ended(here, await here.say('call errand {"name": "a"}'))
+        [call] = asked.waits_for
+    turn = await here.turns.deliver(asked.id, call, DONE)
+    with workers(here.place, die_at=point) as (doomed,):
+        doomed.join()
+        with workers(here.place):
+            assert (await ended(here, turn.id)).state == "completed"
+    events = await here.read(turn.id)
+    check_log(events)
+    assert types_of(events).count("tool.finished") == 1
+    assert text_of(events) == 'I asked: errand gave {"status":"done"}.'
+    rows = await here.store.messages(asked.session, limit=100)
+    assert [row.role for row in rows].count("tool") == 2
+    assert here.place.effects.words() == ["sent a"]
+
+
+def _sequence(one: BaseAgent) -> BaseAgent:
+    return SequentialAgent(name="root", sub_agents=[one, agent("last", "L")])  # pyright: ignore[reportDeprecated]
+
+
+def _transfer(one: BaseAgent) -> BaseAgent:
+    step = [("transfer_to_agent", {"agent_name": one.name})]
+    return agent("root", step, "root end", sub_agents=[one])
+
+
+def _in_sequence_below(one: BaseAgent) -> BaseAgent:
+    inner = _sequence(one)
+    inner.name = "inner"
+    return _transfer(inner)
+
+
+CONTAINERS: dict[str, tuple[Callable[[BaseAgent], BaseAgent], list[str]]] = {
+    "sub-agent": (_transfer, ["clerk"]),
+    "sequence": (_sequence, ["clerk", "last"]),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize("interim", [None, PENDING], ids=["none", "pending"])
+async def test_the_agents_around_go_on(here: Process, name: str, interim: Any) -> None:
+    contain, speakers = CONTAINERS[name]
+    one = agent("clerk", CALL, outputs, tools=[later(interim)])
+    async with worker(here, contain(one)):
+        asked, call = await filed(here)
+        assert (await ended(here, await here.say("hello?"))).state == "completed"
+        turn = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
+        assert turn.state == "completed", turn.error
+        told = [e.data["author"] for e in await here.read(turn.id) if e.type == "message.completed"]
+    assert told == speakers
+
+
+@pytest.mark.parametrize("interim", [None, PENDING], ids=["none", "pending"])
+async def test_where_the_agents_around_could_not_go_on_a_result_is_refused(
+    here: Process, interim: Any
+) -> None:
+    one = agent("clerk", CALL, outputs, tools=[later(interim)])
+    async with worker(here, _in_sequence_below(one)):
+        asked, call = await filed(here)
+        turn = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
+    assert (turn.state, (turn.error or {})["type"]) == ("failed", "NotResumableError")
+    assert "inner" in (turn.error or {})["message"]
+    assert (await here.turns.get(asked.id)).state == "waiting"
+    assert DONE not in await results(here, asked)
+
+
+async def test_an_agent_that_runs_as_a_tool_cannot_wait(here: Process) -> None:
+    helper = agent("helper", CALL, "never", tools=[later(None)])
+    ask = [("helper", {"request": GO})]
+    async with worker(here, agent("root", ask, outputs, tools=[AgentTool(helper)])):
+        turn = await ended(here, await here.say(GO))
+        assert turn.state == "completed"
+        assert "cannot wait for the result of file" in await said(here, turn.id)
+
+
+async def test_the_agent_sees_what_happened_meanwhile(here: Process) -> None:
+    """Else it would do again what it has done since."""
+    steps = (CALL, [("pay", {"k": "b"})], outputs)
+    seen: list[list[str]] = []
+
+    def look(request: ModelRequest) -> str:
+        seen.append([message.content for message in request.messages if message.role == "user"])
+        return outputs(request)
+
+    root = agent("clerk", *steps[:2], look, tools=[later(), tool("pay")])
+    async with worker(here, root):
+        asked, call = await filed(here)
+        assert (await ended(here, await here.say("and my order?"))).state == "completed"
+        turn = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
+        assert turn.state == "completed"
+        told = await said(here, turn.id)
+    assert "pay gave" in told
+    assert told.endswith('file gave {"status":"done"}')
+    assert seen[-1] == [GO, "and my order?"]
+    rows = await here.store.messages(asked.session, limit=100)
+    assert sum('"pay"' in (row.tool_calls or "") for row in rows if row.role == "tool") == 1
+
+
+async def test_until_then_the_model_is_told_that_the_result_is_pending(here: Process) -> None:
+    async with worker(here, clerk(None)):
+        await filed(here)
+        between = await here.say("hello?")
+        await ended(here, between)
+        assert 'file gave {"status":"pending"' in await said(here, between)
+
+
+async def test_state_that_came_with_the_message_is_not_set_again(here: Process) -> None:
+    async def file(k: str, tool_context: ToolContext) -> dict[str, Any]:
+        """File a ticket."""
+        del k
+        tool_context.state["step"] = "filed"
+        return PENDING
+
+    root = agent("clerk", CALL, outputs, tools=[LongRunningFunctionTool(file)])
+    async with worker(here, root):
+        turn = await here.say(GO, options={"state": {"step": "new"}})
+        asked = await ended(here, turn)
+        await ended(here, (await here.turns.deliver(asked.id, asked.waits_for[0], DONE)).id)
+    loaded = await here.store.load(asked.session, None)
+    assert loaded is not None
+    assert loaded.session.state["step"] == "filed"
