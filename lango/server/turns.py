@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -46,9 +48,10 @@ _STREAM: Final[dict[str, Any]] = {
     "description": "The events of the turn, from `accepted` to its end.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
-_ACCEPTED: Final[dict[int | str, dict[str, Any]]] = {
-    200: _STREAM,
-    **responses(400, 409, 413, 415),
+_ACCEPTING: Final[dict[str, Any]] = {
+    "status_code": status.HTTP_202_ACCEPTED,
+    "response_model": TurnInfo,
+    "responses": {200: _STREAM, **responses(400, 409, 413, 415)},
 }
 Thoughts = Annotated[bool, Query(description="Whether to send `thought.delta` as well.")]
 
@@ -96,12 +99,7 @@ OwnTurn = Annotated[Turn, Depends(own_turn)]
 SeenTurn = Annotated[Turn, Depends(seen_turn)]
 
 
-@router.post(
-    "/sessions/{session_id}/turns",
-    status_code=status.HTTP_202_ACCEPTED,
-    response_model=TurnInfo,
-    responses=_ACCEPTED,
-)
+@router.post("/sessions/{session_id}/turns", **_ACCEPTING)
 async def submit_turn(
     new: NewTurn,
     session: OwnSession,
@@ -200,12 +198,7 @@ async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> Tu
     return TurnInfo.of(cancelled, (await served.store.summary(turn.session)).public_id)
 
 
-@router.post(
-    "/turns/{turn_id}/retry",
-    status_code=status.HTTP_202_ACCEPTED,
-    response_model=TurnInfo,
-    responses=_ACCEPTED,
-)
+@router.post("/turns/{turn_id}/retry", **_ACCEPTING)
 async def retry_turn(
     turn: OwnTurn,
     admission: Admitting,
@@ -221,66 +214,48 @@ async def retry_turn(
         return _accepted(again, session, turns, seat, thoughts=thoughts)
 
 
-@router.post(
-    "/turns/{turn_id}/approvals",
-    status_code=status.HTTP_202_ACCEPTED,
-    response_model=TurnInfo,
-    responses=_ACCEPTED,
-)
+@dataclass(frozen=True)
+class GoesOn:
+    """How a caller goes on with a turn that waits: by a turn of its own, under its limits."""
+
+    turn: OwnTurn
+    admission: Admitting
+    turns: TenantsTurns
+    served: Served
+    wished_seat: WishedSeat
+    idempotency_key: IdempotencyKey = None
+    thoughts: Thoughts = False
+
+    async def by(self, hand_in: Callable[..., Awaitable[Turn]], *given: Any) -> Response:
+        """Hand in what the turn waits for."""
+        session = await self.served.store.summary(self.turn.session)
+        user = self.admission.user
+        with self.wished_seat as seat:
+            goes_on = await hand_in(
+                self.turn.id,
+                *given,
+                idempotency_key=self.idempotency_key,
+                key_id=user.key_id,
+                cost_limit=user.limits.cost,
+                admit=self.admission.take,
+            )
+            return _accepted(goes_on, session, self.turns, seat, thoughts=self.thoughts)
+
+
+@router.post("/turns/{turn_id}/approvals", **_ACCEPTING)
 async def answer_approval(
-    new: NewApproval,
-    turn: OwnTurn,
-    admission: Admitting,
-    turns: TenantsTurns,
-    served: Served,
-    wished_seat: WishedSeat,
-    idempotency_key: IdempotencyKey = None,
-    thoughts: Thoughts = False,
+    new: NewApproval, turns: TenantsTurns, goes_on: Annotated[GoesOn, Depends()]
 ) -> Response:
     """Answer a call that a turn waits for. The answer is a turn of its own, which goes on there."""
-    session = await served.store.summary(turn.session)
-    answer = Answer(new.call, new.approved, new.payload)
-    with wished_seat as seat:
-        goes_on = await turns.answer(
-            turn.id,
-            answer,
-            idempotency_key=idempotency_key,
-            key_id=admission.user.key_id,
-            cost_limit=admission.user.limits.cost,
-            admit=admission.take,
-        )
-        return _accepted(goes_on, session, turns, seat, thoughts=thoughts)
+    return await goes_on.by(turns.answer, Answer(new.call, new.approved, new.payload))
 
 
-@router.post(
-    "/turns/{turn_id}/results",
-    status_code=status.HTTP_202_ACCEPTED,
-    response_model=TurnInfo,
-    responses=_ACCEPTED,
-)
+@router.post("/turns/{turn_id}/results", **_ACCEPTING)
 async def deliver_result(
-    new: NewResult,
-    turn: OwnTurn,
-    admission: Admitting,
-    turns: TenantsTurns,
-    served: Served,
-    wished_seat: WishedSeat,
-    idempotency_key: IdempotencyKey = None,
-    thoughts: Thoughts = False,
+    new: NewResult, turns: TenantsTurns, goes_on: Annotated[GoesOn, Depends()]
 ) -> Response:
     """Deliver the result of a long-running call. It is a turn of its own, which goes on there."""
-    session = await served.store.summary(turn.session)
-    with wished_seat as seat:
-        goes_on = await turns.deliver(
-            turn.id,
-            new.call,
-            new.result,
-            idempotency_key=idempotency_key,
-            key_id=admission.user.key_id,
-            cost_limit=admission.user.limits.cost,
-            admit=admission.take,
-        )
-        return _accepted(goes_on, session, turns, seat, thoughts=thoughts)
+    return await goes_on.by(turns.deliver, new.call, new.result)
 
 
 def _accepted(
