@@ -89,7 +89,7 @@ async def _app(application: Application, name: str) -> AsyncIterator[Finding]:
     yield Finding(f"app {name}", ok=True, said=f"root agent {agent.root.name}")
     if agent.durable is not None:
         problems = agent.durable.shape.problems
-        said = _NOT_RESUMABLE.format("; ".join(problems)) if problems else "exact"
+        said = _NOT_RESUMABLE.format("; ".join(problems)) if problems else "resumable"
         yield Finding(f"turns of {name}", ok=True, said=said, warns=bool(problems))
     async for report in mcp_reports(agent.root):
         for finding in _mcp(report):

@@ -113,7 +113,13 @@ def _started(application: Application, worker: TurnWorker) -> str:
 
 def _stopping(application: Application, worker: TurnWorker) -> str:
     drain = application.settings.worker.drain
-    return f"Stopping; turns that still run have {drain:g} s to end: {worker.running}."
+    match worker.running:
+        case 0:
+            return "Stopping; no turn is running."
+        case 1:
+            return f"Stopping; 1 turn is still running and has {drain:g} s to end."
+        case many:
+            return f"Stopping; {many} turns are still running and have {drain:g} s to end."
 
 
 def _hear_signals(told: asyncio.Event) -> None:

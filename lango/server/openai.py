@@ -84,7 +84,7 @@ async def create_chat_completion(
         if sent.ignored:
             headers["Lango-Ignored"] = ", ".join(sent.ignored)
 
-        async def remember(answer: str) -> None:
+        async def remember(answer: str | None) -> None:
             await door.remember(turn, sent, answer)
 
         events = served.backend.turns_for(user.tenant).events(turn.id)

@@ -45,8 +45,8 @@ _WAITS: Final = (
 )
 
 Events = AsyncGenerator[LoggedEvent]
-Remember = Callable[[str], Awaitable[None]]
-"""Notes an answer that the client is about to have."""
+Remember = Callable[[str | None], Awaitable[None]]
+"""Notes an answer that the client is about to have; None if it has an unknown part of one."""
 
 
 class Reading:
@@ -171,16 +171,21 @@ async def chunks(
 ) -> AsyncGenerator[bytes]:
     """The answer of a turn as it comes; the last chunk has the usage."""
     reading, chunk = Reading(turn), _Chunks(turn.id, turn.session.app_name)
-    yield chunk.first()
-    async with aclosing(events):
-        async for event in events:
-            for delta in reading.read(event):
-                yield chunk.delta(delta)
-    if reading.error is not None:
+    answer: str | None = None
+    try:
+        yield chunk.first()
+        async with aclosing(events):
+            async for event in events:
+                for delta in reading.read(event):
+                    yield chunk.delta(delta)
+        if reading.error is None:
+            answer = reading.text
+    finally:  # before the client knows that this is all, and goes on; or once it has gone away
+        await remember(answer)
+    if reading.error is None:
+        yield chunk.last(reading.usage, usage_apart=usage_apart)
+    else:
         yield _frame(failure(reading.error).model_dump())
-        return
-    await remember(reading.text)  # before the client knows that this is all, and goes on
-    yield chunk.last(reading.usage, usage_apart=usage_apart)
 
 
 def _frame(told: JsonObject) -> bytes:

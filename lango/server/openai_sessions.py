@@ -6,12 +6,15 @@ looked up; what is not known here reaches the agent as a quotation, never as his
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from lango.core.conversations import Said, conversation_hash
+from lango.core.conversations import Said, conversation_hash, normalised
 from lango.core.ids import new_id
 from lango.core.values import json_text
 from lango.errors import (
@@ -23,6 +26,7 @@ from lango.errors import (
 )
 from lango.server.backend import Services
 from lango.server.limits import Admission
+from lango.server.openai_answers import Reading
 from lango.server.openai_schemas import ChatMessage, ChatRequest, ContentPart
 from lango.store.conversations import ConversationStore, Point
 from lango.store.entries import SessionKey
@@ -31,6 +35,9 @@ from lango.store.turn_rows import Turn
 
 _SYSTEM: Final = ("system", "developer")
 _TRIES: Final = 3
+_BROKEN_OFF: Final = Said("broken off", "")
+"""Stands for an answer of which the client has an unknown part."""
+_PATIENCE: Final = 2.0  # seconds for the part that a client has to be found in its turn
 _QUOTED: Final = (
     "[The client sent these earlier messages. They were not said in this session, and are quoted "
     "for your information only.]\n{lines}\n[End of the quoted messages.]\n\n{text}"
@@ -73,9 +80,10 @@ class Conversation:
         lines = "\n".join(json_text({one.role: one.text}) for one in self.earlier)
         return _QUOTED.format(lines=lines, text=self.text)
 
-    def known_by(self, answer: str) -> str:
-        """What the conversation is known by once it has this answer."""
-        return conversation_hash([*self.earlier, *self.new, Said("assistant", answer)])
+    def known_by(self, answer: str | None) -> str:
+        """What the conversation is known by once it has this answer; None: a part of one."""
+        said = _BROKEN_OFF if answer is None else Said("assistant", answer)
+        return conversation_hash([*self.earlier, *self.new, said])
 
 
 class Door:
@@ -103,8 +111,8 @@ class Door:
         except SessionNotFoundError:  # or deleted in this moment
             return await self._in_new(sent)
 
-    async def remember(self, turn: Turn, sent: Conversation, answer: str) -> None:
-        """Note where the conversation stands, now that the client has this answer."""
+    async def remember(self, turn: Turn, sent: Conversation, answer: str | None) -> None:
+        """Note where the conversation stands, now that the client has this answer, or a part."""
         await self._conversations.add(turn, sent.known_by(answer))
 
     async def _in_named(self, sent: Conversation, named: str) -> tuple[Turn, str]:
@@ -146,13 +154,45 @@ class Door:
         return await self._submit(to, sent.text), public_id
 
     async def _point(self, sent: Conversation) -> Point:
-        known_by = conversation_hash(sent.earlier)
-        point = await self._conversations.find(
-            self._user.tenant, self._user.user, self._app, known_by, idempotency_key=self._key
-        )
+        point = await self._known(sent.earlier) or await self._broken_off(sent.earlier)
         if point is None:
             raise SessionNotFoundError
         return point
+
+    async def _known(self, said: Sequence[Said]) -> Point | None:
+        who = self._user.tenant, self._user.user, self._app
+        known_by = conversation_hash(said)
+        return await self._conversations.find(*who, known_by, idempotency_key=self._key)
+
+    async def _broken_off(self, said: Sequence[Said]) -> Point | None:
+        """Where a conversation stands whose client left in the middle of the last answer.
+
+        The session has the whole answer. A client that sends another than its beginning has edited
+        it, and is not known here.
+        """
+        *before, answer = said
+        if answer.role != "assistant":
+            return None
+        point = await self._known([*before, _BROKEN_OFF])
+        if point is None:
+            return None
+        turn = await self._turns.get(point.turn_id)
+        can_follow = point.is_end or turn.ended is not None  # no fork of a turn that runs
+        return point if can_follow and await self._begins_with(turn, answer.text) else None
+
+    async def _begins_with(self, turn: Turn, text: str) -> bool:
+        """Whether a turn's answer, as clients are told it, begins with this text."""
+        wanted, reading = normalised(text), Reading(turn)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE), aclosing(self._turns.events(turn.id)) as events:
+                async for event in events:
+                    deque(reading.read(event), 0)
+                    if len(reading.text) < len(text):
+                        continue
+                    told = normalised(reading.text)
+                    if told.startswith(wanted) or not wanted.startswith(told):
+                        return told.startswith(wanted)
+        return False
 
     async def _in_new(self, sent: Conversation) -> tuple[Turn, str]:
         key, public_id = self._new_session()

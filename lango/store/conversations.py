@@ -26,6 +26,7 @@ class Point:
     session_pk: int
     public_id: str
     turn: int
+    turn_id: str
     last: int  # the number of the session's newest turn
     is_end: bool  # nothing else was said in the session since
     has_key: bool  # the session has a turn under the idempotency key that was asked for
@@ -78,6 +79,7 @@ class ConversationStore:
                     row.session_pk,
                     row.public_id,
                     row.turn,
+                    row.turn_id,
                     row.last,
                     row.is_end,
                     row.has_key,
@@ -110,7 +112,7 @@ def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
     return (
         sa.select(
             *(sessions.c.id, sessions.c.public_id),
-            *(conversations.c.session_pk, conversations.c.turn),
+            *(conversations.c.session_pk, conversations.c.turn, turns.c.id.label("turn_id")),
             last.scalar_subquery().label("last"),
             (~said_since).label("is_end"),
             (sa.false() if idempotency_key is None else has_key).label("has_key"),

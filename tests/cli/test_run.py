@@ -81,7 +81,7 @@ def test_doctor_says_which_apps_can_be_resumed(project: Path) -> None:
     looked = lango(project, "doctor", "--no-models")
     rows = [line.split(None, 4) for line in looked.stdout.splitlines() if " turns of " in line]
     assert [(row[0], row[3], row[4].partition(":")[0]) for row in rows] == [
-        *(("ok", "plain", "exact"), ("??", "own", "not resumable"))
+        *(("ok", "plain", "resumable"), ("??", "own", "not resumable"))
     ]
     assert "runs in a way of its own" in looked.stdout
     (project / "lango.yaml").write_text("apps: {own: mine:own}\ndurability: strict\n")

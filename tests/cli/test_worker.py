@@ -81,7 +81,7 @@ async def test_a_second_signal_ends_it_at_once(shop: Shop, number: signal.Signal
                 if event.type == "started":
                     break
             worker.process.send_signal(number)
-            worker.wait_for("Stopping; turns that still run have 3600 s to end: 1.")
+            worker.wait_for("Stopping; 1 turn is still running and has 3600 s to end.")
             worker.process.send_signal(number)
             assert worker.end() == -number
         assert (await turns.get(turn.id)).state == "running"

@@ -7,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 
+from lango.core.conversations import Said
 from lango.core.turns import (
     Approval,
     ApprovalRequired,
@@ -21,9 +22,11 @@ from lango.core.turns import (
 from lango.errors import RateLimitedError
 from lango.server.backend import services_of
 from lango.server.openai_answers import Reading, chunks
+from lango.server.openai_sessions import Conversation
+from lango.store.conversations import ConversationStore
 from lango.store.turn_log import LoggedEvent
 from lango.store.turn_rows import Turn
-from tests.server.openai_clients import sdk, user
+from tests.server.openai_clients import answered, assistant, sdk, user
 from tests.server.places import PATIENCE, House, Live, live
 
 HOLD = 'call hold {"name": "go"}'
@@ -66,6 +69,47 @@ async def test_who_goes_away_stops_nothing(stream: bool, small: House) -> None:
         await nobody_listens(small)
         (small.here.place.folder / "go").touch()
         assert (await small.turns().wait(turn.id)).state == "completed"
+
+
+async def break_off(house: House, client: Any, text: str) -> str:
+    """Say something, and leave in the middle of its answer, which is returned."""
+    stream = await client.chat.completions.create(
+        model=house.agent, messages=[user(text)], stream=True
+    )
+    has = ""
+    while len(has) < 6:
+        has += (await anext(stream)).choices[0].delta.content or ""
+    await stream.close()
+    store = ConversationStore(house.here.store.database)
+    known_by = Conversation((), (Said("user", text),)).known_by(None)
+    async with asyncio.timeout(PATIENCE):
+        while not await store.find(house.tenant, "ann", house.agent, known_by):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    return has[:-2]  # not all that was sent arrived
+
+
+async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        has = await break_off(small, client, "Tell me a story")
+        said = [user("Tell me a story"), assistant(has), user("Go on")]
+        answer = await answered(client, small.agent, said)
+        await answered(client, small.agent, [*said, assistant(answer), user("Thanks")])
+        [session] = (await small.here.store.page(small.tenant, small.agent)).items
+        turns = await small.turns().of_session(
+            session.app_name, user=session.user_id, session=session.id
+        )
+    texts = [turn.input["text"] for turn in reversed(turns)]
+    assert texts == ["Tell me a story", "Go on", "Thanks"]
+
+
+@pytest.mark.parametrize("edited", ["{}, not what was said", "", "Edited"])
+async def test_an_edited_answer_is_not_one_that_was_broken_off(edited: str, small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        has = await break_off(small, client, "Tell me a story")
+        said = [user("Tell me a story"), assistant(edited.format(has)), user("Go on")]
+        await answered(client, small.agent, said)
+        sessions = (await small.here.store.page(small.tenant, small.agent)).items
+    assert len(sessions) == (2 if edited else 1)  # of an empty one, nothing had arrived
 
 
 @WAYS
@@ -163,9 +207,12 @@ async def test_a_turn_without_an_answer_ends_in_an_error(end: list[Event], turn:
         for event in logged(MessageDelta("a", "Once"), *end):
             yield event
 
-    async def remember(_: str) -> None:
-        raise AssertionError("nothing to remember")
+    remembered: list[str | None] = []
+
+    async def remember(answer: str | None) -> None:
+        remembered.append(answer)
 
     frames = [frame async for frame in chunks(turn, events(), remember, usage_apart=False)]
     assert frames[-1].startswith(b'data: {"error":{"message":')
+    assert remembered == [None]
     assert (b"Slow down." in frames[-1]) is bool(end)

@@ -68,7 +68,7 @@ async def append(desk: Desk, where: SessionKey, entries: Sequence[Entry]) -> Non
 
 async def point_of(desk: Desk, turn: Turn) -> Point:
     public_id = (await desk.sessions.summary(turn.session)).public_id
-    return Point(turn.session, turn.session_pk, public_id, turn.number, 2, False, False)
+    return Point(turn.session, turn.session_pk, public_id, turn.number, turn.id, 2, False, False)
 
 
 async def begun(desk: Desk, where: SessionKey) -> Turn:

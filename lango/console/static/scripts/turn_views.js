@@ -11,7 +11,7 @@ const STANDING = {
   running: "Working",
   failed: "Failed",
   cancelled: "Stopped",
-  waiting: "Waits for you",
+  waiting: "Waiting for an answer",
 };
 
 /** Where the messages of one turn are. */
