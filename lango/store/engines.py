@@ -28,6 +28,7 @@ from lango.store.liveness import (
     idle_connections,
     is_in_transaction,
 )
+from lango.store.sqlite_driver import connector
 
 _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
@@ -225,7 +226,7 @@ def _sqlite_engine(
         url,
         hide_parameters=True,
         json_serializer=json_text,
-        connect_args={"timeout": busy_timeout},
+        async_creator=connector(url, busy_timeout),
         **pool,
     )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 import sqlalchemy as sa
@@ -15,8 +16,10 @@ from lango.core.turn_states import TurnState
 from lango.core.values import JsonObject, json_text, json_value
 from lango.errors import InvalidIdError
 from lango.store.clock import seconds
+from lango.store.database import Database
 from lango.store.entries import SessionKey, StoredMessage, StoredSession
 from lango.store.loading import ROW, live, stored_session
+from lango.store.prepared import Prepared, Row
 from lango.store.tables import IS_RUNNING, app_states, messages, sessions, turns, user_states
 
 T = TypeVar("T")
@@ -104,7 +107,7 @@ def check_limit(limit: int) -> int:
 
 
 async def list_page(
-    connection: AsyncConnection,
+    database: Database,
     *,
     tenant: str,
     app_names: Sequence[str],
@@ -114,54 +117,78 @@ async def list_page(
     limit: int,
 ) -> Page[SessionSummary]:
     """The sessions of some apps by last activity, newest first."""
-    where = [sessions.c.tenant == tenant, _is_nobodys_child, *_has(wanted)]
-    if user_id is not None:
-        where.append(sessions.c.user_id == user_id)
-    if cursor:
-        where.append(_is_behind(cursor))
-    rows = await _newest(connection, where, app_names, check_limit(limit) + 1)
+    apps = list(dict.fromkeys(app_names))
+    count = check_limit(limit) + 1
+    values = _values(user_id, wanted) | (_place(cursor) if cursor else {})
+    if not apps:
+        return Page([], None)
+    named = {f"app_{number}": name for number, name in enumerate(apps)}
+    statement = _newest(len(apps), frozenset(values))
+    rows = await database.find(statement, in_tenant=tenant, count=count, **named, **values)
     more = len(rows) > limit
     rows = rows[:limit]
     next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if more else None
     return Page([_summary(row) for row in rows], next_cursor)
 
 
-def _has(wanted: Wanted) -> Iterator[sa.ColumnElement[bool]]:
-    if wanted.title:
-        yield sessions.c.title.icontains(wanted.title, autoescape=True)
-    if wanted.status is not None:
-        yield _status.element == wanted.status
-    if wanted.since is not None:
-        yield sessions.c.last_activity >= wanted.since.astimezone(UTC)
-    if wanted.until is not None:
-        yield sessions.c.last_activity < wanted.until.astimezone(UTC)
+def _values(user_id: str | None, wanted: Wanted) -> dict[str, Any]:
+    """What is asked for, by the names in the statement."""
+    values = {
+        "of_user": user_id,
+        "in_title": _escaped(wanted.title) or None,
+        "has_status": wanted.status,
+        "since": wanted.since and wanted.since.astimezone(UTC),
+        "until": wanted.until and wanted.until.astimezone(UTC),
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _is_behind(cursor: str) -> sa.ColumnElement[bool]:
+def _escaped(text: str) -> str:
+    """A text in which `LIKE` finds nothing but characters."""
+    return "".join(f"{_ESCAPE}{each}" if each in f"{_ESCAPE}%_" else each for each in text)
+
+
+def _place(cursor: str) -> dict[str, Any]:
+    """The last session of the page before."""
     time, pk = _decode(cursor)
-    place = sa.tuple_(sessions.c.last_activity, sessions.c.pk)
-    return place < sa.tuple_(sa.literal(time, sessions.c.last_activity.type), sa.literal(pk))
+    return {"active": time, "pk": pk}
 
 
-async def _newest(
-    connection: AsyncConnection,
-    where: Sequence[sa.ColumnElement[bool]],
-    app_names: Sequence[str],
-    count: int,
-) -> Sequence[sa.Row[Any]]:
+_ESCAPE: Final = "/"
+_time = sessions.c.last_activity
+_is_behind = sa.tuple_(_time, sessions.c.pk) < sa.tuple_(
+    sa.bindparam("active", type_=_time.type), sa.bindparam("pk", type_=sessions.c.pk.type)
+)
+_CONDITIONS: Final[dict[str, sa.ColumnElement[bool]]] = {
+    "of_user": sessions.c.user_id == sa.bindparam("of_user"),
+    "in_title": sessions.c.title.icontains(
+        sa.bindparam("in_title", type_=sa.String()), escape=_ESCAPE
+    ),
+    "has_status": _status.element == sa.bindparam("has_status"),
+    "since": _time >= sa.bindparam("since"),
+    "until": _time < sa.bindparam("until"),
+    "pk": _is_behind,
+}
+"""What a session must be, by the name of a value that is given."""
+
+
+@lru_cache(maxsize=256)
+def _newest(apps: int, given: frozenset[str]) -> Prepared:
     """The newest of several apps: of each as many as are wanted, from the end of its index."""
-    if not app_names:
-        return []
+    where = [condition for name, condition in _CONDITIONS.items() if name in given]
+    where += [sessions.c.tenant == sa.bindparam("in_tenant"), _is_nobodys_child]
+    count = sa.bindparam("count", type_=sa.Integer())
     of_each = [
-        _SUMMARY.where(sessions.c.app_name == app_name, *where)
-        .order_by(sessions.c.last_activity.desc(), sessions.c.pk.desc())
+        _SUMMARY.where(sessions.c.app_name == sa.bindparam(f"app_{number}"), *where)
+        .order_by(_time.desc(), sessions.c.pk.desc())
         .limit(count)
-        .subquery()
-        for app_name in dict.fromkeys(app_names)
+        for number in range(apps)
     ]
-    newest = sa.union_all(*map(sa.select, of_each)).subquery()
+    if apps == 1:
+        return Prepared(of_each[0])
+    newest = sa.union_all(*(sa.select(each.subquery()) for each in of_each)).subquery()
     ordered = sa.select(newest).order_by(newest.c.last_activity.desc(), newest.c.pk.desc())
-    return (await connection.execute(ordered.limit(count))).all()
+    return Prepared(ordered.limit(count))
 
 
 async def find(
@@ -178,7 +205,7 @@ def _micros(time: datetime) -> int:
     return (whole - _EPOCH) // timedelta(microseconds=1)
 
 
-def _summary(row: sa.Row[Any]) -> SessionSummary:
+def _summary(row: Row | sa.Row[Any]) -> SessionSummary:
     return SessionSummary(
         tenant=row.tenant,
         app_name=row.app_name,

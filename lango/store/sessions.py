@@ -220,16 +220,14 @@ class SqlSessionStore:
         limit: int = 50,
     ) -> Page[SessionSummary]:
         """A page of the sessions of an app, or of several, the last active first."""
-        return await self.database.look(
-            partial(
-                listing.list_page,
-                tenant=tenant,
-                app_names=[app_name] if isinstance(app_name, str) else app_name,
-                user_id=user_id,
-                wanted=wanted,
-                cursor=cursor,
-                limit=limit,
-            )
+        return await listing.list_page(
+            self.database,
+            tenant=tenant,
+            app_names=[app_name] if isinstance(app_name, str) else app_name,
+            user_id=user_id,
+            wanted=wanted,
+            cursor=cursor,
+            limit=limit,
         )
 
     async def app_names(self, tenant: str) -> list[str]:

@@ -23,7 +23,7 @@ _DIVIDED = Prepared(sa.select((1 / sa.bindparam("by", type_=sa.Integer())).label
 
 @pytest.fixture
 async def database(postgres_url: str) -> AsyncGenerator[Database]:
-    database = Database(postgres_url, pool_size=2, pool_overflow=1)
+    database = Database(postgres_url, pool_size=2, pool_overflow=2)
     await database.open()
     yield database
     await database.close()
