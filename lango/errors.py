@@ -115,6 +115,10 @@ class InvalidTimeLimitError(LangoError, ValueError):
     """The time limit of a turn must be more than 0 and at most 2592000 seconds (30 days)."""
 
 
+class InvalidRunAtError(LangoError, ValueError):
+    """`run_at` must be a datetime with a time zone, in the years 1971 to 9998."""
+
+
 class SessionNotFoundError(LangoError):
     """There is no such session."""
 

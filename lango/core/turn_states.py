@@ -14,7 +14,7 @@ from lango.core.ids import check_id
 from lango.core.turn_inputs import as_asked
 from lango.core.turns import Event
 from lango.core.values import JsonObject, storable_json
-from lango.errors import InvalidTimeLimitError
+from lango.errors import InvalidRunAtError, InvalidTimeLimitError
 
 TurnState = Literal[
     "scheduled",  # outside the order until it is due
@@ -76,12 +76,15 @@ class NewTurn:
     def checked(self) -> NewTurn:
         """This turn as the store can keep it.
 
-        InvalidIdError if its key is no id, InvalidTimeLimitError if its limit is no time to run.
+        InvalidIdError if its key is no id, InvalidTimeLimitError if its limit is no time to run,
+        InvalidRunAtError if `run_at` is no moment.
         """
         if self.idempotency_key is not None:
             check_id("idempotency key", self.idempotency_key)
         if not _is_time_limit(self.time_limit):
             raise InvalidTimeLimitError
+        if self.run_at is not None and not _is_moment(self.run_at):
+            raise InvalidRunAtError
         return NewTurn(
             storable_json(self.input),
             storable_json(self.options),
@@ -109,6 +112,12 @@ def _is_time_limit(given: Any) -> bool:
     """Whether a number is a time limit; a comparison with NaN is false."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return is_number and 0 < given <= MAX_TIME_LIMIT
+
+
+def _is_moment(given: Any) -> bool:
+    """Whether a time means the same everywhere, and is one in every time zone."""
+    is_aware = isinstance(given, datetime) and given.utcoffset() is not None
+    return is_aware and 1971 <= given.year <= 9998
 
 
 def kept_time_limit(stored: float) -> float:

@@ -43,6 +43,7 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.WrongHostError: 421,
     errors.InvalidIdError: 422,
     errors.InvalidTimeLimitError: 422,
+    errors.InvalidRunAtError: 422,
     errors.UnknownAppError: 422,
     errors.UnknownFileError: 422,
     errors.KeyLimitError: 429,

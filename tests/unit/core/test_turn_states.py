@@ -19,7 +19,7 @@ from lango.core.turn_states import (
     kept_time_limit,
     waits_on,
 )
-from lango.errors import InvalidIdError, InvalidTimeLimitError
+from lango.errors import InvalidIdError, InvalidRunAtError, InvalidTimeLimitError
 from lango.testing.values import plain_json
 
 NAMES = st.text(max_size=5).filter(lambda name: name != "files")  # which must be a list of files
@@ -116,6 +116,15 @@ LIMITS: list[Any] = [math.inf, -math.inf, math.nan, 0, -1.0, 1e12, 10**400, True
 def test_a_time_limit_is_a_time_that_a_turn_can_run(limit: Any) -> None:
     with pytest.raises(InvalidTimeLimitError, match="30 days"):
         NewTurn({"text": "hi"}, time_limit=limit).checked()
+
+
+EARLY, LATE = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("run_at", [datetime(2030, 1, 1), EARLY, LATE, 5.0, "soon"], ids=str)
+def test_a_turn_is_scheduled_for_a_moment(run_at: Any) -> None:
+    with pytest.raises(InvalidRunAtError, match="time zone"):
+        NewTurn({"text": "hi"}, run_at=run_at).checked()
 
 
 @pytest.mark.parametrize("limit", [0.001, 1, TIME_LIMIT, MAX_TIME_LIMIT])
