@@ -19,8 +19,8 @@ from lango.core.tokens import binary_tokens, message_tokens, text_weight, tokens
 from lango.core.values import json_text
 from lango.errors import ContextTooLongError
 
-ANSWER_ROOM: Final = 4_096
-"""Tokens kept free for the answer when nobody says how long it may be."""
+ANSWER_ROOM: Final = 8_192
+"""Tokens kept free for the answer, and asked for where an API wants a number, if none is set."""
 
 FALL: Final = 0.3
 LOWEST: Final = 0.5

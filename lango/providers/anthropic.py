@@ -15,6 +15,7 @@ from collections.abc import (
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from lango.core.budget import ANSWER_ROOM
 from lango.core.messages import Media, Message
 from lango.core.streams import FinishReason, StreamEvent, Usage
 from lango.core.values import JsonObject, json_object, json_text
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from anthropic.types import RawMessageStreamEvent
 
 NAME: Final = "anthropic"
-DEFAULT_MAX_TOKENS: Final = 8_192
-"""The wire wants a limit; this is what answers get when nobody set one."""
 THINKING_TOKENS: Final = 4_096
 """What models that want a number may think; it comes on top of the answer's tokens."""
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -88,7 +87,7 @@ def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject
     messages = [_turn(turn, provider, names) for turn in take_turns(rest)]
     body: JsonObject = {
         "model": request.model,
-        "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS,
+        "max_tokens": request.max_tokens or ANSWER_ROOM,
         "messages": messages,
         "stream": True,
     }

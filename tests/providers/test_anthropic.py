@@ -8,11 +8,12 @@ import pytest
 from anthropic._models import construct_type  # pyright: ignore[reportPrivateImportUsage]
 from anthropic.types import RawMessageStreamEvent
 
+from lango.core.budget import ANSWER_ROOM
 from lango.core.messages import Media, Message, ToolCall
 from lango.core.streams import StreamEvent, ThoughtDelta, Usage
 from lango.core.values import JsonObject
 from lango.errors import BadStreamError
-from lango.providers.anthropic import DEFAULT_MAX_TOKENS, StreamDecoder, encode_request
+from lango.providers.anthropic import StreamDecoder, encode_request
 from lango.providers.base import ModelRequest
 from lango.providers.turns import EARLIER, GO_ON
 from tests.providers.conversation import (
@@ -52,7 +53,7 @@ def test_a_whole_conversation_is_encoded() -> None:
     assert [tool["name"] for tool in body.pop("tools")] == ["add", "now"]
     assert body == {
         "model": "claude-sonnet-4-5",
-        "max_tokens": DEFAULT_MAX_TOKENS,
+        "max_tokens": ANSWER_ROOM,
         "stream": True,
         "system": "Be brief.",
         "messages": [

@@ -112,7 +112,8 @@ def test_the_window_leaves_what_system_tools_and_answer_do_not_take() -> None:
 
 def test_the_smaller_of_budget_and_window_counts() -> None:
     assert Limits(1_000, window=100_000).room(Calibration()) == 1_000
-    assert Limits(0, window=20_000).room(Calibration()) == 20_000 * 0.85 - ANSWER_ROOM
+    assert Limits(0, window=40_000).room(Calibration()) == 40_000 * 0.85 - ANSWER_ROOM
+    assert Limits(0, window=20_000).room(Calibration()) == 20_000 * 0.85 - 5_000
     assert Limits(0, window=4_000).room(Calibration()) == 4_000 * 0.85 - 1_000
 
 
