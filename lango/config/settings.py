@@ -166,11 +166,11 @@ class AgentSettings(Section):
     fallbacks: list[str] = Field(
         default_factory=list[str], description="Models to turn to when that one fails."
     )
-    instruction: str = Field(default="", description="What the model is told first.")
+    instruction: str = Field(default="", description="The system instruction.")
     temperature: float | None = Field(default=None, ge=0, description="Left to the model if null.")
     max_tokens: int | None = Field(default=None, ge=1, description="The longest answer.")
     context_window: int | None = Field(
-        default=None, ge=1, description="Tokens the model takes, where nobody knows."
+        default=None, ge=1, description="Tokens of the model's context window, for a model that lango does not know."
     )
     tools: list[ToolItem] = Field(
         default_factory=list[ToolSettings],

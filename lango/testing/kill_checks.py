@@ -38,6 +38,7 @@ class Snapshot:
     user_state: JsonObject
     turns: tuple[str, ...]
     artifacts: tuple[tuple[str, int], ...]
+    artifact_deltas: Counter[tuple[str, int]]  # what the events say was saved
     gaps: bool
     calls: Counter[str]  # by session and id
     responses: Counter[str]
@@ -80,6 +81,9 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
         user_state={k: v for k, v in state.items() if k.startswith("user:")},
         turns=tuple(row["state"] for row in rows["turns"]),
         artifacts=tuple((row["name"], row["version"]) for row in rows["artifacts"]),
+        artifact_deltas=Counter(
+            saved for event in events for saved in event.actions.artifact_delta.items()
+        ),
         gaps=_has_gaps(rows),
         calls=Counter(
             f"{name}/{call.id}" for name, event in named for call in event.get_function_calls()
@@ -246,6 +250,8 @@ def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
         yield f"the state differs: {wrong or 'of the user'}"
     if clean.artifacts != after.artifacts:
         yield f"artifacts {after.artifacts}, not {clean.artifacts}"
+    if clean.artifact_deltas != after.artifact_deltas:
+        yield f"events tell of {dict(after.artifact_deltas)}, not {dict(clean.artifact_deltas)}"
 
 
 def _by_branch(history: Sequence[Entry]) -> dict[str, list[Entry]]:
