@@ -265,7 +265,7 @@ class OidcSettings(Section):
             if not is_private_way(url):
                 raise ValueError(f"{url} must begin with https://")
         if not self.audiences or not all(self.audiences):
-            raise ValueError("give the audience: tokens that are for nobody are for everybody")
+            raise ValueError("`audience` is required: without it a token for any service would be accepted")
         if self.tenant and self.tenant_claim:
             raise ValueError("give either `tenant` (of all) or `tenant_claim`, not both")
         return self

@@ -103,7 +103,7 @@ def _console_line(host: str, port: int) -> str:
 def _open_lines(host: str, port: int) -> tuple[str, ...]:
     where = _address(host, port)
     return (
-        f"{where} asks for no credential: whoever uses this machine can do anything there.",
+        f"{where} has no authentication: every user of this machine can do anything there.",
         _console_line(host, port),
     )
 

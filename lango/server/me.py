@@ -20,7 +20,7 @@ class Me(BaseModel):
     """Who a request speaks for, and what it may do."""
 
     tenant: str
-    user: str | None = Field(description="Null: nobody was named.")
+    user: str | None = Field(description="Null if the credential names no user.")
     scopes: list[str]
 
 

@@ -218,7 +218,7 @@ class File(BaseModel):
 
     name: str
     version: int = Field(description="The first is 0.")
-    type: str | None = Field(description="As whoever gave it has said; null: not said.")
+    type: str | None = Field(description="The content type that came with it; null if none did.")
     size: int
     sha256: str
     created: datetime

@@ -80,7 +80,7 @@ def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
     ]
     again = ("serve", "--port", "0", "--no-worker", "--insecure-no-auth")
     with Running(shop.folder, *again, environment=environment) as server:
-        server.wait_for("asks for no credential")
+        server.wait_for("has no authentication")
         found = re.search(r"http://127\.0\.0\.1:\d+", server.err)
         assert found
         with httpx.Client(base_url=found[0], timeout=PATIENCE) as client:

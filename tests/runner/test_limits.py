@@ -140,7 +140,7 @@ async def test_a_model_without_a_price_is_told_of_once(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "lango"):
         assert said(await talk.say("go")) == "ok"
     told = [record.getMessage() for record in caplog.records if "costs" in record.getMessage()]
-    assert told == ["Nobody knows what othermodel:other-1 costs: its calls count as free."]
+    assert told == ["othermodel:other-1 has no known price: its calls count as free."]
 
 
 @pytest.mark.parametrize("feedback", [True, False], ids=["with feedback", "alone"])

@@ -108,7 +108,7 @@ async def test_with_an_issuer_it_may_serve_everyone(store: SqlSessionStore) -> N
 @pytest.mark.parametrize("host", LOOPBACKS)
 async def test_no_auth_on_this_machine(store: SqlSessionStore, host: str) -> None:
     keeper = await opened(store, host, insecure=True)
-    assert "asks for no credential" in "".join(keeper.lines)
+    assert "has no authentication" in "".join(keeper.lines)
     app = door(keeper.identity)
     assert await who(app) == {**MINE, "key_id": "this-run"}
     answer = await knock(app, headers={"lango-user": "zoe", "origin": "http://localhost:8000"})

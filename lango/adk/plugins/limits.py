@@ -148,7 +148,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
     def _tell_unpriced(self, model: str) -> None:
         if model not in self._unpriced:
             self._unpriced.add(model)
-            logger.warning("Nobody knows what %s costs: its calls count as free.", model)
+            logger.warning("%s has no known price: its calls count as free.", model)
 
 
 def _over(limit: str, allowed: float, used: float) -> TurnLimitError:
