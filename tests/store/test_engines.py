@@ -160,12 +160,11 @@ async def test_postgresql_settings(postgres_url: str) -> None:
     assert path == '"odd ""name"""'
 
 
-@pytest.mark.parametrize("database", ["sqlite_url", "postgres_url"])
-async def test_errors_hide_the_parameters(database: str, request: pytest.FixtureRequest) -> None:
+async def test_errors_hide_the_parameters(store_url: str) -> None:
     """They are people's words, and an error may reach a log."""
     statement = sa.text("insert into app_states (tenant, app_name, key) values (:t, null, null)")
     with pytest.raises(IntegrityError) as error:
-        async with beside(request.getfixturevalue(database)) as connection:
+        async with beside(store_url) as connection:
             await connection.execute(statement, {"t": "my secret words"})
     assert "parameters hidden" in str(error.value)
 
