@@ -170,7 +170,9 @@ class AgentSettings(Section):
     temperature: float | None = Field(default=None, ge=0, description="Left to the model if null.")
     max_tokens: int | None = Field(default=None, ge=1, description="The longest answer.")
     context_window: int | None = Field(
-        default=None, ge=1, description="Tokens of the model's context window, for a model that lango does not know."
+        default=None,
+        ge=1,
+        description="Tokens of the context window, for a model that lango does not know.",
     )
     tools: list[ToolItem] = Field(
         default_factory=list[ToolSettings],
@@ -265,7 +267,7 @@ class OidcSettings(Section):
             if not is_private_way(url):
                 raise ValueError(f"{url} must begin with https://")
         if not self.audiences or not all(self.audiences):
-            raise ValueError("`audience` is required: without it a token for any service would be accepted")
+            raise ValueError("`audience` is required: a token for another service must be refused")
         if self.tenant and self.tenant_claim:
             raise ValueError("give either `tenant` (of all) or `tenant_claim`, not both")
         return self
