@@ -13,10 +13,10 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, 
 from lango.core.turn_states import TurnState
 from lango.core.turns import Answer
 from lango.errors import TurnNotFoundError
-from lango.server.backend import Served
+from lango.server.backend import Served, Services
 from lango.server.bodies import JsonRoute
 from lango.server.callers import SECURED, AnyCaller, ListViewer, User, Viewer, recheck
-from lango.server.limits import Admitting
+from lango.server.limits import Admission, Admitting
 from lango.server.problems import responses
 from lango.server.schemas import (
     Id,
@@ -218,13 +218,13 @@ async def retry_turn(
 class GoesOn:
     """How a caller goes on with a turn that waits: by a turn of its own, under its limits."""
 
-    turn: OwnTurn
-    admission: Admitting
-    turns: TenantsTurns
-    served: Served
-    wished_seat: WishedSeat
-    idempotency_key: IdempotencyKey = None
-    thoughts: Thoughts = False
+    turn: Turn
+    admission: Admission
+    turns: Turns
+    served: Services
+    wished_seat: AbstractContextManager[Seat | None]
+    idempotency_key: str | None
+    thoughts: bool
 
     async def by(self, hand_in: Callable[..., Awaitable[Turn]], *given: Any) -> Response:
         """Hand in what the turn waits for."""
@@ -242,18 +242,30 @@ class GoesOn:
             return _accepted(goes_on, session, self.turns, seat, thoughts=self.thoughts)
 
 
+async def goes_on(
+    turn: OwnTurn,
+    admission: Admitting,
+    turns: TenantsTurns,
+    served: Served,
+    wished_seat: WishedSeat,
+    idempotency_key: IdempotencyKey = None,
+    thoughts: Thoughts = False,
+) -> GoesOn:
+    """How this request goes on with the turn in its path."""
+    return GoesOn(turn, admission, turns, served, wished_seat, idempotency_key, thoughts)
+
+
+Going = Annotated[GoesOn, Depends(goes_on)]
+
+
 @router.post("/turns/{turn_id}/approvals", **_ACCEPTING)
-async def answer_approval(
-    new: NewApproval, turns: TenantsTurns, goes_on: Annotated[GoesOn, Depends()]
-) -> Response:
+async def answer_approval(new: NewApproval, turns: TenantsTurns, goes_on: Going) -> Response:
     """Answer a call that a turn waits for. The answer is a turn of its own, which goes on there."""
     return await goes_on.by(turns.answer, Answer(new.call, new.approved, new.payload))
 
 
 @router.post("/turns/{turn_id}/results", **_ACCEPTING)
-async def deliver_result(
-    new: NewResult, turns: TenantsTurns, goes_on: Annotated[GoesOn, Depends()]
-) -> Response:
+async def deliver_result(new: NewResult, turns: TenantsTurns, goes_on: Going) -> Response:
     """Deliver the result of a long-running call. It is a turn of its own, which goes on there."""
     return await goes_on.by(turns.deliver, new.call, new.result)
 
