@@ -1,1 +1,1 @@
-"""HTTP: sessions and turns for clients, from any server to any of them."""
+"""The HTTP API of sessions and turns. Any server can answer any request."""

@@ -22,13 +22,13 @@ _USABLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class AccessLog:
-    """An application whose requests have ids: a gateway's, or new ones."""
+    """Middleware that gives each request an id (a gateway's or a new one) and logs it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, name it in its answer, and log it once it has been answered."""
+        """Pass the request on, add its id to the answer, and log it after the answer."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -55,11 +55,11 @@ class _Answered:
         self._scope = scope
         self._state: dict[str, Any] = scope.setdefault("state", {})
         self._began = time.monotonic()
-        self._status = 0  # the client went away before there was any
+        self._status = 0  # stays 0 if the client disconnects before the answer
         self._bytes = 0
 
     def see(self, message: Message) -> None:
-        """Take note of a part of the answer."""
+        """Record the status or the size of a part of the answer, and add the id to its head."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             MutableHeaders(scope=message)[HEADER] = self.id
@@ -73,7 +73,7 @@ class _Answered:
         return caller.key_id if caller else "-"
 
     def log(self) -> None:
-        """Write the line. A query string may hold what no log should, so it is left out."""
+        """Write the line, without the query string, which may hold secrets."""
         client = self._scope.get("client")
         logger.info(
             "%s %s %s %d %d B %.0f ms %s",

@@ -12,13 +12,13 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosni
 
 
 class JsonHeaders:
-    """An application whose answers in JSON have these headers."""
+    """Middleware that adds these headers to JSON answers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and add to its answer."""
+        """Pass the request on, and add the headers to its answer."""
 
         async def add(message: Message) -> None:
             if message["type"] == "http.response.start":

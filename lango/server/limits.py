@@ -1,9 +1,9 @@
-"""What a caller may use: requests in a minute, turns at once, money in a day.
+"""Limits of a caller: requests per minute, concurrent turns, cost per day.
 
-All are counted in the database, for every process together. Turns and money are looked at before a
-turn is accepted, so that turns that come in the same moment may pass together; money is looked at
-once more when the turn starts. What a running turn will cost is not known before it has. A repeated
-request gets the turn that was accepted before, and is not checked.
+The database counts them for all processes together. Turns and cost are checked before a turn is
+accepted, so turns submitted at the same moment may pass together; cost is checked again when the
+turn starts. The cost of a running turn is unknown until it is spent. A repeated request gets the
+turn that was accepted before, without a check.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from lango.server.callers import Caller, NamedCaller, User
 from lango.store.allowances import Allowances
 
 MOST_ATTEMPTS: Final = 50
-"""Keys that are not known here, from one address at once."""
+"""Burst of unknown keys that one address may send."""
 ATTEMPTS_A_SECOND: Final = 2.0
-"""The same, from then on."""
+"""Sustained rate of unknown keys per address, after that burst."""
 LOOK_UPS_AT_A_TIME: Final = 8
-"""Keys of one address that are looked up at a time."""
+"""Concurrent key lookups per address."""
 _MOST_BUCKETS: Final = 10_000
-_SHARES: Final = 30  # a process takes so small a part of a minute's requests at a time
+_SHARES: Final = 30  # a process takes 1/30 of a minute's requests at a time
 _SHARE_LASTS: Final = 10.0
-_TURN_ENDS: Final = 2.0  # seconds: when a turn ends nobody knows, so ask again soon
+_TURN_ENDS: Final = 2.0  # seconds until a retry: when a turn will end is unknown
 
 Clock = Callable[[], float]
 
 
 class Buckets:
-    """Token buckets by name: full at first, each fills evenly, and what is taken empties it."""
+    """Token buckets by name: each starts full and refills at a constant rate."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # and as of when
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and their time
 
     def take(self, name: str, most: int, per_second: float) -> float:
-        """Take one token; 0, or the seconds until there is one, and then none is taken."""
+        """Take one token and return 0, or take none and return the seconds until there is one."""
         left, moment = self._now(name, most, per_second)
         self._keep(name, left - 1 if left >= 1 else left, moment)
         return 0.0 if left >= 1 else (1 - left) / per_second
 
     def wait(self, name: str, most: int, per_second: float) -> float:
-        """0, or the seconds until there is a token; none is taken."""
+        """The seconds until there is a token, or 0. Takes none."""
         left, moment = self._now(name, most, per_second)
         self._keep(name, left, moment)
         return 0.0 if left >= 1 else (1 - left) / per_second
@@ -79,9 +79,9 @@ class _Share:
 
 
 class Rates:
-    """Holds callers to the requests that they may make in a minute, over all processes.
+    """Enforces the callers' limits of requests per minute, over all processes.
 
-    A process takes a few from the database at a time, and uses them within seconds.
+    A process takes a few requests from the database at a time, and uses them within seconds.
     """
 
     def __init__(self, allowances: Allowances, clock: Clock = time.monotonic) -> None:
@@ -90,7 +90,7 @@ class Rates:
         self._shares: OrderedDict[str, _Share] = OrderedDict()
 
     async def take(self, caller: Caller) -> None:
-        """Count one request; KeyLimitError if there have been too many."""
+        """Count one request; KeyLimitError if the caller has reached its limit."""
         allowed = caller.limits.requests
         if allowed is None:
             return
@@ -108,7 +108,7 @@ class Rates:
             )
 
     async def _use(self, share: _Share, caller: str, allowed: int) -> float:
-        """Use one request of a share; 0, or the seconds until there is one."""
+        """Use one request of a share and return 0, or the seconds until there is one."""
         moment = self._clock()
         if moment < share.refused_until:
             return share.refused_until - moment
@@ -124,11 +124,10 @@ class Rates:
 
 
 class Attempts:
-    """Bounds how often an address may be wrong about a key: each try costs a look-up.
+    """Limits how many unknown keys an address may send: each costs a lookup.
 
-    Only so many of an address are looked up at a time, the others wait for them. So good keys that
-    come together, as after a restart, are not taken for guesses, and guesses that come together
-    get no further than others.
+    An address has LOOK_UPS_AT_A_TIME concurrent lookups; others wait. So valid keys that arrive
+    together, as after a restart, do not count as guesses, and concurrent guesses gain nothing.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -137,7 +136,7 @@ class Attempts:
 
     @asynccontextmanager
     async def look_up(self, address: str) -> AsyncGenerator[None]:
-        """A look-up of a key, inside; TooManyAttemptsError if too many were wrong."""
+        """Allow one key lookup within the block; TooManyAttemptsError if too many were wrong."""
         slots = self._at_a_time.setdefault(address, asyncio.Semaphore(LOOK_UPS_AT_A_TIME))
         async with slots:
             wait = self._buckets.wait(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
@@ -146,18 +145,18 @@ class Attempts:
             yield
 
     def was_wrong(self, address: str) -> None:
-        """Count a key that is not known here."""
+        """Count an unknown key."""
         self._buckets.take(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
 
 
 class TurnLimits:
-    """Whether a caller may have another turn."""
+    """Checks whether a caller may have another turn."""
 
     def __init__(self, allowances: Allowances) -> None:
         self._allowances = allowances
 
     async def check(self, caller: Caller) -> None:
-        """KeyLimitError if it has too many already, or has spent what it may today."""
+        """KeyLimitError if it has reached its limit of open turns, or of today's cost."""
         most = caller.limits.turns
         if most is not None and await self._allowances.open_turns(caller.key_id) >= most:
             raise KeyLimitError(
@@ -171,7 +170,7 @@ class TurnLimits:
 
 @runtime_checkable
 class Admits(Protocol):
-    """An identity that also knows how many turns its callers may have."""
+    """An identity that also limits its callers' turns."""
 
     async def admit(self, request: Request, caller: Caller) -> None:
         """KeyLimitError if this caller may not have another turn now."""
@@ -179,7 +178,7 @@ class Admits(Protocol):
 
 
 class Admission:
-    """Asks whether the caller of a request, and its tenant, may have another turn."""
+    """Checks whether the caller of a request, and its tenant, may have another turn."""
 
     def __init__(self, request: Request, user: NamedCaller, served: Services) -> None:
         self.user = user
@@ -188,9 +187,9 @@ class Admission:
         self._taken = False
 
     async def take(self) -> None:
-        """Count one more turn, once for a request; KeyLimitError or QuotaError if there are enough.
+        """Count one more turn, once per request; KeyLimitError or QuotaError at a limit.
 
-        To be called before a new turn is accepted, and not for a repeated request.
+        Call it before a new turn is accepted, and not for a repeated request.
         """
         if self._taken:
             return

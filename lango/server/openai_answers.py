@@ -1,4 +1,4 @@
-"""What happens in a turn, as a chat completion: whole, or in chunks as it comes."""
+"""A turn's answer as a chat completion: complete, or in chunks as it comes."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _WAITS: Final = (
 
 Events = AsyncGenerator[LoggedEvent]
 Remember = Callable[[str | None], Awaitable[None]]
-"""Notes an answer that the client is about to have; None if it has an unknown part of one."""
+"""Records the answer that the client is about to have; None if it has an unknown part of it."""
 
 
 class Reading:
-    """Follows a turn: what there is to tell of each event, and how it ended."""
+    """Converts a turn's events into OpenAI's deltas, and keeps how the turn ended."""
 
     def __init__(self, turn: Turn) -> None:
         self.text = self.thoughts = ""
@@ -61,7 +61,7 @@ class Reading:
         self._told: dict[str, str] = {}
 
     def read(self, event: LoggedEvent) -> Iterator[JsonObject]:
-        """More of the answer, as OpenAI's deltas."""
+        """The deltas of one event."""
         data = event.data
         if event.type == ThoughtDelta.type:
             self.thoughts += data["text"]
@@ -72,7 +72,7 @@ class Reading:
             known = self._told.get(data["message"], "")
             if data["text"].startswith(known):
                 yield from self._say(data["message"], data["text"][len(known) :])
-        elif event.type == MessageReset.type:  # what a client has, it has
+        elif event.type == MessageReset.type:  # text that was sent cannot be taken back
             self._told.pop(data["message"], None)
             self._newest = ""
         elif event.type == ApprovalRequired.type:
@@ -105,11 +105,11 @@ class Reading:
 
 
 async def completion(turn: Turn, events: Events, remember: Remember) -> Response:
-    """The answer of a turn once it has ended."""
+    """The answer of a turn, after the turn has ended."""
     reading = Reading(turn)
     async with aclosing(events):
         async for event in events:
-            if event.type != MessageDelta.type:  # a message that was begun anew is told once
+            if event.type != MessageDelta.type:  # completed text only: a reset repeats deltas
                 for _ in reading.read(event):
                     pass
     if reading.error is not None:
@@ -120,7 +120,7 @@ async def completion(turn: Turn, events: Events, remember: Remember) -> Response
 
 
 def local_answer(asked: ChatRequest, text: str) -> Response:
-    """An answer of the server's own, in the form that was asked for. It cost no tokens."""
+    """An answer that the server makes without the agent, streamed if asked for. Costs no tokens."""
     answer_id, usage = new_id("local"), usage_of(None)
     if not asked.stream:
         return _whole(answer_id, asked.model, usage, text)
@@ -149,16 +149,16 @@ class _Chunks:
         self._head = {"id": answer_id, "object": CHUNK, "created": created, "model": model}
 
     def delta(self, delta: JsonObject, finish: str | None = None, **more: Any) -> bytes:
-        """More of it."""
+        """One chunk."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return _frame({**self._head, "choices": [choice], **more})
 
     def first(self) -> bytes:
-        """Its beginning."""
+        """The first chunk."""
         return self.delta({"role": "assistant", "content": ""})
 
     def last(self, usage: JsonObject, *, usage_apart: bool) -> bytes:
-        """Its end, with the usage."""
+        """The last chunks, with the usage, and `[DONE]`."""
         if not usage_apart:
             return self.delta({}, "stop", usage=usage) + _DONE
         return (
@@ -180,7 +180,7 @@ async def chunks(
                     yield chunk.delta(delta)
         if reading.error is None:
             answer = reading.text
-    finally:  # before the client knows that this is all, and goes on; or once it has gone away
+    finally:  # before the client gets the end and continues, or after it has disconnected
         await remember(answer)
     if reading.error is None:
         yield chunk.last(reading.usage, usage_apart=usage_apart)

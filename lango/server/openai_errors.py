@@ -1,4 +1,4 @@
-"""Errors in OpenAI's form, for clients that know no other."""
+"""Errors in OpenAI's form, for OpenAI's clients."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lango.server.openai_schemas import ErrorAnswer, ErrorBody
 from lango.server.problems import Problem, fields_of, told, type_of, use_form
 
 NO_RETRY: Final = {"X-Should-Retry": "false"}
-"""Keeps OpenAI's SDKs from sending a request again whose turn has run."""
+"""Keeps OpenAI's SDKs from retrying a request whose turn has run."""
 _NO_OPERATION: Final = (
     "This path is not served. Agents answer POST /openai/v1/chat/completions and GET "
     "/openai/v1/models: set the client's base URL to /openai/v1, and have it use Chat Completions "
     "and not the Responses API."
 )
 _STATUS: Final[dict[type[BaseException], int]] = {InvalidIdError: 400, UnknownAppError: 404}
-"""Where OpenAI's words differ from ours."""
+"""Statuses that differ from those of /v1."""
 _CODES: Final[dict[type[BaseException], str]] = {
     UnauthorizedError: "invalid_api_key",
     UnknownAppError: "model_not_found",
@@ -42,7 +42,7 @@ class OpenAIRoute(JsonRoute):
     """A route whose errors are in OpenAI's form."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, with an eye on what it raises."""
+        """The handler, which answers exceptions in OpenAI's form."""
         handle = super().get_route_handler()
 
         async def answered(request: Request) -> Response:
@@ -53,7 +53,7 @@ class OpenAIRoute(JsonRoute):
                 message = "; ".join(f"{each.at}: {each.problem}" for each in wrong)
                 param = wrong[0].at.removeprefix("body.") if wrong else None
                 return respond(400, message, "invalid_request", param=param)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client reads one form
+            except Exception as error:  # noqa: BLE001 - the client reads one form only
                 return answer(error, request.scope)
 
         return answered
@@ -80,7 +80,7 @@ def answer(error: Exception, scope: Scope) -> Response:
 
 
 def failure(error: JsonObject | None) -> ErrorAnswer:
-    """What to say of a turn that failed; its error is fit for clients."""
+    """The error answer of a failed turn; the turn's error is safe to show to clients."""
     known = error or {"type": LangoError.__name__, "message": "The turn failed."}
     code = type_of(str(known["type"])).rpartition(":")[2].replace("-", "_")
     return ErrorAnswer(
@@ -96,14 +96,14 @@ def respond(
     *,
     param: str | None = None,
 ) -> JSONResponse:
-    """An error on the wire."""
+    """A response with an error in OpenAI's form."""
     kind = _TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
     body = ErrorAnswer(error=ErrorBody(message=message, type=kind, param=param, code=code))
     return JSONResponse(storable_json(body.model_dump()), status, headers)
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What an operation may answer when it fails, for the OpenAPI document."""
+    """The error answers of an operation, for the OpenAPI document."""
     return {
         status: {"description": HTTPStatus(status).phrase, "model": ErrorAnswer}
         for status in statuses

@@ -1,4 +1,4 @@
-"""What goes over the wire under /openai/v1: OpenAI's words, as far as an agent can follow them."""
+"""Schemas of /openai/v1: OpenAI's fields, as far as an agent supports them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NAMED: Final = 20
 
 
 class Sent(BaseModel):
-    """What clients send: what is not listed is left aside, as the agent has its own settings."""
+    """A part of a request. Unlisted fields are ignored: the agent has its own settings."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -44,9 +44,9 @@ class StreamOptions(Sent):
 
 
 class ChatRequest(Sent):
-    """A conversation so far, with something new at its end."""
+    """A conversation so far, with new messages at its end."""
 
-    model_config = ConfigDict(extra="allow")  # to say what is left aside
+    model_config = ConfigDict(extra="allow")  # to report the ignored fields
 
     model: str = Field(description="The name of an app.")
     messages: list[ChatMessage] = Field(min_length=1)
@@ -61,13 +61,13 @@ class ChatRequest(Sent):
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """The names of settings that were sent and have no effect: the agent has its own."""
+        """The names of sent settings that have no effect: the agent has its own."""
         said = sorted(name for name, value in (self.model_extra or {}).items() if value is not None)
         return tuple(name for name in said if _NAME.fullmatch(name))[:_MOST_NAMED]
 
     @property
     def tells_usage_apart(self) -> bool:
-        """Whether a chunk of its own is wanted for the usage."""
+        """Whether the client asks for a separate usage chunk."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
@@ -80,7 +80,7 @@ class ChatChoice(BaseModel):
 
 
 class ChatCompletion(BaseModel):
-    """An answer, whole."""
+    """A complete answer."""
 
     id: str
     object: str = COMPLETION
@@ -122,7 +122,7 @@ class ErrorAnswer(BaseModel):
 
 
 def usage_of(told: JsonObject | None) -> JsonObject:
-    """The tokens of a turn in OpenAI's words."""
+    """The tokens of a turn in OpenAI's fields."""
     usage = Usage(**(told or {}))
     return {
         "prompt_tokens": usage.input,

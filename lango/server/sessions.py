@@ -43,7 +43,7 @@ router = APIRouter(
 )
 
 OUR_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What ids of ours look like; nothing else is looked up."""
+"""The form of server-made ids; nothing else is looked up."""
 PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Place = Annotated[Number | None, Query()]
 
@@ -52,12 +52,12 @@ SessionId = Annotated[str, Path(description="The session's `id`.")]
 
 
 async def own_session(session_id: SessionId, user: User, served: Served) -> SessionSummary:
-    """The session in the path, if it is the caller's: another's is as good as missing."""
+    """The session in the path; SessionNotFoundError if missing or another user's."""
     return await _find(served, user.tenant, user.user, session_id)
 
 
 async def seen_session(session_id: SessionId, viewer: Viewer, served: Served) -> SessionSummary:
-    """The session in the path, if the caller may see it; else it is as good as missing."""
+    """The session in the path; SessionNotFoundError if missing or not visible to the caller."""
     return await _find(served, viewer.tenant, viewer.user, session_id)
 
 
@@ -83,7 +83,7 @@ async def create_session(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> Session:
-    """Create a session; under the same key, the same one again."""
+    """Create a session; a request with the same idempotency key returns the same session."""
     if new.app not in served.options.apps:
         raise UnknownAppError
     public_id = _public_id(user, idempotency_key)
@@ -99,7 +99,7 @@ async def create_session(
 
 
 def _public_id(user: NamedCaller, idempotency_key: str | None) -> str:
-    """A new id, or under a key always the same one, by which the store knows a repetition."""
+    """A new id, or one derived from the idempotency key: the store then detects a repetition."""
     if idempotency_key is None:
         return new_id("ses")
     told = json_text([user.tenant, user.user, idempotency_key])
@@ -109,7 +109,7 @@ def _public_id(user: NamedCaller, idempotency_key: str | None) -> str:
 async def _created_by_twin(
     served: Served, key: SessionKey, public_id: str
 ) -> SessionSummary | None:
-    """The session, if the same request made it a moment ago."""
+    """The session, if an earlier request with the same idempotency key created it."""
     try:
         found = await served.store.find(key.tenant, key.user_id, public_id)
     except SessionNotFoundError:
@@ -129,7 +129,7 @@ async def list_sessions(
     cursor: Annotated[str | None, Query(max_length=1_000, description="`next` of a page.")] = None,
     limit: PageSize = 50,
 ) -> SessionPage:
-    """A page of the user's sessions, the last active first; for an admin also of others'."""
+    """A page of the user's sessions, last active first; an admin can list other users' too."""
     page = await served.store.page(
         viewer.tenant,
         served.options.apps if app is None else app,
@@ -143,20 +143,20 @@ async def list_sessions(
 
 @router.get("/{session_id}", responses=_MISSING)
 async def get_session(session: SeenSession) -> Session:
-    """A session as it stands."""
+    """The current state of a session."""
     return Session.of(session)
 
 
 @router.patch("/{session_id}", responses=_BODY | _MISSING)
 async def rename_session(change: SessionChange, session: SeenSession, served: Served) -> Session:
-    """Give a session a title."""
+    """Change the title of a session."""
     await served.store.rename(session.key, change.title)
     return Session.of(await served.store.summary(session.key))
 
 
 @router.delete("/{session_id}", status_code=http_status.HTTP_204_NO_CONTENT, responses=_MISSING)
 async def delete_session(session: SeenSession, served: Served) -> None:
-    """Delete a session with all that is kept of it; turns of it that run are stopped."""
+    """Delete a session with all its data, and stop its running turns."""
     await served.store.delete(session.key, public_id=session.public_id)
 
 

@@ -1,7 +1,7 @@
-"""Server-sent events: the log of a turn on a wire, from any number, to as many as fit.
+"""Server-sent events: a turn's log from any event number, for a limited number of streams.
 
-Starlette's own streaming carries it. sse-starlette was left out: it replaces uvicorn's signal
-handler when it is imported, and runs four tasks for each stream.
+Uses Starlette's own streaming. Not sse-starlette: it replaces uvicorn's signal handler when it is
+imported, and runs four tasks for each stream.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Recheck = Callable[[], Awaitable[None]]
 MEDIA_TYPE: Final = "text/event-stream"
 HEARTBEAT: Final = 15.0
 RECHECKED: Final = 15.0
-"""Seconds after which the credential of a stream's caller is looked at again."""
+"""Seconds between two checks of the credentials of open streams."""
 _COMMENT: Final = b":\n\n"
 _HEADERS: Final = {
-    "Cache-Control": "no-cache, no-transform",  # no proxy may gather it, or pack it
+    "Cache-Control": "no-cache, no-transform",  # no proxy may buffer or compress it
     "X-Accel-Buffering": "no",
 }
-_AHEAD: Final = 1_000  # events read for a client that does not keep up
+_AHEAD: Final = 1_000  # events read ahead for a slow client
 
 
 def frame(turn_id: str, event: LoggedEvent) -> bytes:
-    """One event on the wire."""
+    """An event as a frame of server-sent events."""
     at = datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z")
     told = {"id": event.number, "type": event.type, "turn": turn_id, "at": at} | event.data
     return f"id: {event.number}\nevent: {event.type}\ndata: {json_text(told)}\n\n".encode()
@@ -56,7 +56,7 @@ def frame(turn_id: str, event: LoggedEvent) -> bytes:
 async def frames(
     turn_id: str, events: AsyncGenerator[LoggedEvent], *, thoughts: bool
 ) -> AsyncGenerator[bytes]:
-    """A log on the wire; what the model thinks is left out unless it is wished for."""
+    """A log as frames; the model's thoughts only with `thoughts`."""
     async with aclosing(events):
         async for event in events:
             if thoughts or event.type != ThoughtDelta.type:
@@ -64,7 +64,7 @@ async def frames(
 
 
 class Seat:
-    """The place of one stream among those that a process takes."""
+    """The slot of one stream among those of a process."""
 
     def __init__(self, streams: Streams, who: Caller, recheck: Recheck) -> None:
         self.recheck = recheck
@@ -75,27 +75,27 @@ class Seat:
         self._is_over = False
 
     def run(self, pump: asyncio.Task[object]) -> None:
-        """Say what the stream is fed by; it is stopped with the stream."""
+        """Set the task that feeds the stream; it is cancelled with the stream."""
         self._pump = pump
         if self._is_over:
             pump.cancel()
 
     def end(self) -> None:
-        """End the stream, without an end of its turn: its client goes on elsewhere."""
+        """End the stream but not its turn: the client can reconnect to any server."""
         self._is_over = True
         if self._pump is not None:
             self._pump.cancel()
 
     def leave(self) -> None:
-        """Make room for another."""
+        """Release the slot."""
         self._streams.seats.discard(self)
 
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How many streams there may be at a time in one process.
+    """How many streams one process may have at a time.
 
-    None for a tenant: four fifths of them; for a key: half of them.
+    None means four fifths of `most` for a tenant, and half of it for a key.
     """
 
     most: int
@@ -104,17 +104,17 @@ class StreamLimits:
 
     @property
     def of_tenant(self) -> int:
-        """Those of one tenant."""
+        """The limit of one tenant."""
         return max(self.most * 4 // 5, 1) if self.per_tenant is None else self.per_tenant
 
     @property
     def of_key(self) -> int:
-        """Those of one credential."""
+        """The limit of one credential."""
         return max(self.most // 2, 1) if self.per_key is None else self.per_key
 
 
 class Streams:
-    """The streams of one process: so many at most, and all of them ended when it stops."""
+    """The streams of one process: limited in number, and all ended when it stops."""
 
     def __init__(self, limits: StreamLimits, heartbeat: float = HEARTBEAT) -> None:
         self.heartbeat = heartbeat
@@ -124,10 +124,10 @@ class Streams:
 
     @contextmanager
     def opening(self, who: Caller, recheck: Recheck) -> Generator[Seat]:
-        """A seat for the response that is made within; ServerBusyError if there is none.
+        """Reserve a stream slot for a response made within; ServerBusyError if none is free.
 
-        KeyLimitError if the caller's key, or its tenant, has as many as it may. `recheck` is called
-        now and then while the stream lasts, which ends when it raises UnauthorizedError.
+        KeyLimitError if the caller's key, or its tenant, has reached its limit. `watch` calls
+        `recheck` every RECHECKED seconds, and ends the stream when it raises UnauthorizedError.
         """
         if self._is_draining or len(self.seats) >= self._limits.most:
             raise ServerBusyError
@@ -141,7 +141,7 @@ class Streams:
             raise
 
     async def watch(self) -> None:
-        """End streams whose callers have lost their credentials, for as long as this runs."""
+        """End streams whose callers' credentials are no longer valid, until cancelled."""
         while True:
             await asyncio.sleep(RECHECKED)
             for seat in list(self.seats):
@@ -166,19 +166,19 @@ class Streams:
                 )
 
     def drain(self) -> None:
-        """End all streams, and begin none."""
+        """End all streams, and refuse new ones."""
         self._is_draining = True
         for seat in self.seats:
             seat.end()
 
 
 def _holder(who: Caller) -> tuple[str, str | None]:
-    """Whose limits count: a key's, or those of the user that a token names."""
+    """The holder whose limit counts: the key, or without one the user."""
     return (who.key_id, None) if who.key_id else ("", who.user)
 
 
 class EventStream(StreamingResponse):
-    """Answers with a stream; whoever reads it may go away without harm to the turn."""
+    """A streaming response. If the client disconnects, the turn continues."""
 
     def __init__(
         self, seat: Seat, source: AsyncGenerator[bytes], headers: dict[str, str] | None = None
@@ -189,7 +189,7 @@ class EventStream(StreamingResponse):
         super().__init__(body, headers=_HEADERS | (headers or {}), media_type=MEDIA_TYPE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the source or the client ends."""
+        """Send until the source ends or the client disconnects."""
         pump = self._pipe.start()
         self._seat.run(pump)
         try:
@@ -201,7 +201,7 @@ class EventStream(StreamingResponse):
 
 
 class _Pipe:
-    """Reads ahead of a client, so that a beat can be sent while nothing comes."""
+    """Reads ahead of a client, so that a heartbeat can be sent while the source is silent."""
 
     def __init__(self, source: AsyncGenerator[bytes]) -> None:
         self._source = source
@@ -211,7 +211,7 @@ class _Pipe:
         self._is_over = False
 
     def start(self) -> asyncio.Task[None]:
-        """Begin to read; the task that does."""
+        """Start reading, and return the task that reads."""
         pump = asyncio.create_task(self._read())
         pump.add_done_callback(self._over)
         return pump
@@ -235,7 +235,7 @@ class _Pipe:
             logger.exception("A stream ends early; its client can go on from where it is.")
 
     async def chunks(self, heartbeat: float) -> AsyncIterator[bytes]:
-        """What has come, as soon as it comes; a comment when nothing does."""
+        """What the source yields, as it comes; a comment after `heartbeat` seconds of silence."""
         while self._waiting or not self._is_over:
             if not self._waiting and not await self._some.wait(heartbeat):
                 yield _COMMENT

@@ -1,4 +1,4 @@
-"""What model calls took and cost."""
+"""Tokens and cost of model calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def get_usage(
     since: Since = None,
     until: Until = None,
 ) -> UsageReport:
-    """Tokens and cost of the user's model calls, of 30 days unless it says otherwise."""
+    """Tokens and cost of the user's model calls, by default of the last 30 days."""
     until = until or datetime.now(UTC)
     since = since or until - _SPAN
     if not timedelta() <= until - since <= LONGEST:
