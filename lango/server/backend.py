@@ -1,4 +1,4 @@
-"""What the server stands on, and what its parts share."""
+"""The server's backend and options, and the services that its endpoints share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFAULTS: Final = ServerSettings()
 
 
 class Backend(Protocol):
-    """The application, as the server needs it; opened and closed by who made it."""
+    """What the server needs of the application. Its creator opens and closes it."""
 
     @property
     def store(self) -> SqlSessionStore:
@@ -34,10 +34,10 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """How a server serves."""
+    """The options of a server."""
 
     apps: tuple[str, ...] = ()  # the agents that sessions can be created for
-    allowed_hosts: tuple[str, ...] = LOOPBACK  # "*" for any, "*.example.com" for all below it
+    allowed_hosts: tuple[str, ...] = LOOPBACK  # "*" for any, "*.example.com" for subdomains
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks
     max_body: int = _DEFAULTS.max_body  # bytes of JSON
     files: FileSettings = field(default_factory=FileSettings)
@@ -45,18 +45,18 @@ class ServerOptions:
     max_streams: int = _DEFAULTS.max_streams  # at a time, in this process
     max_streams_per_tenant: int | None = None
     max_streams_per_key: int | None = None
-    heartbeat: float = HEARTBEAT  # seconds of silence on a stream
+    heartbeat: float = HEARTBEAT  # seconds of silence before a comment
     openai_tasks: Literal["local", "turn"] = "local"
-    token_budget: int | None = 0  # what agents load of a session; 0 for the default
+    token_budget: int | None = 0  # tokens of a session that agents load; 0: default
 
     @property
     def streams(self) -> StreamLimits:
-        """How many streams there may be."""
+        """The limits of streams."""
         return StreamLimits(self.max_streams, self.max_streams_per_tenant, self.max_streams_per_key)
 
 
 def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerOptions:
-    """What the settings say of a server on an address."""
+    """The options of a server on an address, from the settings."""
     server = settings.server
     return ServerOptions(
         apps=tuple(apps),
@@ -75,7 +75,7 @@ def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerO
 
 @dataclass(frozen=True)
 class Services:
-    """What every endpoint may use."""
+    """The services of every endpoint."""
 
     backend: Backend
     options: ServerOptions
@@ -90,7 +90,7 @@ class Services:
 
 
 def provide(app: FastAPI, backend: Backend, options: ServerOptions) -> None:
-    """Give an application's endpoints what they may use."""
+    """Create the services of an application's endpoints."""
     app.state.services = Services(
         backend,
         options,
@@ -101,7 +101,7 @@ def provide(app: FastAPI, backend: Backend, options: ServerOptions) -> None:
 
 
 def services_of(app: FastAPI) -> Services:
-    """What an application was made with."""
+    """The services of an application."""
     return cast("Services", app.state.services)
 
 

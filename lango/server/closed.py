@@ -1,4 +1,4 @@
-"""A server is never open by accident: who gets in when nobody has made a key yet."""
+"""Chooses the authentication mode at start-up; refuses unauthenticated public binds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORWARDED: Final = "x-forwarded-"
 
 
 class Doorkeeper(NamedTuple):
-    """Who tells callers, and what is to be printed for whoever started the server."""
+    """The identity of a server, and the lines to print at its start."""
 
     identity: Identity
     lines: tuple[str, ...]
@@ -31,9 +31,9 @@ class Doorkeeper(NamedTuple):
 async def identity_for(
     settings: Settings, store: SqlSessionStore, *, host: str, port: int, insecure: bool = False
 ) -> Doorkeeper:
-    """Who tells the callers of a server on that host.
+    """The identity of a server on that host.
 
-    ConfigError if others could reach it, and nothing would keep them out.
+    ConfigError if other machines can reach the host and no authentication is configured.
     """
     tenant, local = settings.store.tenant, is_loopback(host)
     if insecure:
@@ -53,15 +53,15 @@ async def identity_for(
             "`lango keys create`, or set server.oidc; without, serve on 127.0.0.1."
         )
     key = KeyText.new()
-    identity = Credentials(keys, run_key=RunKey(key, tenant))  # and keys that are made meanwhile
+    identity = Credentials(keys, run_key=RunKey(key, tenant))  # also accepts keys created later
     return Doorkeeper(identity, _key_lines(host, port, key))
 
 
 class NoAuth:
-    """Takes everyone for whoever sits at this machine, if nothing speaks against it.
+    """Treats every caller as the local user, but refuses requests that may come from elsewhere.
 
-    A page on the web can make a browser send requests here, under a name of its own that leads
-    to this machine if need be; and a proxy on this machine could let others in.
+    A web page can make a browser send requests here, also through a host name of its own that
+    resolves to this machine (DNS rebinding); and a proxy on this machine could admit others.
     """
 
     def __init__(self, tenant: str) -> None:

@@ -1,4 +1,4 @@
-"""The console: static files, which are nobody's secret; what they show, the API gives them."""
+"""The console: public static files, which get their data from the API."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # Names stay when a version changes: a browser asks each time, and hears 304.
+    # File names are the same in every version: browsers revalidate each time, and get 304.
     "Cache-Control": "no-cache",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it is answered: known by its content, on every server alike."""
+    """A static file. Its ETag depends only on its content, so it is the same on every server."""
 
     content: bytes
     media_type: str
@@ -51,7 +51,7 @@ class _File:
 
 @cache
 def _files() -> dict[str, _File]:
-    """All there is, in memory: it is small, and no path can lead out of it."""
+    """All files, in memory: they are small, and no path can escape the folder."""
     return {
         path.relative_to(STATIC).as_posix(): _File(
             path.read_bytes(), guess_type(path.name)[0] or "application/octet-stream"
@@ -65,7 +65,7 @@ async def _to_the_console() -> RedirectResponse:
 
 
 async def _to_the_folder() -> RedirectResponse:
-    # Relative, so that it holds behind a proxy that adds a prefix.
+    # Relative, so that it works behind a proxy that adds a prefix.
     return RedirectResponse(f"{PATH[1:]}/", status.HTTP_308_PERMANENT_REDIRECT)
 
 
@@ -80,7 +80,7 @@ async def _file(request: Request, name: str) -> Response:
 
 
 def add_console(app: FastAPI) -> None:
-    """Serve the pages. `/` leads there, and `/console` to `/console/`: their links are relative."""
+    """Serve the console. `/` and `/console` redirect to `/console/`: its links are relative."""
     methods = ["GET", "HEAD"]
     app.add_api_route("/", _to_the_console, methods=methods, include_in_schema=False)
     app.add_api_route(PATH, _to_the_folder, methods=methods, include_in_schema=False)

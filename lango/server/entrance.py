@@ -1,4 +1,4 @@
-"""Requests begin a few at a time, however many come at once: others have their turn between."""
+"""Limits how many requests start in one pass of the event loop, so that other tasks can run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from lango.providers.turnstile import Turnstile
 
 
 class Entrance:
-    """An application whose requests come in through a turnstile."""
+    """Middleware whose requests start through a turnstile."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._turnstile = Turnstile()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on when it is its turn."""
+        """Pass the request on as soon as the turnstile allows."""
         await self._turnstile.enter()
         await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""A session to take along, as JSON Lines."""
+"""Export of a session as JSON Lines."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _LINES: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.get("/{session_id}/export", response_class=StreamingResponse, responses=_LINES)
 async def export_session(session: SeenSession, viewer: Viewer, served: Served) -> StreamingResponse:
-    """The session with its messages, states and artifacts, as `lango sessions import` takes it."""
-    # The state of an app is shared by all its users: it is for those who may see them all.
+    """Export a session with its messages, states and artifacts, for `lango sessions import`."""
+    # All users of an app share its state: only callers that may see all users get it.
     database, may_see_all = served.store.database, viewer.user is None
     export = await open_export(database, session.key, with_app_state=may_see_all)
     name = f'attachment; filename="{session.public_id}.jsonl"'
@@ -46,7 +46,7 @@ async def export_session(session: SeenSession, viewer: Viewer, served: Served) -
 
 
 async def _lines(export: SessionExport) -> AsyncGenerator[bytes]:
-    """The lines; what stops them in the middle is in the log, and leaves the end out."""
+    """The lines of an export. An error is logged, and cuts the export before its `end` line."""
     try:
         async for line in export.lines():
             yield line

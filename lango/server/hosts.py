@@ -1,4 +1,4 @@
-"""The hosts this server answers for: a page that points its own name at us gets nothing."""
+"""The hosts that this server answers for: protects against DNS rebinding."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lango.server.problems import answer
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 PROBES: Final = ("/healthz", "/readyz")
-"""Asked by the address of a machine, which nobody knows beforehand; they tell nothing."""
+"""Exempt: probes use a machine's address, which is unknown beforehand, and disclose nothing."""
 
 
 def allowed_hosts(address: str, said: Sequence[str]) -> tuple[str, ...]:
-    """The hosts that a server on an address answers for: localhost, and what the settings say."""
+    """The hosts of a server on an address: localhost, the address, and those of the settings."""
     if not said and not is_loopback(address):
         raise ConfigError(
             f"Others reach a server on {address} by some name. Say which in server.allowed_hosts: "
@@ -36,7 +36,7 @@ class AllowedHosts:
         self._below = tuple(host[1:] for host in self._allowed if host.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http" or scope["path"] in PROBES or self._is_allowed(scope):
             await self.app(scope, receive, send)
         else:

@@ -1,4 +1,4 @@
-"""The door for clients of OpenAI's chat completions: agents as models, conversations as turns."""
+"""The OpenAI-compatible API: agents as models, chat completions as turns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ router = APIRouter(
 _NO_MODEL: Final = (
     "No model of that name is served here; GET /openai/v1/models lists those that are."
 )
-_GONE: Final = 499  # for nobody to read
+_GONE: Final = 499  # only for the access log: the client has disconnected
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
 }
@@ -70,7 +70,7 @@ async def create_chat_completion(
     x_session_id: SessionId = None,
     chat_id: ChatId = None,
 ) -> Response:
-    """Hand in what is new of a conversation, and read its answer; who goes away stops nothing."""
+    """Submit the new messages of a conversation. Disconnecting does not stop the turn."""
     if asked.model not in served.options.apps:
         raise UnknownAppError(_NO_MODEL)
     sent = Conversation.of(asked)
@@ -97,7 +97,7 @@ async def create_chat_completion(
 
 
 async def _whole(request: Request, seat: Seat, work: Coroutine[Any, Any, Response]) -> Response:
-    """An answer that is waited for as long as its client is there, and the server stays."""
+    """Wait for an answer, until the client disconnects or the server stops."""
     waiting, gone = asyncio.create_task(work), asyncio.create_task(_gone(request))
     seat.run(waiting)
     try:
@@ -115,6 +115,6 @@ async def _whole(request: Request, seat: Seat, work: Coroutine[Any, Any, Respons
 
 
 async def _gone(request: Request) -> None:
-    """Wait until the client goes away."""
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

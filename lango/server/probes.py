@@ -1,4 +1,4 @@
-"""What orchestrators ask: is it alive, is it ready."""
+"""Liveness and readiness probes, for orchestrators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def get_health() -> Alive:
     "/readyz", responses={503: {"model": Readiness, "description": "Not ready, or no longer."}}
 )
 async def get_readiness(served: Served, response: Response) -> Readiness:
-    """Whether requests should be sent here: store, schema, worker and warm-up are well."""
+    """Whether to send requests here: checks store, schema, worker and warm-up."""
     found = await readiness(served.health, served.store)
     if not found.ready:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
@@ -28,7 +28,7 @@ async def get_readiness(served: Served, response: Response) -> Readiness:
 
 
 def create_probes(backend: Backend) -> FastAPI:
-    """An application that answers these questions and no others, for a worker on its own."""
+    """An application with these probes only, for a worker without a server."""
     app = FastAPI(openapi_url=None)
     provide(app, backend, ServerOptions())
     app.include_router(router)

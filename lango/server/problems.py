@@ -1,4 +1,4 @@
-"""Every error as RFC 9457 problem JSON, without a word of what is inside."""
+"""Every error as RFC 9457 problem JSON, without internal details."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.ServerBusyError: 503,
     errors.StoreUnavailableError: 503,
 }
-"""What each error is over HTTP; one that is not here is our fault, a 500."""
-RETRY_AFTER: Final = 1  # seconds, where nobody knows better
+"""The HTTP status of each error; any other error is a 500."""
+RETRY_AFTER: Final = 1  # seconds, unless the error says otherwise
 MEDIA_TYPE: Final = "application/problem+json"
 _TYPE: Final = "urn:lango:error:{}"
 _INTERNAL: Final = "Something went wrong here; the log of the server says what, under `error_id`."
@@ -70,7 +70,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """An error, as RFC 9457 has it."""
+    """An error in the form of RFC 9457."""
 
     type: str = Field(description="`urn:lango:error:` and the name of the error.")
     title: str
@@ -83,7 +83,7 @@ class Problem(BaseModel):
 
 
 def status_of(error: BaseException) -> int:
-    """The status of an error, or of the nearest kind above it."""
+    """The status of an error, by its class or the nearest base class."""
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
@@ -94,10 +94,10 @@ def type_of(name: str) -> str:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """What a client is told of an error.
+    """The problem that a client gets for an error.
 
-    What is missing and what is another's must be answered alike, and what went wrong inside is
-    nobody's business: neither says more than its kind.
+    A 404 has no detail: missing resources and other users' resources must get the same answer.
+    Nor has a 5xx, which could disclose internals.
     """
     status, kind = status_of(error), type(error)
     error_id = new_id("err") if status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
@@ -122,12 +122,12 @@ def _headers(error: BaseException, status: int) -> dict[str, str]:
 
 
 Form = Callable[[Problem, dict[str, str]], JSONResponse]
-"""How a problem is put on the wire."""
+"""Makes the response of a problem."""
 _FORMS: Final[dict[str, Form]] = {}
 
 
 def use_form(prefix: str, form: Form) -> None:
-    """Have problems of paths that begin like this told in another form."""
+    """Use another form for the problems of paths with this prefix."""
     _FORMS[prefix] = form
 
 
@@ -140,11 +140,11 @@ def _respond(problem: Problem, scope: Scope, headers: dict[str, str] | None = No
 
 
 def told(error: BaseException, scope: Scope) -> tuple[Problem, dict[str, str]]:
-    """What to say to a request that ended in an error; one of ours is in the log by its id."""
+    """The problem and headers for an error; a server error is logged with its `error_id`."""
     problem = problem_of(error)
     if problem.error_id is not None:
-        # The path alone, for a query string may hold what no log should; and quoted again, for
-        # it may hold a line break.
+        # Without the query string, which may hold secrets; the path is quoted, as it may hold
+        # a line break.
         what = (problem.error_id, scope.get("method"), quote(str(scope.get("path"))))
         if isinstance(error, errors.ServerBusyError):  # thousands of them may come at once
             logger.warning("%s: %s %s was refused: the server is busy.", *what)
@@ -170,7 +170,7 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def fields_of(error: RequestValidationError) -> list[FieldProblem]:
-    """What is wrong with a request, without a word of what was sent."""
+    """What is wrong with a request, without the values that were sent."""
     found = error.errors()
     return [FieldProblem(at=_place(each["loc"]), problem=str(each["msg"])) for each in found]
 
@@ -188,13 +188,13 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
 
 
 class Unexpected:
-    """Answers what nobody foresaw, instead of handing it on to a server that prints it."""
+    """Middleware that answers unexpected exceptions with a problem."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
+        """Pass the request on, and answer what it raises unless the answer has begun."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -216,7 +216,7 @@ class Unexpected:
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What an operation may answer when it fails, for the OpenAPI document."""
+    """The error answers of an operation, for the OpenAPI document."""
     schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
     content = {MEDIA_TYPE: {"schema": schema}}
     return {
@@ -226,7 +226,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Have every error of an app answered as a problem."""
+    """Answer every error of an app as a problem."""
     app.add_exception_handler(LangoError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)

@@ -1,7 +1,7 @@
-"""What a tenant may have in the database at a time: open turns, and bytes of files.
+"""Quotas of a tenant: open turns, and bytes of files.
 
-Usage is read from the database at most once a second for each tenant, and what this process accepts
-in between is added. Several processes together can pass a quota by what they accept in one second.
+Each process reads a tenant's usage from the database at most once a second, and adds what it
+accepts in between. Together, processes can exceed a quota by what they accept in one second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lango.store.database import Database
 from lango.store.quotas import count_open_turns, sum_file_bytes
 
 FRESH: Final = 1.0
-"""Seconds for which a count of the database is used."""
+"""Seconds for which a count from the database is used."""
 _TURN_ENDS: Final = 2.0
 _FILE_GOES: Final = 60.0
 _MOST_TENANTS: Final = 10_000
@@ -38,7 +38,7 @@ class _Usages:
         self._known: OrderedDict[str, _Usage] = OrderedDict()
 
     async def of(self, tenant: str, read: Callable[[], Awaitable[int]]) -> _Usage:
-        """A tenant's usage, read anew if what is known is old."""
+        """A tenant's usage, read from the database if the known one is older than FRESH."""
         known = self._known.get(tenant)
         if known is None or self._clock() - known.read_at > FRESH:
             at = self._clock()
@@ -64,7 +64,7 @@ class Quotas:
         self._bytes = _Usages(clock)
 
     async def take_turn(self, tenant: str) -> None:
-        """Count one more turn; QuotaError if the tenant has as many open as it may."""
+        """Count one more turn; QuotaError if the tenant has reached its quota of open turns."""
         most = self._settings.open_turns
         if most is None:
             return
@@ -80,7 +80,7 @@ class Quotas:
         usage.used += 1
 
     async def take_bytes(self, tenant: str, size: int) -> None:
-        """Count a file; QuotaError if the tenant's files would be larger together than they may."""
+        """Count a file; QuotaError if the tenant's files would together exceed their quota."""
         most = self._settings.file_bytes
         if most is None:
             return

@@ -1,4 +1,4 @@
-"""What goes over the wire under /v1. Fields are only ever added."""
+"""Schemas of /v1. Fields are only ever added."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MAX_PAGE: Final = 200
 MAX_TITLE: Final = 256
 MAX_FILES: Final = 20
 _OF_THE_USER: Final = "user:"  # how ADK marks an artifact that all sessions of a user share
-_OF_NO_URL: Final = (".", "..")  # clients take them for steps on the way
-_YEARS: Final = (1971, 9998)  # which any time zone keeps within the calendar
+_OF_NO_URL: Final = (".", "..")  # clients resolve them as relative path segments
+_YEARS: Final = (1971, 9998)  # valid in every time zone
 
 
 def _fit_for_an_id(value: str) -> str:
     try:
         return check_id("id", value)
-    except InvalidIdError:  # whose message repeats the value
+    except InvalidIdError:  # its message repeats the value
         raise PydanticCustomError("id", "{rule}", {"rule": InvalidIdError.__doc__}) from None
 
 
@@ -61,7 +61,7 @@ IdempotencyKey = Annotated[
 
 
 class Given(BaseModel):
-    """What clients send: nothing that nobody asked for."""
+    """A request body. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -77,7 +77,7 @@ class NewSession(Given):
 
 
 class SessionChange(Given):
-    """What is to be changed of a session."""
+    """A change of a session."""
 
     title: Title
 
@@ -98,7 +98,7 @@ class NewTurn(Given):
 
 
 class NewApproval(Given):
-    """A person's answer to a tool call that waits for it."""
+    """A person's decision about a tool call that waits for approval."""
 
     call: Id = Field(description="`approval` or `call` of the event `approval.required`.")
     approved: bool
@@ -106,7 +106,7 @@ class NewApproval(Given):
 
 
 class NewResult(Given):
-    """The result of a long-running tool call, which its tool could not return."""
+    """The result of a long-running tool call, delivered after the tool returned."""
 
     call: Id = Field(description="The call, as in `waits_for` of the turn.")
     result: Any = Field(description="An object; anything else is given to the agent as `result`.")
@@ -142,7 +142,7 @@ class Session(BaseModel):
 
     @classmethod
     def of(cls, stored: SessionSummary) -> Session:
-        """A session as its owner sees it."""
+        """A session from the store."""
         return cls(
             id=stored.public_id,
             app=stored.app_name,
@@ -202,7 +202,7 @@ class Message(BaseModel):
 
 
 class MessagePage(BaseModel):
-    """Messages in order, a page of them."""
+    """A page of messages, in order."""
 
     messages: list[Message]
     before: int | None = Field(
@@ -246,14 +246,14 @@ class FilePage(BaseModel):
 
 
 class TurnFile(BaseModel):
-    """A file that a turn is about: the version there was when it was handed in."""
+    """A file of a turn, in the version that was the newest when the turn was submitted."""
 
     name: str
     version: int
 
 
 class TurnInfo(BaseModel):
-    """A turn as it stands."""
+    """The current state of a turn."""
 
     id: str
     session: str
@@ -279,7 +279,7 @@ class TurnInfo(BaseModel):
 
     @classmethod
     def of(cls, turn: Turn, session: str) -> TurnInfo:
-        """A turn as its owner sees it, in the session of that public id."""
+        """A turn from the store, in the session of that public id."""
         return cls(
             id=turn.id,
             session=session,

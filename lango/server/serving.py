@@ -1,4 +1,4 @@
-"""A server process: HTTP and a worker on one event loop, from the first request to the drain."""
+"""A server process: HTTP and a worker on one event loop, from start to drain."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from lango.turns.worker import DRAIN, TurnWorker
 logger = logging.getLogger(__name__)
 
 HTTP_DRAIN: Final = 10
-"""Seconds that requests which are not streams have to end."""
+"""Seconds that requests other than streams have to end."""
 _WAITING_CONNECTIONS: Final = 2_048
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """The wish to stop: asked for once, what runs may end; asked for again, it is cut off."""
+    """A request to stop: the first drains, the second stops immediately."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.at_once = asyncio.Event()
 
     def ask(self) -> None:
-        """Ask to stop, or to be quicker about it."""
+        """Ask to drain; the second time, to stop immediately."""
         (self.at_once if self.asked.is_set() else self.asked).set()
 
 
 class _Uvicorn(uvicorn.Server):
-    """A uvicorn that leaves signals to us: it would end the process by the one it got."""
+    """A uvicorn server without its signal handlers: they would raise the signal again."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; uvicorn has one number for both, how many wait and how many come in at a time."""
+        """Listen with a long queue: uvicorn's `backlog` also limits the connections per accept."""
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(_WAITING_CONNECTIONS)
@@ -67,9 +67,10 @@ class _Uvicorn(uvicorn.Server):
 def http_server(
     app: ASGIApp, most: int = BESIDE_STREAMS, proxies: Sequence[str] = ()
 ) -> uvicorn.Server:
-    """A server for an application, which neither opens nor closes what that stands on.
+    """A server for an application; it does not open or close the application's backend.
 
-    To more than `most` connections it is busy. What `proxies` say of their clients is believed.
+    Above `most` connections it answers that it is busy. It trusts the forwarded client addresses
+    of `proxies`.
     """
     connections = OpenConnections(room_for(most))
     protocol = cast("type[PatientProtocol]", partial(PatientProtocol, connections=connections))
@@ -101,10 +102,10 @@ async def serve(
     on_ready: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until `stop` is asked for; then let go in order.
+    """Serve until SIGTERM or SIGINT, or until `stop` is asked; then drain.
 
-    No more is accepted, streams end so that their clients go on elsewhere, and the worker's turns
-    get `drain` seconds; those that still run are left to other workers.
+    The server refuses new requests and ends its streams, whose clients can reconnect elsewhere.
+    The worker's turns get `drain` seconds; other workers resume those that still run.
     """
     options = services_of(app).options
     http = http_server(app, options.max_streams + BESIDE_STREAMS, options.trusted_proxies)
@@ -123,7 +124,7 @@ async def serve(
 
 
 async def _begin(app: FastAPI, worker: TurnWorker | None, serving: asyncio.Task[None]) -> None:
-    """Get ready, while the probes are answered already."""
+    """Warm up and start the worker, while probes are already answered."""
     health = services_of(app).health
     health.has_worker = worker is not None
     await warm_up()
@@ -158,7 +159,7 @@ async def _end(
 
 
 async def either(task: asyncio.Task[None], event: asyncio.Event) -> None:
-    """Wait until one of both has come."""
+    """Wait until the task is done or the event is set."""
     waiting = asyncio.create_task(event.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -166,7 +167,7 @@ async def either(task: asyncio.Task[None], event: asyncio.Event) -> None:
 
 @contextmanager
 def hear_signals(wish: Stop) -> Generator[None]:
-    """Take SIGTERM and SIGINT for the wish to stop, within the block."""
+    """Ask `wish` to stop on SIGTERM and SIGINT, within the block."""
     loop = asyncio.get_running_loop()
     for each in _SIGNALS:
         loop.add_signal_handler(each, wish.ask)

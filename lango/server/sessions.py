@@ -1,4 +1,4 @@
-"""Sessions: create, list, look at, rename, delete, and read what was said."""
+"""Sessions: create, list, get, rename, delete, and read messages."""
 
 from __future__ import annotations
 
