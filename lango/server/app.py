@@ -1,4 +1,4 @@
-"""The HTTP application: routers, limits and problems around a backend."""
+"""The HTTP application: a backend's routers, limits and error answers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ABOUT: Final = (
 
 
 def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> FastAPI:
-    """The application; it opens and closes nothing by itself."""
+    """The application; it does not open or close the backend."""
     app = FastAPI(
         title="lango",
         version=version("lango-adk"),
         summary=_ABOUT,
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
@@ -76,7 +76,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the form of problems in it."""
+    """The OpenAPI document, with the schema of problems."""
     if app.openapi_schema is None:
         made = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON that says so, not too large and not too deep, of a known caller."""
+"""Bodies of requests: JSON of bounded size and depth, with its media type, of a known caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JsonRoute(APIRoute):
     """A route whose body, if it has one, is bounded JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, behind a look at the credential and then at the body."""
+        """The handler, after checks of the credential and then of the body."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
@@ -49,7 +49,7 @@ class _ReadRequest(Request):
 
 
 def refuse_encodings(request: Request) -> None:
-    """MediaTypeError for a body that is packed, which nothing here unpacks."""
+    """MediaTypeError for a compressed body: the server decompresses none."""
     said = request.headers.get("content-encoding", "").strip().lower()
     if said not in ("", "identity"):
         raise MediaTypeError("The body must be sent as it is, without `Content-Encoding`.")
@@ -84,7 +84,7 @@ def _refuse(_: str) -> NoReturn:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects lie in each other more levels deep; looked at level by level."""
+    """Whether lists and objects are nested deeper than this; checks level by level."""
     level = _containers([value])
     for _ in range(levels):
         level = _containers(item for each in level for item in each)
@@ -92,7 +92,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def _containers(values: Iterable[Any]) -> list[Iterable[Any]]:
-    """The lists and objects among some values, each as what it holds."""
+    """The lists and objects among some values, each as an iterable of its items."""
     found: list[Iterable[Any]] = []
     for value in values:
         if isinstance(value, dict):

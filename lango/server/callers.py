@@ -1,4 +1,4 @@
-"""Who is calling: every request says it by its credential, and nothing else says it."""
+"""The caller of a request, identified by its credential alone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lango.server.schemas import Id
 
 @dataclass(frozen=True)
 class Caller:
-    """Who a request speaks for, and what it may do."""
+    """The tenant and user that a request acts for, and what it may do."""
 
     tenant: str
-    user: str | None  # None: nobody was named, so only what belongs to nobody may be seen
+    user: str | None  # None: acts for no user, so it sees no user's sessions or turns unless admin
     scopes: frozenset[str]
     key_id: str  # of an API key, or made of the user that a token names
     limits: KeyLimits = NO_LIMITS
@@ -27,21 +27,21 @@ class Caller:
 
 @dataclass(frozen=True)
 class NamedCaller(Caller):
-    """A caller who speaks for a user."""
+    """A caller that acts for a user."""
 
     user: str
 
 
 class Identity(Protocol):
-    """Tells callers by their requests."""
+    """Identifies the callers of requests."""
 
     async def caller(self, request: Request) -> Caller:
-        """Who calls; UnauthorizedError if that is not known, ForbiddenError if it may not be."""
+        """The caller; UnauthorizedError if it is unknown, ForbiddenError if it is not allowed."""
         ...
 
 
 async def caller(request: Request) -> Caller:
-    """The caller of this request, which the identity is asked for once."""
+    """The caller of this request, identified once per request."""
     known = cast("Caller | None", getattr(request.state, "caller", None))
     if known is None:
         identity = cast("Identity", request.app.state.identity)
@@ -52,15 +52,15 @@ async def caller(request: Request) -> Caller:
 
 @runtime_checkable
 class Rechecks(Protocol):
-    """An identity whose callers may lose what they were known by."""
+    """An identity whose credentials can be revoked or expire."""
 
     async def recheck(self, request: Request) -> None:
-        """UnauthorizedError if the credential of a request is no longer good."""
+        """UnauthorizedError if the credential of a request is no longer valid."""
         ...
 
 
 async def recheck(request: Request) -> None:
-    """UnauthorizedError if the caller of a request that is still being answered is gone."""
+    """UnauthorizedError if the credential of a request in progress is no longer valid."""
     identity = cast("object", request.app.state.identity)
     if isinstance(identity, Rechecks):
         await identity.recheck(request)
@@ -70,7 +70,7 @@ AnyCaller = Annotated[Caller, Depends(caller)]
 
 
 async def named_caller(known: AnyCaller) -> NamedCaller:
-    """The caller, if it speaks for a user: sessions and turns are always somebody's."""
+    """The caller, if it acts for a user: every session and turn belongs to one."""
     return _named(known)
 
 
@@ -87,14 +87,14 @@ User = Annotated[NamedCaller, Depends(named_caller)]
 
 @dataclass(frozen=True)
 class View:
-    """Whose sessions and turns a request may see."""
+    """The users whose sessions and turns a request may see."""
 
     tenant: str
-    user: str | None  # None: everybody's in the tenant
+    user: str | None  # None: all users of the tenant
 
 
 async def view(known: AnyCaller) -> View:
-    """What the caller may see by its id: what is its user's, or all of its tenant as an admin."""
+    """What the caller may get by id: its user's resources, or as an admin all of its tenant."""
     if ADMIN in known.scopes:
         return View(known.tenant, None)
     return View(known.tenant, _named(known).user)
@@ -109,7 +109,7 @@ async def listed_view(
         Id | None, Query(description="Of this user; another one needs the scope `admin`.")
     ] = None,
 ) -> View:
-    """What a list is about: the caller's own, unless an admin asks for more, or is nobody."""
+    """What a list contains: the user's own; for an admin that asks or has no user, also others'."""
     if ADMIN in known.scopes and (everyone or user is not None or known.user is None):
         return View(known.tenant, user)
     if everyone or user not in (None, known.user):
@@ -118,7 +118,7 @@ async def listed_view(
 
 
 async def admin(known: AnyCaller) -> Caller:
-    """The caller, if it may see what is not one user's own."""
+    """The caller, if it has the scope admin; else ForbiddenError."""
     if ADMIN not in known.scopes:
         raise ForbiddenError("This needs a credential with the scope admin.")
     return known
@@ -128,6 +128,6 @@ Viewer = Annotated[View, Depends(view)]
 ListViewer = Annotated[View, Depends(listed_view)]
 Admin = Annotated[Caller, Depends(admin)]
 
-# For the OpenAPI document alone: what a credential is worth, the identity says.
+# For the OpenAPI document only: the identity checks credentials.
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="An API key, or a JWT.")
 SECURED: Final = [Security(_bearer)]

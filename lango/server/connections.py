@@ -1,7 +1,7 @@
-"""Connections: how many there may be, and how long a client may take to send and to read.
+"""Limits of connections: their number, and the time that a client may take to send and to read.
 
-Limits of this kind are a proxy's daily work, and uvicorn leaves them to one. A server without a
-proxy has them here, on top of uvicorn's own protocol.
+Proxies enforce such limits, and uvicorn leaves them to one. This module adds them to uvicorn's
+protocol, for a server without a proxy.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ except ImportError as _missing:  # FastAPI and uvicorn come with google-adk, htt
 logger = logging.getLogger(__name__)
 
 BESIDE_STREAMS: Final = 1_000
-"""Connections beside those that streams may have."""
+"""Connections in addition to those of streams."""
 RESERVE: Final = 100
-"""Connections above the limit that are accepted all the same: for probes, and to say "busy"."""
+"""Connections accepted above the limit: for probes, and to answer that the server is busy."""
 OTHER_FILES: Final = 200
-"""Descriptors that a process needs beside its connections: for its database, models and files."""
+"""File descriptors for anything but connections: database, models and files."""
 KEEP_ALIVE: Final = 75
-"""Seconds that a connection is kept between requests; proxies drop theirs after 60."""
+"""Seconds that an idle connection stays open; proxies close theirs after 60."""
 PATIENCE: Final = 20.0
-"""Seconds in which the head of a request must be there, and that its body may be behind."""
+"""Seconds for the head of a request, and the most that its body may fall behind LEAST_RATE."""
 LEAST_RATE: Final = 8_192
-"""Bytes a second at which a body must come, but for PATIENCE."""
+"""Bytes per second at which a body must arrive, with PATIENCE as slack."""
 UNREAD: Final = 60.0
-"""Seconds in which a client must read some of an answer that is ready for it."""
+"""Seconds after which the server drops a client that does not read its answer."""
 MOST_OF_HEAD: Final = 65_536
-"""Bytes of a request's head."""
+"""Limit of the bytes of a request's head."""
 MOST_PIPELINED: Final = 16
-"""Requests that a client may send on one connection without waiting for their answers."""
+"""Pipelined requests per connection: sent without waiting for the answers."""
 _REFUSAL: Final = "HTTP/1.1 {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _LATE: Final = _REFUSAL.format("408 Request Timeout").encode()
 _TOO_LONG: Final = _REFUSAL.format("431 Request Header Fields Too Large").encode()
 
 
 class OpenConnections:
-    """The connections of one server, at most so many.
+    """The connections of one server, limited in number.
 
-    A new one that finds no room takes it from the one that has waited longest for its client to
-    say something. Only when all of them are being served is the server busy.
+    At the limit, a new connection replaces the one that has waited longest for a request. The
+    server is busy only when all connections have a request to answer.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open: set[PatientProtocol] = set()
-        self._waiting: dict[PatientProtocol, None] = {}  # the longest-waiting first
+        self._waiting: dict[PatientProtocol, None] = {}  # the longest wait first
 
     @property
     def are_too_many(self) -> bool:
-        """Whether there are more than the server has room for."""
+        """Whether there are more connections than the limit."""
         return len(self._open) > self._most
 
     def add(self, new: PatientProtocol) -> None:
-        """Take a connection in, if need be in place of one that waits."""
+        """Add a connection; at the limit, drop one that waits for a request."""
         if len(self._open) >= self._most and self._waiting:
             self._drop(next(iter(self._waiting)))
         self._open.add(new)
@@ -75,16 +75,16 @@ class OpenConnections:
             self._drop(new)
 
     def wait(self, connection: PatientProtocol) -> None:
-        """A connection has nothing to do until its client sends a request."""
+        """Mark a connection as waiting for a request."""
         if connection in self._open:
             self._waiting[connection] = None
 
     def serve(self, connection: PatientProtocol) -> None:
-        """A connection has a request to answer."""
+        """Mark a connection as serving a request."""
         self._waiting.pop(connection, None)
 
     def remove(self, connection: PatientProtocol) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         self._open.discard(connection)
         self._waiting.pop(connection, None)
 
@@ -96,7 +96,7 @@ class OpenConnections:
 class PatientProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits to what a client may send, and to the time it may take.
 
-    Between requests the keep-alive of uvicorn's own watches.
+    Between requests, uvicorn's own keep-alive timeout applies.
     """
 
     transport: asyncio.Transport
@@ -105,19 +105,19 @@ class PatientProtocol(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._all = connections
         self._timer: asyncio.TimerHandle | None = None
-        self._until = 0.0  # when the client is too late, by the loop's clock
-        self._head = 0  # bytes of it that have come
-        self._parsed_head = 0  # of these, path and headers of the request that is parsed
+        self._until = 0.0  # the client's deadline, by the loop's clock
+        self._head = 0  # bytes received of it
+        self._parsed_head = 0  # of these, path and headers of the current request
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin to wait for a request."""
+        """Wait for a request."""
         super().connection_made(transport)
         self._all.add(self)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Wait on, if that was not all."""
+        """Parse the data, and wait for the rest of the head or body if incomplete."""
         super().data_received(data)
         if self._is_in_head:
             self._await_head(len(data))
@@ -127,22 +127,22 @@ class PatientProtocol(HttpToolsProtocol):
             self._wait_no_more()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start counting the bytes of a request's head."""
         self._parsed_head = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Take some of the path."""
+        """Count a part of the path."""
         self._measure(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Count a header."""
         self._measure(len(name) + len(value) + len(b": \r\n"))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Have the request answered, or stop parsing: a client must wait for its answers."""
+        """Start to answer the request; stop parsing if the client pipelines too many."""
         self._head = 0
         self._wait_no_more()
         super().on_headers_complete()
@@ -151,7 +151,7 @@ class PatientProtocol(HttpToolsProtocol):
             raise _TooManyRequestsError
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it is here already."""
+        """Wait for the next request, unless one is already in the pipeline."""
         super().on_response_complete()
         if self.pipeline:
             self.flow.pause_reading()
@@ -159,7 +159,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._all.wait(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be parsed; where an answer is under way, nothing can be told."""
+        """Refuse malformed data; during an answer, only close the connection."""
         if self._is_in_head and self._parsed_head > MOST_OF_HEAD:
             self._refuse(_TOO_LONG)
         elif self._is_in_head:
@@ -168,19 +168,19 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Start the timer for a client that does not read."""
         super().pause_writing()
         self._unread = self.loop.call_later(UNREAD, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Stop that timer: the client reads again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is waited for any more."""
+        """Stop all timers and remove the connection."""
         self._wait_no_more()
         self._all.remove(self)
         super().connection_lost(exc)
@@ -191,7 +191,7 @@ class PatientProtocol(HttpToolsProtocol):
         return not self.cycle or self.cycle.response_complete
 
     def _measure(self, more: int) -> None:
-        """Stop parsing a head that is too long, also where all of it came at once."""
+        """Stop parsing a head that is too long, even if all of it came at once."""
         self._parsed_head += more
         if self._parsed_head > MOST_OF_HEAD:
             raise _TooLongError
@@ -199,7 +199,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _await_head(self, more: int) -> None:
         self._head += more
         if self._head > MOST_OF_HEAD:
-            if self.cycle and self.cycle.more_body:  # of a request that was answered without it
+            if self.cycle and self.cycle.more_body:  # its request was answered early
                 self.transport.close()
             self._refuse(_TOO_LONG)
         elif self._timer is None:
@@ -222,9 +222,9 @@ class PatientProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _give_up(self) -> None:
-        if self.flow.read_paused:  # the client is not late: it is we who do not read
+        if self.flow.read_paused:  # the server paused reading: the client is not late
             self._wait()
-        elif self._until > self.loop.time():  # some more has come meanwhile
+        elif self._until > self.loop.time():  # more data has come
             self._timer = self.loop.call_at(self._until, self._give_up)
         elif self._is_in_head:
             self._refuse(_LATE)
@@ -238,15 +238,15 @@ class PatientProtocol(HttpToolsProtocol):
 
 
 class _TooManyRequestsError(Exception):
-    """Ends the parsing of what a client has sent."""
+    """Stops the parser: too many pipelined requests."""
 
 
 class _TooLongError(Exception):
-    """The same, of a head."""
+    """Stops the parser: the head is too long."""
 
 
 class Crowd:
-    """Answers for an application that is busy, where there are more connections than may be."""
+    """Middleware that answers ServerBusyError above the limit of connections."""
 
     def __init__(self, app: ASGIApp, connections: OpenConnections) -> None:
         self._app = app
@@ -263,9 +263,9 @@ class Crowd:
 
 
 def room_for(wanted: int) -> int:
-    """How many connections this process can have, up to those wanted.
+    """How many connections this process can have, up to `wanted`.
 
-    Raises its limit of open files as far as that is allowed.
+    Raises the process's limit of open files if needed, as far as the hard limit allows.
     """
     files = wanted + RESERVE + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -35,7 +35,7 @@ async def get_context(
         int, Query(ge=0, le=MOST_CHARACTERS, description="How much of each text is shown.")
     ] = TEXT_ROOM,
 ) -> SessionContext:
-    """What a model call saw, and what it did not; of the newest, also what the next would see."""
+    """What a model call saw and what was left out; for the newest, also a preview of the next."""
     budget = served.options.token_budget
     reader = ContextReader(served.store, session.key, text_room=characters, token_budget=budget)
     if call is None:

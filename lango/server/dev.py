@@ -1,4 +1,4 @@
-"""ADK's web UI on loopback: it asks nobody who they are, so it is nobody else's way in."""
+"""ADK's web UI, on loopback only: it has no authentication."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _READING: Final = ("GET", "HEAD")
 
 
 class OnlyLooking:
-    """Refuses what ADK's development tools would write or run: builder, tests, deployment."""
+    """Refuses requests that write or run something by ADK's builder, tests and deployment tools."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it."""
+        """Pass the request on, or refuse it."""
         if scope["type"] == "http" and _changes_files(scope):
             refusal = ForbiddenError("`lango dev` has ADK's development tools to look at only.")
             await answer(refusal, scope)(scope, receive, send)

@@ -1,7 +1,7 @@
-"""Files of sessions: given and taken as they are, a chunk at a time.
+"""Files of sessions: uploaded and downloaded as raw bytes, a chunk at a time.
 
-A body is the file itself, not a form with the file in it: it can be checked and kept as it comes,
-and needs no parser.
+A body is the file itself, not a multipart form: the server checks and stores it as it comes, and
+needs no parser.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _DOWNLOAD: Final[dict[int | str, dict[str, Any]]] = {
 }
 _TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _UNKNOWN: Final = "application/octet-stream"
-# Longer than what may be uploaded: tools name their artifacts themselves.
+# Longer than the name of an upload: tools name their artifacts themselves.
 KeptName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(storable_text)]
 
 
 class Upload:
-    """A file as it comes: checked, and on disk once it is long; nothing of it outlives the block.
+    """A file being received: checked, and spooled to disk if large; deleted when the block ends.
 
-    It is kept in the database when all of it is here, for no transaction may wait for a client.
+    It is saved in the database when it is complete: no transaction may wait for a client.
     """
 
     def __init__(self, declared: str, limits: FileSettings) -> None:
@@ -80,16 +80,16 @@ class Upload:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of what has come, in hex."""
+        """The SHA-256 of the received bytes, in hex."""
         return self._hash.hexdigest()
 
     def chunks(self) -> Iterator[bytes]:
-        """All that has come."""
+        """The received bytes, from the first."""
         self._file.seek(0)
         return iter(lambda: self._file.read(CHUNK), b"")
 
     async def receive(self, request: Request) -> None:
-        """Take the body of a request, as long as it is no larger than it may be."""
+        """Receive the body of a request; BodyTooLargeError above the limit."""
         announced = request.headers.get("content-length", "")
         self._make_room(int(announced) if announced.isdecimal() else 0)
         try:
@@ -126,7 +126,7 @@ async def upload_file(
     served: Served,
     name: Annotated[FileName, Query(description="What it is called in the session.")],
 ) -> File:
-    """Give a session a file; one of a name that is there already is a new version of it."""
+    """Upload a file to a session; an existing name gets a new version."""
     limits = served.options.files
     declared = declared_type(request.headers.get("content-type", ""))
     if declared not in limits.types:
@@ -150,7 +150,7 @@ async def list_files(
     after: Annotated[KeptName | None, Query(description="`next` of a page.")] = None,
     limit: PageSize = 50,
 ) -> FilePage:
-    """The files of a session by name, uploaded or made by tools; the newest version of each."""
+    """A page of a session's files by name, uploaded or made by tools; only the newest versions."""
     found = await _files(served).page(session.key, after=after or "", limit=limit + 1)
     shown = found[:limit]
     more = shown[-1].name if len(found) > limit else None
@@ -179,7 +179,7 @@ def _files(served: Served) -> SqlFileStore:
 
 
 def _headers(file: StoredFile) -> dict[str, str]:
-    """Whatever is in it, a browser saves it, and neither guesses what it is nor runs it."""
+    """Headers that make a browser save any file, and neither guess its type nor run it."""
     return {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
         "Content-Length": str(file.size),
@@ -189,6 +189,6 @@ def _headers(file: StoredFile) -> dict[str, str]:
 
 
 def _type(file: StoredFile) -> str:
-    """The type of a file, if it can stand in a header: tools may have said anything."""
+    """The type of a file, if valid in a header: tools can set any type."""
     said = file.mime_type or ""
     return said if _TYPE.fullmatch(said) else _UNKNOWN

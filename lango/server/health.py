@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it is ready for work."""
+"""Liveness and readiness of the process."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ logger = logging.getLogger(__name__)
 
 PATIENCE: Final = 5.0  # seconds for the database
 WRITE_EVERY: Final = 4.0
-"""Seconds for which the result of a test write holds: probes may come from many places."""
+"""Seconds for which the result of a test write is reused: many clients may probe."""
 Check = Literal["ok", "failing", "starting", "stopping", "none here"]
 
 
 class Runs(Protocol):
-    """A worker, as far as this asks."""
+    """What a readiness check needs of a worker."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes turns."""
+        """Whether it claims turns."""
         ...
 
 
 class WriteTest:
-    """Whether the store takes writes, tested at most once in WRITE_EVERY seconds for all probes."""
+    """Tests whether the store accepts writes, at most once in WRITE_EVERY seconds."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -39,7 +39,7 @@ class WriteTest:
         self._passed = True
 
     async def passes(self, store: SqlSessionStore) -> bool:
-        """The result of the newest test, or of a new one if that is too old."""
+        """The result of the last test, or of a new one if that is too old."""
         async with self._lock:
             if time.monotonic() - self._tested >= WRITE_EVERY:
                 passed = await self._run(store)
@@ -50,7 +50,7 @@ class WriteTest:
         try:
             async with asyncio.timeout(PATIENCE):
                 await store.check_writes()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the store is not ready
+        except Exception as error:  # noqa: BLE001 - any error means that the store is not ready
             if self._passed:
                 why = str(error) or type(error).__name__
                 logger.warning("The store takes no writes, so this server is not ready: %s", why)
@@ -62,9 +62,9 @@ class WriteTest:
 
 @dataclass
 class Health:
-    """What the process knows of itself."""
+    """The health of the process."""
 
-    has_worker: bool = False  # or will have
+    has_worker: bool = False  # or will have one
     worker: Runs | None = None
     is_warm: bool = False
     is_stopping: bool = False
@@ -87,7 +87,7 @@ class Alive(BaseModel):
 
 
 class Readiness(BaseModel):
-    """What must be well before requests are sent here."""
+    """The checks that must pass before a load balancer sends requests here."""
 
     ready: bool
     server: Check
@@ -97,7 +97,7 @@ class Readiness(BaseModel):
 
 
 async def readiness(health: Health, store: SqlSessionStore) -> Readiness:
-    """The state of everything; the database is asked now, and seldom for a write."""
+    """The result of all checks. Reads from the database each time, and writes at times."""
     store_checks = await asyncio.gather(_answers(store), health.writes.passes(store))
     checks: dict[str, Check] = {
         "server": "stopping" if health.is_stopping else "ok",
@@ -113,6 +113,6 @@ async def _answers(store: SqlSessionStore) -> bool:
     try:
         async with asyncio.timeout(PATIENCE):
             await store.check()
-    except Exception:  # noqa: BLE001 - whatever it is, the store is not ready
+    except Exception:  # noqa: BLE001 - any error means that the store is not ready
         return False
     return True

@@ -1,4 +1,4 @@
-"""Who is calling, by an API key or a token: `Authorization: Bearer …`, and nothing in a URL."""
+"""Identifies callers by an API key or a token: `Authorization: Bearer …`, never in a URL."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lango.store.keys import ApiKey, KeyStore
 
 USER_HEADER: Final = "Lango-User"
 LOCAL_USER: Final = "user"
-"""Whoever sits at this machine, by the name that `lango chat` gives them too."""
+"""The user of this machine; `lango chat` uses the same name."""
 RUN_KEY: Final = "this-run"
 TRUST: Final = 5.0
-"""Seconds that a key counts as good once it was looked up: so long a revoked one may still work."""
+"""Seconds for which a key's lookup is cached: revocation takes effect within this time."""
 _MOST_KNOWN: Final = 10_000
 _Name = tuple[str, str]
 _V = TypeVar("_V")
@@ -33,19 +33,19 @@ _HOW: Final = "Send it as `Authorization: Bearer …`."
 
 
 class Holder(Protocol):
-    """Tells callers by what they hold: a key, or a token."""
+    """Identifies callers by one kind of credential: a key, or a token."""
 
     async def caller(self, request: Request, credential: str) -> Caller:
-        """Whose it is; UnauthorizedError if it is not good here."""
+        """The caller of a credential; UnauthorizedError if it is not valid."""
         ...
 
     async def recheck(self, request: Request, credential: str) -> None:
-        """The same of one that was good before; it counts as no request."""
+        """Check a credential again, without counting a request; UnauthorizedError if not valid."""
         ...
 
 
 class Credentials:
-    """Tells callers by API keys, and by tokens where there is somebody to check them."""
+    """Identifies callers by API keys, and by tokens if an issuer is configured."""
 
     def __init__(
         self, keys: Keys, tokens: Holder | None = None, run_key: RunKey | None = None
@@ -58,7 +58,7 @@ class Credentials:
         self._run_key = run_key
 
     async def caller(self, request: Request) -> Caller:
-        """Who calls; the tenant is the credential's, and so is the user unless it may act as.
+        """The caller: tenant and user are the credential's; with `act_as` it can name the user.
 
         KeyLimitError if the caller has made too many requests.
         """
@@ -71,7 +71,7 @@ class Credentials:
         return caller
 
     async def recheck(self, request: Request) -> None:
-        """UnauthorizedError if the key was revoked, or key or token have expired meanwhile."""
+        """UnauthorizedError if the key was revoked, or the key or token has expired."""
         credential = _bearer(request)
         if self._run_key is None or not self._run_key.fits(credential):
             await self._holder(credential).recheck(request, credential)
@@ -88,7 +88,7 @@ class Credentials:
 
 
 class Keys:
-    """Tells callers by their API keys."""
+    """Identifies callers by their API keys."""
 
     def __init__(self, database: Database, *, clock: Clock = time.monotonic) -> None:
         self.database = database
@@ -97,18 +97,18 @@ class Keys:
         self._attempts = Attempts(clock)
         # By id and hash: no secret stays in memory longer than its request.
         self._known: OrderedDict[_Name, tuple[ApiKey, float]] = OrderedDict()
-        self._unknown: OrderedDict[_Name, float] = OrderedDict()  # and until when it counts as such
+        self._unknown: OrderedDict[_Name, float] = OrderedDict()  # until this time
 
     async def caller(self, request: Request, credential: str) -> Caller:
-        """Whose key it is.
+        """The caller of a key.
 
-        TooManyAttemptsError if too many unknown ones came from the same address.
+        TooManyAttemptsError if too many unknown keys came from the same address.
         """
         key = await self._key(request, credential)
         return caller_of(request, key.tenant, key.user, key.scopes, key.id, key.limits)
 
     async def recheck(self, request: Request, credential: str) -> None:
-        """UnauthorizedError if the key is no longer good."""
+        """UnauthorizedError if the key is no longer valid."""
         await self._key(request, credential)
 
     async def _key(self, request: Request, credential: str) -> ApiKey:
@@ -134,13 +134,13 @@ class Keys:
         return key
 
     async def _first_look(self, given: KeyText, address: str) -> ApiKey | None:
-        """Look up a key that was not good here before: such keys are where guesses are."""
+        """Look up a key that is not in the cache of valid ones: it may be a guess."""
         name = (given.id, given.hash)
         if self._is_unknown(name):
             return None
         async with self._attempts.look_up(address):
             known, _ = self._known.get(name, (None, 0.0))
-            if known is not None or self._is_unknown(name):  # another request has looked
+            if known is not None or self._is_unknown(name):  # another request looked it up
                 return known
             key = await self._keys.find(given)
             if key is None:
@@ -153,14 +153,14 @@ class Keys:
 
 
 def _remember(known: OrderedDict[_Name, _V], name: _Name, what: _V) -> None:
-    """Keep what was used last."""
+    """Add an entry; above the limit, remove the oldest."""
     known[name] = what
     if len(known) > _MOST_KNOWN:
         known.popitem(last=False)
 
 
 class RunKey:
-    """A key that is made for one run of a server, and works for whoever started it."""
+    """A key for one run of a server, which acts as the local user."""
 
     def __init__(self, key: KeyText, tenant: str) -> None:
         self._id = key.id
@@ -173,12 +173,12 @@ class RunKey:
         return given is not None and given.id == self._id and given.fits(self._hash)
 
     def caller(self, request: Request) -> Caller:
-        """Whoever sits at this machine."""
+        """The local user."""
         return local_caller(request, self._tenant)
 
 
 def local_caller(request: Request, tenant: str) -> Caller:
-    """Whoever sits at this machine: all of it is theirs."""
+    """The local user, with all scopes."""
     return caller_of(request, tenant, LOCAL_USER, frozenset(SCOPES), RUN_KEY)
 
 
@@ -190,9 +190,9 @@ def caller_of(
     key_id: str,
     limits: KeyLimits = NO_LIMITS,
 ) -> Caller:
-    """Whom a credential makes of a request.
+    """The caller of a request, by the data of its credential.
 
-    Who names the user that it acts for sees what that user sees, and is no admin meanwhile.
+    A caller that names the user it acts for loses the scope admin: it sees what that user sees.
     """
     user = _user(request, bound, scopes)
     is_named = USER_HEADER in request.headers
@@ -200,7 +200,7 @@ def caller_of(
 
 
 def _user(request: Request, bound: str | None, scopes: frozenset[str]) -> str | None:
-    """For whom a request speaks: whom its credential is bound to, or whom it may name."""
+    """The user that a request acts for: the credential's, or the one it names if it may."""
     named = request.headers.getlist(USER_HEADER)
     if not named:
         return bound
@@ -226,7 +226,7 @@ def _bearer(request: Request) -> str:
 
 
 def _refuse_in_url(request: Request) -> None:
-    """Whatever it is worth: URLs are kept by proxies, logs and histories."""
+    """Refuse a credential in the URL, valid or not: proxies, logs and histories store URLs."""
     names = {name.lower() for name in request.query_params}
     if names & _IN_URLS or holds_key(request.url.path) or holds_key(request.url.query):
         raise UnauthorizedError(

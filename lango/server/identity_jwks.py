@@ -1,4 +1,4 @@
-"""The public keys of whoever issues the tokens: fetched when needed, and then kept for a while."""
+"""The public keys of a token issuer: fetched when needed, then cached."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
 FRESH: Final = 600.0
-"""Seconds after which the keys are fetched again: so long a withdrawn one may still count."""
+"""Seconds for which keys are cached: a withdrawn key stops working after the next fetch."""
 UNKNOWN: Final = 60.0
-"""Seconds between two fetches for the sake of a key that is not known."""
+"""Least seconds between two fetches for an unknown key."""
 FAILED: Final = 5.0
-"""Seconds between two tries while there is no key at all."""
+"""Least seconds between two tries while no keys are cached."""
 _PUBLIC: Final = ("RSA", "EC", "OKP")  # the other kind is a shared secret
 _TIMEOUT: Final = 5.0
 _MAX_BYTES: Final = 1 << 20
@@ -34,11 +34,11 @@ Document = dict[str, Any]
 
 
 class _UnusableError(Exception):
-    """What the issuer says cannot be used."""
+    """The issuer's answer is not usable."""
 
 
 class KeySource:
-    """The keys of one issuer. However many ask at once, one fetch is under way."""
+    """The keys of one issuer. Concurrent callers share one fetch."""
 
     def __init__(
         self, issuer: str, jwks_url: str | None = None, *, clock: Clock = time.monotonic
@@ -55,7 +55,7 @@ class KeySource:
     async def key(self, kid: str | None, algorithm: str) -> Key:
         """The key of that id; UnauthorizedError if the issuer has none.
 
-        IdentityUnavailableError if the issuer does not answer, and might have it.
+        IdentityUnavailableError if the issuer is unreachable and might have it.
         """
         keys = await self._current()
         found = _pick(keys, kid, algorithm)
@@ -91,7 +91,7 @@ class KeySource:
             except (httpx.HTTPError, httpx.InvalidURL, _UnusableError) as error:
                 self._failed = True
                 logger.warning("No keys from %s: %s", self._issuer, error or type(error).__name__)
-            # Not where the fetch was cancelled: whoever waits then tries.
+            # Not after a cancelled fetch: the next waiting task then tries.
             self._tried = self._clock()
 
     async def _fetch(self) -> KeySet:
@@ -121,7 +121,7 @@ def _pick(keys: KeySet | None, kid: str | None, algorithm: str) -> Key | None:
 
 
 def _read(data: Any) -> Key | None:
-    """A public key; None for what we do not know, or what is no public key at all."""
+    """A public key; None if its kind is unknown, or it is no public key."""
     try:
         return JWKRegistry.import_key(data) if data["kty"] in _PUBLIC else None
     except (JoseError, KeyError, TypeError, ValueError):
@@ -129,7 +129,7 @@ def _read(data: Any) -> Key | None:
 
 
 async def _document(web: httpx.AsyncClient, url: str) -> Document:
-    """A JSON object from the web."""
+    """Fetch a JSON object; _UnusableError if the answer is none."""
     async with web.stream("GET", url, headers={"Accept": "application/json"}) as answer:
         if answer.status_code != HTTPStatus.OK:
             raise _UnusableError(f"{url} answers with {answer.status_code}")

@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer: JWTs that it signed, for us, and that are still good."""
+"""Tokens of an OpenID Connect issuer: checks the signature, audience and expiry of JWTs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from lango.server.identity import caller_of
 from lango.server.identity_jwks import KeySource
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA", "Ed25519")
-"""Signatures by a key pair. With a shared secret, whoever can check a token could make one."""
+"""Asymmetric signatures only: with a shared secret, a verifier could also make tokens."""
 _MAX_LENGTH: Final = 16_384
-# What parsers raise at what strangers send.
+# What the parsers raise for malformed tokens.
 _MALFORMED: Final = (
     JoseError,
     AttributeError,
@@ -42,7 +42,7 @@ _MALFORMED: Final = (
 
 
 class _Signatures(JWSRegistry):
-    """Ours alone; the name EdDSA, which is being replaced by Ed25519, needs no warning."""
+    """Allows ALGORITHMS only, without a warning about EdDSA, which Ed25519 replaces."""
 
     def get_alg(self, name: str) -> Any:
         if name not in ALGORITHMS:
@@ -54,7 +54,7 @@ _SIGNATURES: Final = _Signatures(strict_check_header=False)
 
 
 class Tokens:
-    """Tells callers by the tokens of one issuer."""
+    """Identifies callers by the tokens of one issuer."""
 
     def __init__(self, settings: OidcSettings, keys: KeySource | None = None) -> None:
         self._settings = settings
@@ -68,19 +68,19 @@ class Tokens:
         )
 
     async def caller(self, request: Request, credential: str) -> Caller:
-        """Whose token it is; UnauthorizedError if it is not good here."""
+        """The caller of a token; UnauthorizedError if the token is not valid."""
         claims = await self._checked(credential)
         tenant, scopes = self._tenant(claims), self._scopes(claims)
         bound = _id(claims, self._settings.user_claim)
         return caller_of(request, tenant, bound, scopes, _key_id(tenant, bound), self._limits)
 
     async def recheck(self, request: Request, credential: str) -> None:
-        """UnauthorizedError if the token is no longer good."""
+        """UnauthorizedError if the token is no longer valid."""
         del request
         await self._checked(credential)
 
     async def _checked(self, token: str) -> Mapping[str, Any]:
-        """The claims of a token, its signature and its claims checked."""
+        """The claims of a token, after its signature and claims have been checked."""
         signed, kid, algorithm = _read(token)
         key = await self._keys.key(kid, algorithm)
         try:
@@ -114,7 +114,7 @@ class Tokens:
 
 
 def _read(token: str) -> tuple[CompactSignature, str | None, str]:
-    """A token taken apart, with the id of its key and its algorithm; nothing of it is proven."""
+    """The parsed token, the id of its key and its algorithm; none of it is verified."""
     if len(token) > _MAX_LENGTH:
         raise UnauthorizedError("The token is too long.")
     try:
@@ -133,7 +133,7 @@ def _read(token: str) -> tuple[CompactSignature, str | None, str]:
 
 
 def _key_id(tenant: str, user: str) -> str:
-    """What stands for a user's tokens where keys are counted; no API key has such an id."""
+    """The key id of a user's tokens, for limits; no API key has such an id."""
     return f"oidc_{sha256(json.dumps([tenant, user]).encode()).hexdigest()[:32]}"
 
 

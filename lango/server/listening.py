@@ -1,4 +1,4 @@
-"""The address that a server listens on: checked before a command imports what it serves."""
+"""The address that a server listens on: commands check it before they import ADK."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _OPTIONS: Final = ("--port", "--host")
 
 
 def listen(host: str, port: int, options: tuple[str, str] = _OPTIONS) -> socket.socket:
-    """A socket to serve on; port 0 is any that is free. ConfigError if it cannot be had.
+    """A listening socket; port 0 takes any free one. ConfigError if the address is not usable.
 
-    `options` are the names under which a person changes the port and the host.
+    `options` are the names of the options for the port and the host, for the error message.
     """
     bound = _bound(host, port, options)
     try:
@@ -41,7 +41,7 @@ def require_loopback(host: str) -> None:
 
 
 def _bound(host: str, port: int, options: tuple[str, str]) -> socket.socket:
-    """A socket with the address, which accepts no connection yet."""
+    """A socket bound to the address, which does not listen yet."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
@@ -53,7 +53,7 @@ def _bound(host: str, port: int, options: tuple[str, str]) -> socket.socket:
 def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A server that restarts need not wait for the connections of the one before.
+        # A restarted server need not wait until its old connections are closed.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

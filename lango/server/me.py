@@ -1,4 +1,4 @@
-"""Who the caller is, as its credential says."""
+"""The caller's identity, from its credential."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(
 
 
 class Me(BaseModel):
-    """Who a request speaks for, and what it may do."""
+    """The tenant and user that a request acts for, and its scopes."""
 
     tenant: str
     user: str | None = Field(description="Null if the credential names no user.")
@@ -26,5 +26,5 @@ class Me(BaseModel):
 
 @router.get("")
 async def get_me(known: AnyCaller) -> Me:
-    """Who the caller is here, and what its credential lets it do."""
+    """The caller's tenant and user, and the scopes of its credential."""
     return Me(tenant=known.tenant, user=known.user, scopes=sorted(known.scopes))

@@ -1,7 +1,7 @@
-"""From a conversation that a client sends whole to the session it goes on in.
+"""Finds the session that continues a conversation which a client sends whole.
 
-Of what a client sends, only its newest user messages are taken as said. What came before is
-looked up; what is not known here reaches the agent as a quotation, never as history.
+Only the client's newest user messages are submitted. The server looks up the earlier ones; unknown
+ones reach the agent as a quotation, never as history.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SYSTEM: Final = ("system", "developer")
 _TRIES: Final = 3
 _BROKEN_OFF: Final = Said("broken off", "")
 """Stands for an answer of which the client has an unknown part."""
-_PATIENCE: Final = 2.0  # seconds for the part that a client has to be found in its turn
+_PATIENCE: Final = 2.0  # seconds to find the client's part of an answer in its turn
 _QUOTED: Final = (
     "[The client sent these earlier messages. They were not said in this session, and are quoted "
     "for your information only.]\n{lines}\n[End of the quoted messages.]\n\n{text}"
@@ -46,7 +46,7 @@ _QUOTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a client sent: what is new, and what was before it."""
+    """The messages that a client sent: the new ones, and those before them."""
 
     earlier: tuple[Said, ...]
     new: tuple[Said, ...]
@@ -54,7 +54,7 @@ class Conversation:
 
     @classmethod
     def of(cls, request: ChatRequest) -> Conversation:
-        """A request's; UnsupportedRequestError if there is something in it that no agent takes."""
+        """The conversation of a request; UnsupportedRequestError if an agent cannot fulfil it."""
         _check(request)
         said = [(one.role, _text(number, one)) for number, one in enumerate(request.messages)]
         visible = [Said(role, text) for role, text in said if role not in _SYSTEM]
@@ -69,25 +69,25 @@ class Conversation:
 
     @property
     def text(self) -> str:
-        """What is new, as one message."""
+        """The new messages, as one."""
         return "\n\n".join(one.text for one in self.new)
 
     @property
     def quoted(self) -> str:
-        """What is new, behind a quotation of what came before."""
+        """The new messages, after a quotation of the earlier ones."""
         if not self.earlier:
             return self.text
         lines = "\n".join(json_text({one.role: one.text}) for one in self.earlier)
         return _QUOTED.format(lines=lines, text=self.text)
 
     def known_by(self, answer: str | None) -> str:
-        """What the conversation is known by once it has this answer; None: a part of one."""
+        """The hash of the conversation with this answer; None: with an unknown part of one."""
         said = _BROKEN_OFF if answer is None else Said("assistant", answer)
         return conversation_hash([*self.earlier, *self.new, said])
 
 
 class Door:
-    """Hands conversations with one app in, for one caller."""
+    """Submits conversations with one app, for one caller."""
 
     def __init__(
         self, served: Services, admission: Admission, app: str, idempotency_key: str | None
@@ -101,22 +101,22 @@ class Door:
         self._key = idempotency_key
 
     async def hand_in(self, sent: Conversation, named: str | None) -> tuple[Turn, str]:
-        """A turn for what is new, in the session where it belongs; and that session's id."""
+        """Submit the new messages to the session they belong to; the turn and the session's id."""
         if named is not None:
             return await self._in_named(sent, named)
         if not sent.earlier:
             return await self._in_new(sent)
         try:
             return await self._in_known(sent)
-        except SessionNotFoundError:  # or deleted in this moment
+        except SessionNotFoundError:  # or just deleted
             return await self._in_new(sent)
 
     async def remember(self, turn: Turn, sent: Conversation, answer: str | None) -> None:
-        """Note where the conversation stands, now that the client has this answer, or a part."""
+        """Record the conversation's hash, with the answer that the client has, or a part of it."""
         await self._conversations.add(turn, sent.known_by(answer))
 
     async def _in_named(self, sent: Conversation, named: str) -> tuple[Turn, str]:
-        """In the session that the client names: by its id, or by an alias that may be new."""
+        """Submit to the session that the client names, by id or alias; create a new alias."""
         key = SessionKey(self._user.tenant, self._app, self._user.user, named)
         with suppress(SessionNotFoundError):
             found = await self._store.find(key.tenant, key.user_id, named)
@@ -131,14 +131,14 @@ class Door:
         text = sent.text if session.message_count else sent.quoted
         try:
             return await self._submit(key, text), session.public_id
-        except TurnConflictError:  # or the same request again, which was the first there
+        except TurnConflictError:  # a repeated request, which was first submitted with a quotation
             return await self._submit(key, sent.quoted), session.public_id
 
     async def _in_known(self, sent: Conversation) -> tuple[Turn, str]:
-        """Where the earlier messages lead to: on from there, or in a fork if others went on.
+        """Submit to the session that the earlier messages lead to, or to a fork of it.
 
-        Whoever comes second with the same beginning finds the session changed, looks again, and
-        forks. If what changed it is the answer to an approval, the conversation goes on there.
+        On a concurrent continuation: retry, then fork. If the change was the answer to an
+        approval, the conversation continues in the same session.
         """
         point = await self._point(sent)
         for _ in range(_TRIES):
@@ -165,10 +165,10 @@ class Door:
         return await self._conversations.find(*who, known_by, idempotency_key=self._key)
 
     async def _broken_off(self, said: Sequence[Said]) -> Point | None:
-        """Where a conversation stands whose client left in the middle of the last answer.
+        """The point of a conversation whose client disconnected during the last answer.
 
-        The session has the whole answer. A client that sends another than its beginning has edited
-        it, and is not known here.
+        The session has the whole answer. If the client's text is not its beginning, the client has
+        edited it: the conversation is unknown.
         """
         *before, answer = said
         if answer.role != "assistant":
@@ -181,7 +181,7 @@ class Door:
         return point if can_follow and await self._begins_with(turn, answer.text) else None
 
     async def _begins_with(self, turn: Turn, text: str) -> bool:
-        """Whether a turn's answer, as clients are told it, begins with this text."""
+        """Whether a turn's answer, as sent to clients, begins with this text."""
         wanted, reading = normalised(text), Reading(turn)
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE), aclosing(self._turns.events(turn.id)) as events:
@@ -202,7 +202,7 @@ class Door:
         return await self._submit(key, sent.quoted), public_id
 
     def _new_session(self) -> tuple[SessionKey, str]:
-        """The name of a new session, and its id: under the same idempotency key, the same."""
+        """The key and id of a new session; the same ones for the same idempotency key."""
         user = self._user
         public_id = new_id("ses")
         if self._key is not None:
@@ -211,7 +211,7 @@ class Door:
         return SessionKey(user.tenant, self._app, user.user, public_id), public_id
 
     async def _admit(self, session: SessionKey) -> None:
-        """Admit the turn before its session is made, unless a request before this one made both."""
+        """Admit the turn before its session is created, unless an earlier request created both."""
         if not await self._turns.is_accepted(session, self._key):
             await self._admission.take()
 
@@ -231,7 +231,7 @@ class Door:
 
 
 def _check(request: ChatRequest) -> None:
-    """Refuse what would be answered as if it had not been asked for."""
+    """Refuse options that an agent would silently ignore."""
     wishes = {
         "`tool_choice` that wants a tool: it has its own": _wants_tool(request.tool_choice)
         or _wants_tool(request.function_call),

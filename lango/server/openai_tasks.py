@@ -1,9 +1,8 @@
-"""What chat front ends ask a model beside the conversation: titles, tags, follow-up questions.
+"""Tasks of chat front ends beside the conversation: titles, tags, follow-up questions.
 
-Open WebUI sends such a request as one user message, which quotes the chat so far. As a turn it
-would cost a model call, could run the agent's tools, and would become part of a session. So the
-server answers it without the agent: the title is the beginning of the chat, and nothing is
-suggested.
+Open WebUI sends such a task as one user message, which quotes the chat so far. As a turn it would
+cost a model call, could run the agent's tools, and would become part of a session. So the server
+answers it without the agent: the title is the beginning of the chat, and other lists are empty.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _UNTITLED: Final = "New chat"
 
 
 def task_answer(sent: Conversation) -> str | None:
-    """The answer to such a request; None for what a person says."""
+    """The answer to a task; None if the message is not one."""
     text = sent.text.lstrip()
     if sent.earlier or len(sent.new) > 1 or not text.startswith(_TASK):
         return None

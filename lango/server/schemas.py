@@ -106,7 +106,7 @@ class NewApproval(Given):
 
 
 class NewResult(Given):
-    """The result of a long-running tool call, delivered after the tool returned."""
+    """The result of a long-running tool call, which the tool itself could not return."""
 
     call: Id = Field(description="The call, as in `waits_for` of the turn.")
     result: Any = Field(description="An object; anything else is given to the agent as `result`.")

@@ -1,4 +1,4 @@
-"""What took how long in a turn."""
+"""The timeline of a turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: hand in, look at, read along, cancel, answer. Any server serves any of them."""
+"""Turns: submit, get, subscribe to events, cancel, retry, answer. Any server serves any turn."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ TenantsTurns = Annotated[Turns, Depends(tenants_turns)]
 
 
 async def own_turn(turn_id: TurnId, user: User, turns: TenantsTurns) -> Turn:
-    """The turn in the path, if it is the caller's: another's is as good as missing."""
+    """The turn in the path; TurnNotFoundError if missing or another user's."""
     return await _find(turns, turn_id, user.user)
 
 
 async def seen_turn(turn_id: TurnId, viewer: Viewer, turns: TenantsTurns) -> Turn:
-    """The turn in the path, if the caller may see it; else it is as good as missing."""
+    """The turn in the path; TurnNotFoundError if missing or not visible to the caller."""
     return await _find(turns, turn_id, viewer.user)
 
 
@@ -89,7 +89,7 @@ async def _find(turns: Turns, turn_id: str, user: str | None) -> Turn:
 async def wished_seat(
     request: Request, served: Served, who: AnyCaller
 ) -> AbstractContextManager[Seat | None]:
-    """A seat for a stream, if the caller wants to read along: had before the turn is accepted."""
+    """Reserve a stream slot if Accept is text/event-stream, before the turn is accepted."""
     wanted = MEDIA_TYPE in request.headers.get("accept", "")
     return served.streams.opening(who, partial(recheck, request)) if wanted else nullcontext()
 
@@ -109,7 +109,7 @@ async def submit_turn(
     idempotency_key: IdempotencyKey = None,
     thoughts: Thoughts = False,
 ) -> Response:
-    """Hand in a message. Answered with the turn, or with its events if `Accept` asks for them."""
+    """Submit a message. Returns the turn, or its events if `Accept` is `text/event-stream`."""
     with wished_seat as seat:
         turn = await turns.submit(
             session.app_name,
@@ -153,14 +153,14 @@ async def list_all_turns(
     cursor: Annotated[Id | None, Query(description="`next` of a page.")] = None,
     limit: PageSize = 50,
 ) -> TurnListPage:
-    """A page of the user's turns, the newest first; for an admin also of others'."""
+    """A page of the user's turns, the newest first; an admin can list other users' too."""
     wanted = TurnsWanted(app=app, user=viewer.user, state=state, since=since, until=until)
     return TurnListPage.of(await turns.list(wanted, cursor=cursor, limit=limit))
 
 
 @router.get("/turns/{turn_id}")
 async def get_turn(turn: SeenTurn, served: Served) -> TurnInfo:
-    """A turn as it stands."""
+    """The current state of a turn."""
     return TurnInfo.of(turn, (await served.store.summary(turn.session)).public_id)
 
 
@@ -182,7 +182,7 @@ async def read_events(
     last_event_id: Annotated[Number | None, Header()] = None,
     thoughts: Thoughts = False,
 ) -> Response:
-    """The events behind a number as they come, up to the turn's end."""
+    """Stream the events after a number as they come, until the turn's end."""
     seen = (last_event_id if after is None else after) or 0
     if turn.ended is not None and seen >= turn.last_event:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
@@ -193,7 +193,7 @@ async def read_events(
 
 @router.post("/turns/{turn_id}/cancel")
 async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> TurnInfo:
-    """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+    """Cancel a turn. A turn that has not begun ends, a running one is asked to stop."""
     cancelled = await turns.cancel(turn.id)
     return TurnInfo.of(cancelled, (await served.store.summary(turn.session)).public_id)
 
@@ -207,7 +207,7 @@ async def retry_turn(
     wished_seat: WishedSeat,
     thoughts: Thoughts = False,
 ) -> Response:
-    """Hand in the message of a turn that failed or was cancelled once more, as a new turn."""
+    """Submit the message of a failed or cancelled turn again, as a new turn."""
     session = await served.store.summary(turn.session)
     with wished_seat as seat:
         again = await turns.retry(turn.id, admit=admission.take)
@@ -216,7 +216,7 @@ async def retry_turn(
 
 @dataclass(frozen=True)
 class GoesOn:
-    """How a caller goes on with a turn that waits: by a turn of its own, under its limits."""
+    """Answers a waiting turn by a new turn, under the caller's limits."""
 
     turn: Turn
     admission: Admission
@@ -227,7 +227,7 @@ class GoesOn:
     thoughts: bool
 
     async def by(self, hand_in: Callable[..., Awaitable[Turn]], *given: Any) -> Response:
-        """Hand in what the turn waits for."""
+        """Submit the answer that the turn waits for."""
         session = await self.served.store.summary(self.turn.session)
         user = self.admission.user
         with self.wished_seat as seat:
@@ -260,20 +260,20 @@ Going = Annotated[GoesOn, Depends(goes_on)]
 
 @router.post("/turns/{turn_id}/approvals", **_ACCEPTING)
 async def answer_approval(new: NewApproval, turns: TenantsTurns, goes_on: Going) -> Response:
-    """Answer a call that a turn waits for. The answer is a turn of its own, which goes on there."""
+    """Answer an approval that a turn waits for. The answer is a new turn, which continues it."""
     return await goes_on.by(turns.answer, Answer(new.call, new.approved, new.payload))
 
 
 @router.post("/turns/{turn_id}/results", **_ACCEPTING)
 async def deliver_result(new: NewResult, turns: TenantsTurns, goes_on: Going) -> Response:
-    """Deliver the result of a long-running call. It is a turn of its own, which goes on there."""
+    """Deliver the result of a long-running call. It is a new turn, which continues the old one."""
     return await goes_on.by(turns.deliver, new.call, new.result)
 
 
 def _accepted(
     turn: Turn, session: SessionSummary, turns: Turns, seat: Seat | None, *, thoughts: bool
 ) -> Response:
-    """The answer to who has handed in a turn: the turn, or its events from the first."""
+    """The response to a submission: the turn, or its events from the first."""
     where = {"Location": f"{router.prefix}/turns/{turn.id}"}
     if seat is not None:
         return EventStream(seat, frames(turn.id, turns.events(turn.id), thoughts=thoughts), where)

@@ -1,4 +1,4 @@
-"""What waits, what runs, and who is there to run it: for those who look after a tenant."""
+"""Waiting and running turns, and live workers, for the admins of a tenant."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ router = APIRouter(
 
 @router.get("")
 async def get_workload(admin: Admin, served: Served) -> Workload:
-    """The tenant's turns that wait or run, and the workers that live. Needs the scope `admin`."""
+    """The tenant's waiting and running turns, and the live workers. Needs the scope `admin`."""
     return await read_workload(served.store.database, admin.tenant)
