@@ -1,4 +1,4 @@
-"""The terminal: `lango`, one file per command group."""
+"""The command line, `lango`: one file per command group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lango.errors import LangoError
 
 
 def main() -> None:
-    """Run a command; an error of ours is one line on standard error and exit code 1."""
+    """Run a command; a LangoError prints one line on standard error, with exit code 1."""
     try:
         with_verbose(typer.main.get_command(app))(prog_name="lango")
     except LangoError as error:

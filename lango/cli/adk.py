@@ -1,4 +1,4 @@
-"""`lango adk`: for ADK's own tools."""
+"""`lango adk`: makes ADK's own tools use the store."""
 
 from __future__ import annotations
 

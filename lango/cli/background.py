@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: it lives on while a person types, or reads."""
+"""An event loop in its own thread: it keeps running while a person types or reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """Runs coroutines while this thread waits for them and hears the Ctrl-C."""
+    """Runs coroutines while this thread waits for them and receives Ctrl-C."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -30,7 +30,7 @@ class Background:
     def run(
         self, work: Coroutine[Any, Any, T], *, interrupted: Callable[[], None] | None = None
     ) -> T:
-        """Its result; a first Ctrl-C is passed on, in the loop, a second one ends the waiting."""
+        """The result. The first Ctrl-C calls `interrupted`, if given; otherwise Ctrl-C cancels."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -47,7 +47,7 @@ class Background:
 
 
 async def _end_tasks() -> None:
-    """End what is still going on, as `asyncio.run` does."""
+    """Cancel the remaining tasks, as `asyncio.run` does."""
     loop = asyncio.get_running_loop()
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:

@@ -29,7 +29,7 @@ def chat(
 ) -> None:
     """Talk with an agent. Ctrl-C stops an answer, Ctrl-D ends the conversation."""
     loaded = checked_settings(url, config, [target] if target else [])
-    from lango.cli.conversation import conversation  # and ADK, which takes seconds
+    from lango.cli.conversation import conversation  # imports ADK, which takes seconds
     from lango.cli.screen import TextScreen
     from lango.cli.talk import ask_at_terminal
 
@@ -48,7 +48,7 @@ def chat(
 
 
 def _typed() -> str | None:
-    """What was typed; None at the end. Arrow keys work where the terminal knows how."""
+    """The typed line; None at the end. Arrow keys work if `readline` is available."""
     with suppress(ImportError):
         import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
     try:

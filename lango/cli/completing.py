@@ -1,4 +1,4 @@
-"""Names that the shell completes, where they can be had quickly."""
+"""Shell completion of names that can be read quickly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 
 def app_names(incomplete: str) -> list[str]:
-    """The apps of the settings; none if these cannot be read: a shell is no place for errors."""
+    """The apps of the settings; none if these cannot be read: completion prints no errors."""
     from lango.config.load import load
     from lango.errors import LangoError
 

@@ -1,4 +1,4 @@
-"""`lango config`: the settings as they are, and what they can be."""
+"""`lango config`: the current settings, and their JSON Schema."""
 
 from __future__ import annotations
 

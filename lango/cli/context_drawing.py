@@ -1,4 +1,4 @@
-"""A context as lines of text: a bar for each part, as long as its tokens are many."""
+"""A context as lines of text: a bar for each part, by its number of tokens."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _message_lines(call: ContextView) -> Iterator[_Line]:
 
 
 def _of_preview(preview: ContextPreview) -> Iterator[str]:
-    """What would be cut and what sent, in short: the messages stand above, most of them."""
+    """What would be cut and what sent, in short: most of the messages are listed above."""
     budget = "no limit known" if preview.budget is None else f"{preview.budget:,} for messages"
     yield f"Preview of the history that the next call would get; budget: {budget}"
     if preview.problem:
@@ -206,7 +206,7 @@ def _numbers(numbers: Sequence[int | None]) -> str:
 
 
 def _scaled(lines: Sequence[_Line]) -> Iterator[str]:
-    """The lines in columns; what was sent sets the scale, and what was cut may be over it."""
+    """The lines in columns. Sent parts set the scale of the bars; bars of cut parts are clipped."""
     most = max((line.tokens or 0 for line in lines if not line.is_cut), default=0) or 1
     numbers = max((len(line.number) for line in lines), default=0)
     names = max((len(one_line(line.name, _NAME)) for line in lines), default=0)
@@ -217,5 +217,5 @@ def _scaled(lines: Sequence[_Line]) -> Iterator[str]:
         bar = ("░" if line.is_cut else "█") * full
         head = f"  {line.number:>{numbers}}  {one_line(line.name, _NAME):<{names}}  {tokens:>7}  "
         room = max(width - len(head) - _BAR - 2, _NARROWEST)
-        text = line.text if line.is_cut else one_line(line.text, room)  # why it was is not cut too
+        text = line.text if line.is_cut else one_line(line.text, room)  # a reason stays whole
         yield f"{head}{bar:<{_BAR}}  {text}".rstrip()

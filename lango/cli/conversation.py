@@ -1,4 +1,4 @@
-"""From a command line to a conversation: settings, application, agent, session."""
+"""Opens a conversation for a command: settings, application, agent, session."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NEW: Final = "Session {} is new. `lango sessions list` shows the others."
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A session of an app, ready to go on."""
+    """An open session of an app."""
 
     app: str
     session: str
     is_new: bool
     talk: Talk
-    again: str  # the command that goes on with it
+    again: str  # the command that continues it
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def conversation(
     session: str | None,
     ask: Ask | None,
 ) -> Generator[Conversation]:
-    """A conversation, for as long as the block runs; a session that is new by its name is said."""
+    """A conversation for the duration of the block; prints a note if the named session is new."""
     application = Application(loaded)
     name = application.app_name(target)
     with Background() as background:
@@ -81,7 +81,7 @@ async def _exists(application: Application, agent: Agent, user: str, session: st
 def command_again(
     target: str | None, user: str, session: str, url: str | None, config: Path | None
 ) -> str:
-    """The command that goes on with a session, with the options of this one.
+    """The command that continues a session, with the options of this one.
 
     A password in the URL is masked.
     """

@@ -1,6 +1,6 @@
-"""`lango db`: the store's schema, and bringing an ADK database over.
+"""`lango db`: migrates and checks the store's schema, and imports an ADK database.
 
-Commands import what they work with when they run, so that `lango --help` is quick.
+Commands import their dependencies when they run, so that `lango --help` is quick.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Store = tuple[str, str | None]
 
 
 def _store(url: str | None, schema: str | None, config: Path | None) -> Store:
-    """The store's URL and schema: as said here, else as the settings say."""
+    """The store's URL and schema: from the options, else from the settings."""
     from lango.config.load import load
 
     store = load(config, store_flags(url, schema)).settings.store
@@ -85,7 +85,7 @@ def _store(url: str | None, schema: str | None, config: Path | None) -> Store:
 def _run(
     place: Store, work: Callable[[], Coroutine[Any, Any, T]], *, may_create: bool = False
 ) -> T:
-    """Do it, with what a database may answer put in words."""
+    """Run `work`; database errors become readable messages."""
     from lango.store.connecting import in_words, require_file
 
     url, _ = place

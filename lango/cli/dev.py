@@ -1,4 +1,4 @@
-"""`lango dev`: ADK's own web UI, on the store and with the agents of the settings."""
+"""`lango dev`: ADK's own web UI, with the store and the agents of the settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dev(
     loaded = checked_settings(url, config, apps or [])
     chosen = DEFAULT_PORT if port is None else port
     require_free(host, chosen)
-    from lango.app import Application  # and ADK, which takes seconds: no error above waits for it
+    from lango.app import Application  # imports ADK, which takes seconds: errors above come first
 
     asyncio.run(_serve(Application(loaded), apps or [], host, chosen))
 
@@ -52,7 +52,7 @@ async def _serve(application: Application, names: list[str], host: str, port: in
         apps = {
             agent.runner.app.name: agent.runner.app for agent in await application.agents(names)
         }
-        # All of a session is for whoever looks at it; what a model gets, the plugins bound.
+        # The UI loads whole sessions; plugins limit what a model gets.
         sessions = SessionServiceAdapter(application.store, tenant=tenant, token_budget=None)
         artifacts = SqlArtifactService(application.store, tenant=tenant, requires_session=True)
         with tempfile.TemporaryDirectory(prefix="lango-dev-") as folder:

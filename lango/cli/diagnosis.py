@@ -1,4 +1,4 @@
-"""What `lango doctor` looks at, one thing after the other."""
+"""The checks of `lango doctor`, in order."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _SERVER_ADVICE: Final = "Install or start it, or correct `mcp_servers.{}`"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at."""
+    """The result of one check."""
 
     what: str
     ok: bool
     said: str
-    warns: bool = False  # it works, and there is something to know or to do
+    warns: bool = False  # it works, but the user should know or do something
 
 
 async def examine(loaded: Loaded, *, models: bool) -> AsyncIterator[Finding]:
-    """Everything the settings name, in the order in which it is needed."""
+    """Check everything that the settings name, in the order in which it is needed."""
     where = loaded.path or "no lango.yaml here: defaults and environment variables"
     yield Finding("settings", ok=True, said=str(where))
     store = await _store(loaded.settings)
@@ -80,7 +80,7 @@ async def _store(settings: Settings) -> Finding:
 
 
 async def _app(application: Application, name: str) -> AsyncIterator[Finding]:
-    """Whether an app can be loaded, and whether its turns can go on after a crash."""
+    """Check that an app loads, whether its turns can resume after a crash, and its MCP servers."""
     try:
         agent = await application.agent(name)
     except LangoError as error:
@@ -101,7 +101,7 @@ async def _app(application: Application, name: str) -> AsyncIterator[Finding]:
 
 
 def _mcp(report: McpReport) -> list[Finding]:
-    """What an agent gets of an MCP server, or what is wrong with it."""
+    """The tools that an agent gets from an MCP server, or the server's problems."""
     what = f"MCP server {report.server} of {report.agent}"
     if report.error:
         advice = _SERVER_ADVICE.format(report.server)
@@ -112,15 +112,15 @@ def _mcp(report: McpReport) -> list[Finding]:
 
 
 async def _loaded_models(application: Application, name: str) -> AsyncIterator[Finding]:
-    """The models of an agent that the settings do not describe, each tried once.
+    """Try each model of an agent that is loaded from code, once.
 
-    That one calls no tool is a warning: its agent may have none.
+    A model that answers but calls no tool is a warning: its agent may have none.
     """
     if application.settings.apps[name].load is None:
         return
     try:
         agent = await application.agent(name)
-    except LangoError:  # which the app's own finding says
+    except LangoError:  # already reported by the app's own check
         return
     for model_name, model in models_in(agent.root).items():
         what = f"model {model_name} of {name}"
@@ -133,7 +133,7 @@ async def _loaded_models(application: Application, name: str) -> AsyncIterator[F
 
 
 async def _abandoned(application: Application) -> list[Finding]:
-    """Turns of apps that were renamed or removed: they hold up their sessions."""
+    """Find turns of renamed or removed apps: they block their sessions."""
     waiting = await abandoned_turns(application.store.database, application.settings.apps)
     advice = "no worker has that app. Name it in the settings again, or cancel them"
     return [
@@ -152,7 +152,7 @@ async def _model(application: Application, spec: AgentSettings) -> Finding:
 
 
 def _distinct(settings: Settings) -> Iterator[AgentSettings]:
-    """An agent for each model that is named anywhere, fallbacks included."""
+    """An agent for each model in the settings, fallbacks included."""
     seen: set[str] = set()
     for app in settings.apps.values():
         for spec in app.agent.family() if app.agent else ():

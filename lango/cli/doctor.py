@@ -1,4 +1,4 @@
-"""`lango doctor`: what works, what does not, and what to do about it."""
+"""`lango doctor`: checks what works and what does not, with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `lango db import-adk` shows: a progress bar on the way, a report at the end."""
+"""The output of `lango db import-adk`: a progress bar, then a report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lango.store.sessions import SqlSessionStore
 async def import_with_progress(
     source_url: str, url: str, schema: str | None, tenant: str
 ) -> ImportReport:
-    """Import, with a bar."""
+    """Import, with a progress bar."""
     async with AdkSource(source_url) as source, SqlSessionStore(url, schema=schema) as store:
         _, events = await source.count()
         with _progress() as progress:
@@ -37,7 +37,7 @@ def _progress() -> Progress:
 
 
 def show_report(report: ImportReport) -> None:
-    """Say what is here now, and what is not."""
+    """Print what was imported, and the problems."""
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in _lines(report):
@@ -51,7 +51,7 @@ def show_report(report: ImportReport) -> None:
 
 
 def _shown(text: str) -> str:
-    """A text from a database, without what would be a command to the terminal."""
+    """A text from a database, with unprintable characters replaced."""
     return escape("".join(letter if letter.isprintable() else "\ufffd" for letter in text))
 
 

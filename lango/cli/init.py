@@ -1,4 +1,4 @@
-"""`lango init`: a project that answers at once, without a key."""
+"""`lango init`: writes a project that works at once, without an API key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lango keys`: the API keys that the server takes."""
+"""`lango keys`: the API keys that the server accepts."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def rotate(
 def _with_keys(
     place: Place, tenant: str | None, work: Callable[[KeyStore, str], Awaitable[T]]
 ) -> T:
-    """Do it with the keys of the store, for the tenant that is meant."""
+    """Run `work` with the keys of the store and the tenant of the command."""
 
     def with_keys(opened: Opened) -> Awaitable[T]:
         from lango.store.keys import KeyStore
@@ -140,7 +140,7 @@ def _show_made(made: MadeKey, as_json: bool) -> None:
 
 
 def _data(key: ApiKey) -> dict[str, Any]:
-    """A key as scripts get it; times as ISO 8601."""
+    """A key for JSON output; times as ISO 8601."""
     return {
         "id": key.id,
         "tenant": key.tenant,

@@ -1,4 +1,4 @@
-"""What the log shows on standard error: nothing, warnings, the work of a worker, or all of it."""
+"""What the log prints on standard error: nothing, warnings, a worker's turns, or everything."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ VERBOSE: Final = typer.Option("--verbose", "-v", help="Show the log on standard 
 
 
 def log_all() -> None:
-    """Show everything, for a person who asked for it."""
+    """Show everything: `--verbose` was given."""
     _configure(logging.INFO, _PLAIN)
 
 
 def log_nothing() -> None:
-    """Show nothing: the command says what a person can act on."""
+    """Show nothing: the command itself prints what a person can act on."""
     logging.getLogger().addHandler(logging.NullHandler())
 
 
 def log_warnings(*, turns: bool = False) -> None:
-    """Show warnings and errors, as a process without a terminal must; on request, each turn."""
+    """Show warnings and errors, for long-running processes; with `turns`, also each turn."""
     _configure(min(logging.getLogger().level, logging.WARNING), _DATED)
     if turns:
         logging.getLogger(_TURNS).setLevel(logging.INFO)
@@ -48,7 +48,7 @@ def _configure(level: int, form: str) -> None:
 
 
 def log_servers() -> None:
-    """Show, without -v as well, when an MCP server cannot be reached or is set up wrongly."""
+    """Show, even without -v, when an MCP server is unreachable or misconfigured."""
     if not logging.getLogger().isEnabledFor(logging.INFO):
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(message)s"))
@@ -56,7 +56,7 @@ def log_servers() -> None:
 
 
 def with_verbose(command: Any) -> Any:
-    """The root command, whose -v is accepted behind the name of every command below it, too."""
+    """The root command; its -v is also accepted after the name of every subcommand."""
     [verbose] = [each for each in command.params if each.name == "verbose"]
     below = copy(verbose)
     below.expose_value, below.callback = False, _on_verbose

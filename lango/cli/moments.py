@@ -1,4 +1,4 @@
-"""Times at the terminal: as people give them, and as they read them."""
+"""Parses and formats times at the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEPS: Final = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "
 
 
 def moment_of(text: str) -> datetime:
-    """A time: so long ago (`90m`, `12h`, `7d`, `2w`), a day or a time; without a zone it is UTC."""
+    """Parse an age (`90m`, `12h`, `7d`, `2w`), a day or a time; without a zone it is UTC."""
     ago = _AGO.fullmatch(text.strip())
     try:
         if ago:
@@ -48,7 +48,7 @@ def age(moment: datetime) -> str:
 
 
 def span(seconds: float) -> str:
-    """How long something took, in few letters."""
+    """A duration, in short form."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 100:

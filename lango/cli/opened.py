@@ -1,4 +1,4 @@
-"""The store of the settings, opened for one command and closed behind it."""
+"""The store of the settings, opened for one command and closed after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A store, and the tenant that is meant."""
+    """A store, and the tenant of the command."""
 
     store: SqlSessionStore
     tenant: str
@@ -31,7 +31,7 @@ def with_store(
     *,
     may_create: bool = False,
 ) -> T:
-    """Do it with the store, with what a database may answer put in words."""
+    """Run `work` with the store; database errors become readable messages."""
     from lango.config.load import load
     from lango.store.connecting import in_words, require_file
 
@@ -51,7 +51,7 @@ def with_store(
 
 
 async def with_turns(opened: Opened, work: Callable[[Turns], Awaitable[T]]) -> T:
-    """Do it with the turns of the tenant; workers elsewhere hear of it before this returns."""
+    """Run `work` with the turns of the tenant; workers are notified before this returns."""
     from lango.turns.engine import LocalEngine
     from lango.turns.service import Turns
 

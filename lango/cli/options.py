@@ -48,11 +48,11 @@ Thoughts = Annotated[bool, typer.Option("--thoughts", help="Show what the model 
 
 
 Place = tuple[str | None, str | None, Path | None]
-"""What was said of the store: its URL, its schema, the settings file."""
+"""The options of the store: its URL, its schema, the settings file."""
 
 
 def store_flags(url: str | None = None, schema: str | None = None) -> dict[str, Any]:
-    """What was said of the store on the command line, as settings."""
+    """The store's options on the command line, as settings."""
     from lango.config.secrets import Given
 
     said = {"url": Given(url) if url else None, "schema": schema}

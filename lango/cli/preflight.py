@@ -1,4 +1,4 @@
-"""Extras that are missing: found before a command imports ADK, and named with `pip install`."""
+"""Checks for missing extras before a command imports ADK; errors name the `pip install`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def checked_settings(url: str | None, config: Path | None, names: Sequence[str] = ()) -> Loaded:
-    """The settings of a command, once the extras are there that these apps need."""
+    """The settings of a command; raises if an extra that these apps need is missing."""
     from lango.config.load import load
 
     loaded = load(config, store_flags(url))
@@ -32,9 +32,9 @@ def require_server() -> None:
 
 
 def require_extras(settings: Settings, names: Sequence[str] = ()) -> None:
-    """Raise if the store or these apps, all if none is named, need an extra that is missing.
+    """Raise if the store or these apps (all if none is named) need a missing extra.
 
-    The models of agents that code describes are not known before that code is imported.
+    The models of agents defined in code are unknown until that code is imported.
     """
     _require_driver(settings.store.url.get_secret_value())
     for name in names or settings.apps:
@@ -55,7 +55,7 @@ def _require_sdks(app: str, agent: AgentSettings) -> None:
     for model in (agent.model, *agent.fallbacks):
         try:
             extra = gateway_of(model)[0].extra
-        except UnknownModelError:  # which building the agent reports, with the names there are
+        except UnknownModelError:  # building the agent reports it, with the known names
             continue
         if extra is not None and not is_installed(extra):
             raise MissingExtraError(

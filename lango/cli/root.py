@@ -30,7 +30,7 @@ DISTRIBUTION = "lango-adk"
 
 app = typer.Typer(
     no_args_is_help=True,
-    # Errors a user can do something about are caught in `main`; the rest are bugs, shown plainly.
+    # `main` catches errors that a user can act on; others are bugs, shown with a plain traceback.
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},

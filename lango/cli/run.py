@@ -1,4 +1,4 @@
-"""`lango run`: one turn, for people in a hurry and for scripts."""
+"""`lango run`: runs one turn, for scripts and quick questions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
     if len(targets) > 1:
         raise typer.BadParameter("put what you want to say in quotes: lango run [APP] MESSAGE")
     loaded = checked_settings(url, config, targets)
-    from lango.cli.conversation import conversation  # and ADK, which takes seconds
+    from lango.cli.conversation import conversation  # imports ADK, which takes seconds
     from lango.cli.screen import JsonScreen, TextScreen
     from lango.cli.talk import ask_at_terminal, exit_code, print_question
 

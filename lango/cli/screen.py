@@ -1,4 +1,4 @@
-"""A turn as a person sees it: text as it comes, tool calls as they happen."""
+"""Shows a turn at the terminal: text as it comes, tool calls as they happen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ELSEWHERE = "The turn failed in another process."
 
 
 class Screen(Protocol):
-    """Whatever shows a turn."""
+    """Shows the events of a turn."""
 
     def show(self, event: TurnEvent) -> None:
         """Show one event."""
@@ -42,13 +42,13 @@ class Screen(Protocol):
 
 
 class JsonScreen:
-    """One JSON object a line, for scripts."""
+    """Prints one JSON object per line, for scripts."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
 
     def show(self, event: TurnEvent) -> None:
-        """Print the event, with the cause of a failure: this is its developer's terminal."""
+        """Print the event, with the cause of a failure: the terminal is the developer's own."""
         data = event.data()
         if isinstance(event, Failed) and _is_foreign(event):
             data["error"]["cause"] = asdict(cause_of(event.error))
@@ -59,7 +59,7 @@ class JsonScreen:
 
 
 class TextScreen:
-    """For people: the answer on standard output, what goes on around it dimmed beside it."""
+    """For people: prints the answer on standard output, and dimmed notes on standard error."""
 
     def __init__(self, *, thoughts: bool = False, notes: Console | None = None) -> None:
         self._thoughts = thoughts
@@ -67,12 +67,12 @@ class TextScreen:
         self._notes = notes or Console(stderr=True, highlight=False)
         self._streamed: set[str] = set()
         self._in_line = False
-        self._open: str | None = None  # the message that is being written
-        self._held: dict[str, str] = {}  # texts of messages that came meanwhile, in order
+        self._open: str | None = None  # the message being written
+        self._held: dict[str, str] = {}  # texts of concurrent messages, in order
         self._whole: set[str] = set()  # those of them that are complete
 
     def show(self, event: TurnEvent) -> None:
-        """Show what a person wants to know of an event; of most ends that is nothing."""
+        """Show an event, as text of the answer or as a note."""
         match event:
             case MessageDelta():
                 self._add(event.message, event.text)
@@ -98,7 +98,7 @@ class TextScreen:
                 self._note(_remark(event))
 
     def _add(self, message: str, text: str) -> None:
-        """More of a message; agents that speak at the same time are shown one after the other."""
+        """Add text to a message; messages of concurrent agents are shown one after the other."""
         self._streamed.add(message)
         if self._open is None:
             self._open = message
@@ -121,7 +121,7 @@ class TextScreen:
             self._whole.add(message)
 
     def _close(self, message: str) -> None:
-        """Go on with the messages that came while this one was written."""
+        """Close the open message, then write those that came while it was open."""
         if message != self._open:
             return
         self._open = None
@@ -134,7 +134,7 @@ class TextScreen:
                 self._open = following
 
     def _show_held(self) -> None:
-        """Show what is left of messages, at the end of the turn."""
+        """Show the rest of all messages, at the end of the turn."""
         while self._open is not None:
             self._end_line()
             self._close(self._open)
@@ -166,12 +166,12 @@ class TextScreen:
 
 
 def _is_foreign(event: Failed) -> bool:
-    """Whether this process has the exception that ended the turn, and clients do not see it."""
+    """Whether the turn failed by an exception of other code, which only this process has."""
     return not isinstance(event.error, LangoError)
 
 
 def _reason(event: Failed) -> str:
-    """Why the turn failed; of a turn that another process ran, the command that shows it."""
+    """Why the turn failed; if another process ran it, the command that shows the cause."""
     if _is_foreign(event):
         return str(cause_of(event.error))
     if event.error_id:
@@ -180,7 +180,7 @@ def _reason(event: Failed) -> str:
 
 
 def _remark(event: TurnEvent) -> str:
-    """What is said of an event in passing; nothing, if it ends a line and no more."""
+    """The dimmed note for an event; empty if the event only ends a line."""
     match event:
         case ToolStarted():
             given = ", ".join(f"{name}={_json(value)}" for name, value in event.arguments.items())

@@ -50,10 +50,10 @@ def serve(
         log_access()
     place = (host or server.host, server.port if port is None else port)
     require_free(*place)
-    from lango.app import Application  # and ADK, which takes seconds: no error above waits for it
+    from lango.app import Application  # imports ADK, which takes seconds: errors above come first
 
     application = Application(loaded)
-    application.app_names(apps or [])  # raises before a database is created for no app
+    application.app_names(apps or [])  # an unknown app raises before a database is created
     event_loop.run(_serve(application, apps or [], place, worker, insecure_no_auth))
 
 
@@ -97,12 +97,12 @@ def _started(apps: Sequence[str], listening: socket.socket, with_worker: bool) -
 
 
 def web_address(listening: socket.socket) -> str:
-    """Where a browser finds what is served there."""
+    """The URL of a server on this socket."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def say(*lines: str) -> None:
-    """Tell whoever has started it."""
+    """Print lines on standard error."""
     for line in lines:
         typer.echo(line, err=True)

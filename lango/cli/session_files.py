@@ -1,4 +1,4 @@
-"""Sessions to files and back, with a bar for the way."""
+"""Exports sessions to files and imports them, with a progress bar."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Advance = Callable[[int], None]
 
 
 async def export_to(export: SessionExport, file: BinaryIO) -> int:
-    """Write an export; its size."""
+    """Write an export, and return its size."""
     size = 0
     with _bar("exporting", export.entries, MofNCompleteColumn()) as advance:
         async for line in export.lines(advance):
@@ -38,7 +38,7 @@ async def export_to(export: SessionExport, file: BinaryIO) -> int:
 
 @contextmanager
 def whole_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
-    """A file to write, which is there under its name only when all of it is."""
+    """A file to write; it gets its name only when it is complete."""
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already. Choose another name, or say --force.")
     part = path.with_name(f"{path.name}.part")
@@ -55,7 +55,7 @@ def whole_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
 
 
 async def import_from(opened: Opened, path: Path, names: dict[str, str | None]) -> Restored:
-    """Bring in the session of a file."""
+    """Import the session of a file."""
     to = Renamed(opened.tenant, **names)
     try:
         with _bar("importing", _size(path), DownloadColumn()) as advance:
@@ -77,7 +77,7 @@ def _lines(path: Path, advance: Advance) -> Iterator[bytes]:
 
 @contextmanager
 def _bar(what: str, total: int, figures: ProgressColumn) -> Generator[Advance]:
-    """A bar on standard error, if that is a terminal; how to move it."""
+    """Show a progress bar on standard error if it is a terminal; yields how to advance it."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), figures, TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

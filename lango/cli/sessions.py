@@ -1,4 +1,4 @@
-"""`lango sessions`: list, show, export, import and delete them."""
+"""`lango sessions`: list, show, export, import and delete sessions."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def delete(
 
 
 async def find(opened: Opened, session: str, app: str | None, user: str | None) -> SessionSummary:
-    """The one session that an id means."""
+    """The session of an id; ConfigError if several have it, SessionNotFoundError if none."""
     from lango.core.ids import check_id
     from lango.errors import ConfigError, SessionNotFoundError
     from lango.store import listing
@@ -235,7 +235,7 @@ async def find(opened: Opened, session: str, app: str | None, user: str | None) 
 
 
 def _data(one: SessionSummary) -> dict[str, Any]:
-    """A session as the server tells it."""
+    """A session in the form of the HTTP API."""
     from lango.server.schemas import Session
 
     return Session.of(one).model_dump(mode="json")
@@ -292,6 +292,6 @@ def _heading(row: StoredMessage) -> str:
 
 
 def _said(row: StoredMessage) -> str:
-    """What a message says; of a call or a result, the beginning of its JSON."""
+    """The text of a message, or the JSON of its tool calls, shortened to _TEXT characters."""
     text = row.content or row.tool_calls or ""
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}… ({len(text):,} characters)"

@@ -1,4 +1,4 @@
-"""Rows for people, and the same as JSON for scripts."""
+"""Prints tables for people, and JSON for scripts."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _LONGEST: Final = 200
 _GAP: Final = 2
 _LEAST: Final = 4
 _ENOUGH: Final = 16
-"""Letters of a text that are worth more than a column which can be spared."""
+"""Characters that each text column gets before spare columns are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. A text gives way where the terminal is narrow, the others do not."""
+    """A column of a table. On a narrow terminal, only texts are shortened."""
 
     heading: str
     is_number: bool = False
     is_text: bool = False
-    is_spare: bool = False  # left out where there is no room, the last one first
-    is_shared: bool = False  # of a page: said once beneath it where all rows have the same
+    is_spare: bool = False  # left out if there is no room, the last one first
+    is_shared: bool = False  # in a page: printed once below it if all rows have the same value
 
 
 def print_table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], *, total: Sequence[str] | None = None
 ) -> None:
-    """A table as wide as the terminal; a column with nothing in it is left out."""
+    """Print a table as wide as the terminal, without empty columns."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -61,7 +61,7 @@ def print_table(
 def print_page(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], next_cursor: str | None
 ) -> None:
-    """A page of a list: what all its rows have in common is said once, and how to go on."""
+    """Print a page of a list, the values that all its rows share, and the next cursor."""
     common = {
         number: _said_once(row[number] for row in rows)
         for number, column in enumerate(columns)
@@ -77,7 +77,7 @@ def print_page(
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
-    """The room that each column wants; 0 for one with nothing in it."""
+    """The width that each column needs; 0 for an empty one."""
     longest = [max((len(row[number]) for row in rows), default=0) for number in range(len(columns))]
     return [
         most and max(most, len(column.heading))
@@ -86,7 +86,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """The columns that are shown: all that hold something, as far as there is room."""
+    """The columns to show: all that are not empty, without spare ones if there is no room."""
     shown = [number for number, width in enumerate(widths) if width]
 
     def needed() -> int:
@@ -105,7 +105,7 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> lis
 def _rooms(
     columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], room: int
 ) -> dict[int, int]:
-    """The width of each column: texts share what the others leave, the short ones first."""
+    """The width of each column: texts share what the others leave, the shortest first."""
     rooms = {number: widths[number] for number in shown if not columns[number].is_text}
     texts = sorted((number for number in shown if columns[number].is_text), key=widths.__getitem__)
     left = room - sum(rooms.values()) - _GAP * (len(shown) - 1)
@@ -117,7 +117,7 @@ def _rooms(
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON: data as objects, times as ISO 8601."""
+    """Print a value as JSON: dataclasses as objects, times as ISO 8601."""
     typer.echo(json.dumps(value, default=_readable, indent=2, ensure_ascii=False))
 
 
@@ -128,13 +128,13 @@ def _readable(value: Any) -> Any:
 
 
 def money(cost: float | None) -> str:
-    """US dollars, as exactly as they matter; nothing for what has no price."""
+    """US dollars, with four decimals below one dollar; empty without a price."""
     if cost is None:
         return ""
     return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
 
 
 def _said_once(values: Iterable[str]) -> str | None:
-    """The value that all have; None if they differ, or there is none."""
+    """The value that all share; None if they differ or there are none."""
     found = set(values)
     return found.pop() if len(found) == 1 else None

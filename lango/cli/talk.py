@@ -1,4 +1,4 @@
-"""One conversation at a terminal, for `lango chat` and `lango run` alike."""
+"""A conversation at a terminal, for `lango chat` and `lango run`."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _CODES: Final[dict[type[End], int]] = {Completed: 0, Failed: 1, Waiting: 3, Canc
 
 
 def exit_code(end: End) -> int:
-    """What a script is told of how a turn ended; 3 says that it waits for an approval."""
+    """The exit code for a turn's end; 3 if the turn waits for an approval or a result."""
     return _CODES[type(end)]
 
 
 class Talk:
-    """Turns of one session, shown as they run; Ctrl-C stops the turn and not the program."""
+    """Runs and shows the turns of one session; Ctrl-C stops the turn, not the program."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Talk:
         self._screen = screen
         self._who = {"user": user, "session": session}
         self._ask = ask
-        self.questions: list[Approval] = []  # that the newest turn waits for
+        self.questions: list[Approval] = []  # those that the newest turn waits for
 
     def say(self, text: str) -> End:
-        """One turn, with the approvals it asks for."""
+        """Run one turn, and ask for the approvals it needs."""
         return self._to_its_end(lambda abort: self._agent.stream(text, **self._who, abort=abort))
 
     def catch_up(self) -> None:
-        """Go on with answers that were cut off when a process died, or that another one gives."""
+        """Resume turns whose process died, and follow those that another process runs."""
         left = self._background.run(self._agent.unfinished(**self._who))
         if left:
             typer.secho(_INTERRUPTED, dim=True, err=True)
@@ -78,7 +78,7 @@ class Talk:
             self._to_its_end(partial(self._go_on, turn))
 
     def decide_pending(self) -> None:
-        """Ask what the session still waits for."""
+        """Ask for the approvals that the session waits for."""
         pending = self._background.run(self._agent.pending(**self._who))
         if pending:
             self.decide(pending)
@@ -87,7 +87,7 @@ class Talk:
         return self._agent.go_on(turn, abort=abort)
 
     def decide(self, approvals: Sequence[Approval]) -> End | None:
-        """Go on with a turn that waits for these; None if the person answers none of them."""
+        """Resume a turn that waits for these; None if the person answers none of them."""
         ask = self._ask or _refuse
         answers = [answer for answer in map(ask, approvals) if answer is not None]
         if not answers:
@@ -119,12 +119,12 @@ class Talk:
 
 
 def _refuse(approval: Approval) -> Answer:
-    """Answer for a person who cannot be asked."""
+    """Refuse an approval if no person can be asked."""
     return approval.answer(approved=False)
 
 
 def ask_at_terminal(approval: Approval) -> Answer | None:
-    """Ask a person. Anything but a yes is a no; an input that is not given stays open."""
+    """Ask a person. Anything but yes means no; None if a requested input is not typed."""
     typer.echo()
     print_question(approval)
     if approval.name == INPUT:
@@ -135,7 +135,7 @@ def ask_at_terminal(approval: Approval) -> Answer | None:
 
 
 def print_question(approval: Approval, *, err: bool = False) -> None:
-    """Print what a turn asks: a call that waits for a yes, or the message of a node."""
+    """Print a turn's question: a call that waits for approval, or the message of a node."""
     if approval.name == INPUT:
         typer.secho(printable(approval.hint or _NO_MESSAGE), bold=True, err=err)
         return
@@ -155,7 +155,7 @@ def _typed(prompt: str) -> str | None:
 
 
 def _value(text: str) -> Any:
-    """An object or a list, if that was typed as JSON; else the text itself."""
+    """The object or list, if the text is one in JSON; else the text itself."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:

@@ -1,4 +1,4 @@
-"""A timeline as lines of text: a bar for each step, where it was and as long as it took."""
+"""A timeline as lines of text: a bar for each step, by its start and duration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAIN: Final = ("completed", "")
 
 
 def drawn(turn: Turn, timeline: Timeline, causes: Causes) -> Iterator[str]:
-    """The lines of a timeline, errors with their causes."""
+    """The lines of a timeline; errors have their causes."""
     end = timeline.ended or datetime.now(UTC)
     timeline = replace(timeline, steps=tuple(_explained(step, causes) for step in timeline.steps))
     yield from _head(turn, timeline, end, causes.get(turn.id))
@@ -42,7 +42,7 @@ def drawn(turn: Turn, timeline: Timeline, causes: Causes) -> Iterator[str]:
 
 
 def _explained(step: Step, causes: Causes) -> Step:
-    """A step whose error says what was raised, and where."""
+    """The step; if its cause is known, its error names the exception and where it was raised."""
     cause = causes.get(step.error.error_id) if step.error else None
     if step.error is None or cause is None:
         return step
@@ -67,7 +67,7 @@ def _head(turn: Turn, timeline: Timeline, end: datetime, cause: Cause | None) ->
 
 
 def _steps(timeline: Timeline, end: datetime) -> Iterator[str]:
-    """Each step on the axis, in the room that names and times leave."""
+    """A line for each step; the axis gets the width that names and times leave."""
     room = shutil.get_terminal_size().columns - _NAME - _TOOK - 2
     axis = max(min(room // 2, _WIDEST), _NARROWEST)
     for step in timeline.steps:
@@ -78,7 +78,7 @@ def _steps(timeline: Timeline, end: datetime) -> Iterator[str]:
 
 
 def _errors(timeline: Timeline) -> Iterator[str]:
-    """What went wrong, in full: the ids are what the logs know it by."""
+    """All errors in full, with the ids under which they are logged."""
     failed = [step for step in timeline.steps if step.error is not None and step.kind != "retry"]
     if failed:
         yield ""
@@ -95,7 +95,7 @@ def _said(step: Step) -> str:
 
 
 def _bar(step: Step, begin: datetime, end: datetime, axis: int) -> str:
-    """The step's place on the axis: at least one letter, however short it was."""
+    """The step's bar on the axis: at least one character."""
     whole = max((end - begin).total_seconds(), 1e-9)
     first = min(int((step.started - begin).total_seconds() / whole * axis), axis - 1)
     last = round(((step.ended or end) - begin).total_seconds() / whole * axis)
@@ -112,7 +112,7 @@ def _name(step: Step) -> str:
 
 
 def _note(step: Step) -> str:
-    """What a step says beside its bar, the bad news first."""
+    """The note beside a step's bar: outcome and error first."""
     said = [] if step.outcome in _PLAIN else [str(step.outcome)]
     if step.error is not None:
         said.append(_said(step))

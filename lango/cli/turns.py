@@ -1,4 +1,4 @@
-"""`lango turns`: list and show them, cancel or retry one, deliver what one waits for."""
+"""`lango turns`: list, show, cancel and retry turns, and deliver results that they wait for."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _with_turns(place: Place, tenant: str | None, work: Callable[[Turns], Awaita
 
 @contextmanager
 def _known(turn: str) -> Generator[None]:
-    """Say where to look for a turn that is not there."""
+    """Add a hint to TurnNotFoundError; check the turn's id."""
     from lango.core.ids import check_id
     from lango.errors import TurnNotFoundError
 

@@ -1,4 +1,4 @@
-"""`lango usage`: tokens and cost, told apart as one likes."""
+"""`lango usage`: tokens and cost of model calls, grouped by the `--by` options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lango worker`: runs turns that were handed in to the database, wherever that was."""
+"""`lango worker`: runs turns that any process has submitted to the database."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def worker(
     if probe_port is not None:
         require_server()
         require_free(loaded.settings.server.host, probe_port, _PROBE_OPTIONS)
-    from lango.app import Application  # and ADK, which takes seconds: no error above waits for it
+    from lango.app import Application  # imports ADK, which takes seconds: errors above come first
 
     application = Application(loaded)
-    application.app_names(apps or [])  # raises before a database is created for no app
+    application.app_names(apps or [])  # an unknown app raises before a database is created
     event_loop.run(_work(application, apps or [], concurrency, probe_port))
 
 
@@ -128,7 +128,7 @@ def _hear_signals(told: asyncio.Event) -> None:
 
     def stop() -> None:
         told.set()
-        for number in both:  # the second one ends the process, as if nobody had listened
+        for number in both:  # a second signal ends the process, by the default handler
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
