@@ -1,6 +1,6 @@
 /**
- * Whose requests these are: a credential in this tab's storage, and nowhere else.
- * It may come in the address as `#key=…`, which no server sees, and is taken out of it at once.
+ * The credential of the requests, stored in this tab's session storage only.
+ * The address may pass it as `#key=…`, which browsers send to no server; it is removed at once.
  */
 
 const STORED = "lango.access";
@@ -8,7 +8,7 @@ const NOBODY = { key: "", user: "" };
 
 let access = read();
 
-/** The headers that say who calls. */
+/** The headers that identify the caller. */
 export function credentials() {
   const headers = {};
   if (access.key) headers.Authorization = `Bearer ${access.key}`;
@@ -16,7 +16,7 @@ export function credentials() {
   return headers;
 }
 
-/** Whom the requests speak for, if the credential does not say it. */
+/** The user that the requests act as, if one was named at sign-in. */
 export const actingAs = () => access.user;
 
 export const hasKey = () => access.key !== "";
@@ -31,7 +31,7 @@ export function signOut() {
   sessionStorage.removeItem(STORED);
 }
 
-/** Take a key out of the address, if there is one. */
+/** Remove a key from the address and sign in with it; whether there was one. */
 export function takeKeyFromAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (!given.has("key")) return false;
@@ -48,7 +48,7 @@ function read() {
   }
 }
 
-/** A header holds bytes: a name of any script is sent as its UTF-8. */
+/** A header value: the text's UTF-8 bytes, as fetch takes only bytes. */
 function asHeader(text) {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }

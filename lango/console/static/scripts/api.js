@@ -1,4 +1,4 @@
-/** The HTTP API, by its nouns. Answers are JSON; what goes wrong is a Problem. */
+/** The client of the HTTP API. Answers are JSON; errors are thrown as Problem. */
 
 import { credentials } from "./access.js";
 
@@ -7,10 +7,10 @@ const UNAUTHORIZED = 401;
 const ATTEMPTS = 4;
 const FIRST_PAUSE = 300;
 
-/** Told to the window when the server knows nobody by our credential. */
+/** Dispatched on the window when the server refuses the credential. */
 export const SIGNED_OUT = "lango:signed-out";
 
-/** An error as the server told it, or the want of an answer (status 0). */
+/** An error that the server returned, or status 0 if it did not answer. */
 export class Problem extends Error {
   constructor(status, told = {}, retryAfter = 0) {
     super(told.detail ?? told.title ?? "The server does not answer.");
@@ -19,7 +19,7 @@ export class Problem extends Error {
     this.retryAfter = retryAfter;
   }
 
-  /** Whether the same request may well succeed a little later. */
+  /** Whether the error is temporary: a retry may succeed. */
   get isPassing() {
     return this.status === 0 || this.status === 429 || this.status >= 502;
   }
@@ -30,7 +30,7 @@ export class Problem extends Error {
   }
 }
 
-/** Send one request, and give back the answer if it is a good one. */
+/** Send one request and return the answer; throws a Problem unless its status is 2xx. */
 export async function request(path, { method = "GET", body, headers = {}, signal } = {}) {
   const sent = { ...credentials(), ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";
@@ -54,7 +54,7 @@ async function get(path, query = {}, signal = undefined) {
   return (await request(`${path}${search(query)}`, { signal })).json();
 }
 
-/** Hand something in once, however often it must be sent: the server knows it by its key. */
+/** Submit with retries; the idempotency key makes the server act once. */
 async function post(path, body, signal = undefined) {
   const headers = { "Idempotency-Key": randomKey() };
   for (let attempt = 1; ; attempt += 1) {
@@ -75,13 +75,13 @@ function search(query) {
   return told.size ? `?${told}` : "";
 }
 
-/** Not `randomUUID`, which a page that came without TLS does not have. */
+/** A random key. Not by `randomUUID`, which pages without TLS do not have. */
 function randomKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Wait, unless there is nobody left to wait for. */
+/** Wait; rejects when `signal` aborts. */
 export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, milliseconds);

@@ -1,4 +1,4 @@
-/** Charts of usage, drawn by hand, each with the same numbers as a table. */
+/** Charts of usage, without a library. */
 
 import { el, svg } from "./elements.js";
 import { brief, count, dayName, money } from "./words.js";
@@ -8,7 +8,7 @@ const HEIGHT = 100;
 const BAR = 0.72;
 const LABELS = 6;
 
-/** Tokens of each day, those that went in below those that came out. */
+/** Tokens per day, input below output; also as a table. */
 export function dayChart(rows, since, days) {
   const byDay = new Map(rows.map((row) => [row.day, row]));
   const shown = Array.from({ length: days }, (_, index) => {
@@ -42,7 +42,7 @@ function dayBars({ day, input, output, calls, cost }, index, most) {
     rect("input", input, 0), rect("output", output, input));
 }
 
-/** As many names as there is room for, the last day's among them. */
+/** At most LABELS day names, always with the last day's. */
 function dayLabels(shown) {
   const step = Math.ceil(shown.length / LABELS);
   const isNamed = (index) => (shown.length - 1 - index) % step === 0;
@@ -60,7 +60,7 @@ function asTable(rows) {
         cells(row).map((cell) => el("td", { class: "number" }, cell)))))));
 }
 
-/** How much of all each one used, the most first. */
+/** A table of tokens and cost per row, with bars relative to the largest. */
 export function shares(title, by, rows) {
   const tokens = ({ input, output }) => input + output;
   const most = Math.max(1, ...rows.map(tokens));

@@ -1,4 +1,4 @@
-/** Talking to an agent: a session and its turns, live. */
+/** The chat with an agent: a session and its turns, live. */
 
 import { api } from "./api.js";
 import { Composer } from "./composer.js";
@@ -16,7 +16,7 @@ import { oneLine } from "./words.js";
 const TITLE_ROOM = 60;
 const IS_OPEN = new Set(["queued", "running", "waiting"]);
 
-/** A session that does not exist yet: it is made by the first message. */
+/** A new chat: the first message creates the session. */
 export async function newChatPage(_, { signal, frame }) {
   const agents = await api.agents(signal);
   const choice = el("select", { "aria-label": "Agent" }, agents.map(({ app }) => el("option", {}, app)));
@@ -42,7 +42,7 @@ export async function newChatPage(_, { signal, frame }) {
 }
 
 export async function chatPage({ session: id }, { signal, me, frame }) {
-  // The turns before the messages: what a turn says after this look, its events will tell.
+  // Load turns before messages: the turns' events deliver whatever comes after.
   const [session, turns, { user }] = await Promise.all([
     api.session(id, signal), api.turns(id, {}, signal), me,
   ]);
@@ -62,7 +62,7 @@ class Chat {
   #composer = null;
   #history;
   #toEnd;
-  #waiting = []; // turns to follow: one stream at a time, for a browser opens few
+  #waiting = []; // turns to follow, one stream at a time: browsers limit connections
   #current = null;
 
   constructor(session, { signal, frame, isMine }) {
@@ -81,7 +81,7 @@ class Chat {
     }, { signal });
   }
 
-  /** Show the newest messages, and go on with the turns that are not over. */
+  /** Show the newest messages, and follow the turns that have not ended. */
   show(messages, turns) {
     const oldestFirst = this.#history.show(messages, turns);
     oldestFirst.filter(({ state }) => IS_OPEN.has(state)).forEach((turn) => this.#watch(turn));
@@ -120,7 +120,7 @@ class Chat {
     return true;
   }
 
-  /** Do something that may fail, and say so if it does. */
+  /** Run `act`; on an error, show a notice and return null. */
   async #attempt(act) {
     try {
       return await act();

@@ -1,4 +1,4 @@
-/** Where a message is written, and a turn stopped. */
+/** The form to write a message, and to stop a turn. */
 
 import { button, el } from "./elements.js";
 
@@ -12,7 +12,7 @@ export class Composer {
   #stop;
   #onSend;
 
-  /** `onSend(text)` is true once the text is safe; `onStop()` asks the turn to end. */
+  /** `onSend(text)` resolves to true when the text is accepted; `onStop()` cancels the turn. */
   constructor({ onSend, onStop, before = null }) {
     this.#onSend = onSend;
     this.#stop = button("Stop", onStop, { class: "stop", hidden: true, title: "Esc" });
@@ -38,7 +38,7 @@ export class Composer {
     if (!text || this.#send.disabled) return;
     this.#send.disabled = true;
     this.#write("");
-    // What could not be sent comes back, unless something else was written meanwhile.
+    // Restore a text that could not be sent, unless the user has typed another.
     if (!(await this.#onSend(text)) && !this.#input.value) this.#write(text);
     this.#send.disabled = false;
     this.focus();

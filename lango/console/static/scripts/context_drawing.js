@@ -1,4 +1,4 @@
-/** The context window as bars: as long as their tokens are many, coloured by what they are. */
+/** The context window as bars: length by number of tokens, colour by kind. */
 
 import { el } from "./elements.js";
 import { brief, count, counted, exactTime, oneLine } from "./words.js";
@@ -21,7 +21,7 @@ const NEXT = "next";
 
 const percent = (part, whole) => `${whole ? (100 * part) / whole : 0}%`;
 
-/** Every call so far as a bar to choose from, and the next one. */
+/** All calls so far, and a preview of the next, as selectable bars. */
 export function callStrip(calls, preview, current, address) {
   const most = Math.max(1, preview?.tokens ?? 0, ...calls.map((call) => call.estimated));
   const link = (id, tokens, label, kind) => el("a", {
@@ -39,7 +39,7 @@ export function callStrip(calls, preview, current, address) {
     el("div", { class: "call-list" }, made, next));
 }
 
-/** The whole window as one bar, with the line that messages may not cross. */
+/** The whole window as one bar, with a line at the token budget. */
 export function windowBar({ sections, rest, budget, total }) {
   const sums = new Map(KINDS.map(([kind]) => [kind, 0]));
   for (const { kind, tokens } of sections) sums.set(kind, sums.get(kind) + (tokens ?? 0));
@@ -66,7 +66,7 @@ export function legend() {
     el("li", {}, el("span", { class: "swatch", data: { kind } }), name)));
 }
 
-/** Each part on a line of its own, in the model's order; what was left out stands where it was. */
+/** A line for each part, in the model's order; left-out messages come before the sent ones. */
 export function rowsOf({ sections, cut, rest }) {
   const isPrompt = ({ number }) => number === null;
   const rows = [
@@ -75,7 +75,7 @@ export function rowsOf({ sections, cut, rest }) {
     ...sections.filter((section) => !isPrompt(section)).map(messageRow),
     ...(rest > 0 ? [restRow(rest)] : []),
   ];
-  // What was sent sets the scale; what was cut may be over it.
+  // Sent parts set the scale; bars of left-out parts are clipped.
   const most = Math.max(1, ...rows.filter(({ kind }) => kind !== "cut").map(({ tokens }) => tokens ?? 0));
   return el("ol", { class: "sections" }, rows.map((row) => el("li", {}, drawn(row, most))));
 }

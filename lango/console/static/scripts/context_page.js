@@ -1,4 +1,4 @@
-/** What the model saw: at any call of the session, and what it would see at the next. */
+/** What the model saw at each call of a session, and would see at the next. */
 
 import { api } from "./api.js";
 import { callStrip, legend, rowsOf, windowBar } from "./context_drawing.js";
@@ -27,7 +27,7 @@ export async function contextPage({ session: id, call = "" }, { signal, frame })
   return { title: `Context of ${session.title || session.app}`, node };
 }
 
-/** The newest call as the others are listed. */
+/** The newest call in the form of the earlier ones. */
 const listed = ({ call, attempt, cut, messages_sent: sent }) => ({
   call,
   started: attempt.started,

@@ -1,13 +1,13 @@
 /**
- * The messages and calls of a session in order, each known by its id.
- * History and event logs tell the same things, in part both: whoever comes second changes nothing.
+ * The messages and calls of a session in order, each identified by its id.
+ * History and event logs overlap: a message or call that is already shown is not added again.
  */
 
 import { el } from "./elements.js";
 import { MessageView, ToolView } from "./message_views.js";
 import { TurnSection } from "./turn_views.js";
 
-/** Calls by which ADK asks a person or changes agents: shown by what they lead to. */
+/** ADK's internal calls, to ask a person or change agents: only their effects are shown. */
 const INTERNAL = /^(adk_request_\w+|transfer_to_agent)$/;
 const TRANSFER = "transfer_to_agent";
 
@@ -15,7 +15,7 @@ export class Conversation {
   node = el("div", { class: "conversation", role: "log", "aria-live": "off", "aria-label": "Conversation" });
   #messages = new Map();
   #tools = new Map();
-  #newestTools = new Map(); // by the id of the call alone, which an answer's turn knows it by
+  #newestTools = new Map(); // by call id alone: the turn of an answer refers to it so
   #turns = new Map();
 
   /** The section of a turn: the newest there is, or a new one at the end. */
@@ -27,12 +27,12 @@ export class Conversation {
     return this.#turns.has(turn);
   }
 
-  /** Messages of the history that follow what is shown. */
+  /** Add messages of the history after those shown. */
   append(messages) {
     for (const message of messages) this.#tell(message, this.#sectionAtEnd(message.turn));
   }
 
-  /** Messages of the history that come before what is shown. */
+  /** Add messages of the history before those shown. */
   prepend(messages) {
     const first = this.node.firstElementChild;
     const sections = [];
@@ -47,7 +47,7 @@ export class Conversation {
     if (last && first?.dataset.turn === last.id) last.joinBefore(first);
   }
 
-  /** The message of this id; made where it is told first. */
+  /** The message of this id, created at its first mention. */
   message(id, section, role, author) {
     let view = this.#messages.get(id);
     if (!view) {
@@ -58,7 +58,7 @@ export class Conversation {
     return view;
   }
 
-  /** The call of this id in a turn; made where it is told first. */
+  /** The call of this id in a turn, created at its first mention. */
   tool(call, name, section) {
     const key = `${section.id} ${call}`;
     let view = this.#tools.get(key);
@@ -71,7 +71,7 @@ export class Conversation {
     return view;
   }
 
-  /** The call that a result belongs to, which may be of the turn that this one answers. */
+  /** The call of a result; it may belong to the turn that this turn answers. */
   toolOfResult(call, name, section) {
     const known = this.#tools.get(`${section.id} ${call}`) ?? this.#newestTools.get(call);
     return known ?? this.tool(call, name, section);
@@ -90,7 +90,7 @@ export class Conversation {
     return section;
   }
 
-  /** A row of the history. */
+  /** Show a row of the history. */
   #tell(message, section) {
     if (message.content) {
       this.message(message.id, section, message.role, message.author).complete(message.content, message.author);

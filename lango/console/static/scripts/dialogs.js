@@ -1,4 +1,4 @@
-/** Questions that must be answered before anything else, by the browser's own dialog. */
+/** Modal dialogs, by the browser's `dialog` element. */
 
 import { button, el } from "./elements.js";
 
@@ -10,12 +10,12 @@ const SHORTCUTS = [
   ["Alt + N", "begin a new chat"],
 ];
 
-/** Ask for a yes; false if it is not given. */
+/** Ask for a confirmation; false if refused. */
 export async function confirmed(title, text, yes) {
   return (await ask(title, [el("p", {}, text)], yes, { isDangerous: true })) !== null;
 }
 
-/** Ask for a line of text; null if none is given. */
+/** Ask for a line of text; null if cancelled. */
 export async function asked(title, label, value, most) {
   const input = el("input", { name: "answer", value, maxlength: most, autofocus: true });
   const form = await ask(title, [el("label", {}, label, input)], "Save");
@@ -37,7 +37,7 @@ function ask(title, content, yes, { isDangerous = false, isQuestion = true } = {
   return new Promise((resolve) => {
     let answer = null;
     form.addEventListener("submit", (event) => {
-      event.preventDefault(); // the page's policy lets no form go anywhere, not even nowhere
+      event.preventDefault(); // the page's policy forbids form actions, even method="dialog"
       answer = form;
       dialog.close();
     });

@@ -1,4 +1,4 @@
-/** Elements made by name. Text is only ever text: nothing here reads markup. */
+/** Creates elements. Strings become text nodes, never markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,25 +12,25 @@ export function svg(name, properties = {}, ...children) {
   return furnish(document.createElementNS(SVG, name), properties, children);
 }
 
-/** Put other children into an element. */
+/** Replace the children of an element. */
 export function fill(node, ...children) {
   node.replaceChildren(...present(children));
   return node;
 }
 
-/** A button that does something; `label` is read out where the face is a symbol. */
+/** A button that calls `act`; for a symbol as its face, pass an `aria-label`. */
 export function button(face, act, properties = {}) {
   return el("button", { type: "button", on: { click: act }, ...properties }, face);
 }
 
-/** A symbol beside words that say the same. */
+/** A symbol that screen readers skip: its meaning is also in words. */
 export function symbol(face) {
   return el("span", { "aria-hidden": "true", class: "symbol" }, face);
 }
 
 function furnish(node, { on = {}, style = {}, data = {}, ...attributes }, children) {
   for (const [event, listener] of Object.entries(on)) node.addEventListener(event, listener);
-  // One by one, which the page's policy allows; a style attribute it does not.
+  // Property by property: the page's policy forbids style attributes.
   for (const [name, value] of Object.entries(style)) node.style.setProperty(name, value);
   Object.assign(node.dataset, data);
   for (const [name, value] of Object.entries(attributes)) setAttribute(node, name, value);

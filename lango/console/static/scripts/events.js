@@ -1,4 +1,4 @@
-/** The events of a turn, to its end, however often the connection is lost on the way. */
+/** The events of a turn, to its end; reconnects when the connection is lost. */
 
 import { api, pause } from "./api.js";
 
@@ -9,7 +9,7 @@ const NOTHING_LEFT = 204;
 
 export const isEnd = (event) => ENDS.has(event.type);
 
-/** Every event once and in order; ends with the turn, or when `signal` says so. */
+/** Yields every event once and in order, until the turn ends or `signal` aborts. */
 export async function* follow(turn, signal) {
   let last = 0;
   let wait = FIRST_PAUSE;
@@ -32,10 +32,10 @@ export async function* follow(turn, signal) {
   }
 }
 
-/** A stream that breaks in the middle throws what the browser likes to call it: try again. */
+/** Whether to retry; a broken stream throws a TypeError, whose message depends on the browser. */
 const isPassing = (problem) => problem.isPassing ?? problem instanceof TypeError;
 
-/** The frames of a stream of server-sent events, as they come. */
+/** Yields the events of a stream of server-sent events, as they come. */
 export async function* parse(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -52,7 +52,7 @@ export async function* parse(body) {
   }
 }
 
-/** What a frame says; null for a comment, which only says that the line is alive. */
+/** The data of a frame; null for a comment, which is a heartbeat. */
 function dataOf(frame) {
   const lines = frame.split("\n").filter((line) => line.startsWith("data:"));
   return lines.length ? JSON.parse(lines.map((line) => line.slice("data:".length)).join("\n")) : null;

@@ -1,4 +1,4 @@
-/** What stands around every page: the bar, the list of recent sessions, notices, what is read out. */
+/** The frame of every page: the bar, the recent sessions, notices, and announcements. */
 
 import { hasKey } from "./access.js";
 import { openHelp } from "./dialogs.js";
@@ -7,7 +7,7 @@ import { currentPath, to } from "./router.js";
 import { UNKNOWN } from "./words.js";
 
 const NOTICE_STAYS = 6_000;
-const IS_WIDE = /^\/(sessions|usage)$/; // the pages that have no list beside them
+const IS_WIDE = /^\/(sessions|usage)$/; // pages without the list of recent sessions
 const SENTENCE = /[\s\S]*[.!?:\n](?=\s|$)/;
 
 const PLACES = [
@@ -34,7 +34,7 @@ export class Frame {
     document.body.append(skip, bar, this.#aside, this.#main, this.#notices);
   }
 
-  /** Show where we are. */
+  /** Mark the current page in the navigation. */
   mark() {
     const path = currentPath();
     this.#leave.hidden = !hasKey();
@@ -42,12 +42,12 @@ export class Frame {
       el("a", { href: address, "aria-current": isHere(path) ? "page" : null }, name)));
   }
 
-  /** Show who is here. */
+  /** Show the signed-in user. */
   name({ user, tenant }) {
     this.#who.textContent = [user ?? UNKNOWN, tenant].filter(Boolean).join(" · ");
   }
 
-  /** The window without what is only for who is signed in. */
+  /** Show only this page, for a user who is not signed in. */
   lock(page) {
     document.body.dataset.page = "locked";
     this.#main.inert = false;
@@ -55,7 +55,7 @@ export class Frame {
     fill(this.#main, page);
   }
 
-  /** Put a page up. */
+  /** Show a page. */
   put(page, title) {
     document.body.dataset.page = IS_WIDE.test(currentPath()) ? "wide" : "talk";
     document.title = title ? `${title} · lango` : "lango console";
@@ -64,18 +64,18 @@ export class Frame {
     this.#main.inert = false;
   }
 
-  /** Until the next page is there, the old one is seen and not used: words would go astray. */
+  /** Keep the old page visible but inert until the next is ready: typed text would be lost. */
   wait() {
     this.#main.setAttribute("aria-busy", "true");
     this.#main.inert = true;
   }
 
-  /** Bring the reader's place to the new page, if the page has taken it nowhere itself. */
+  /** Focus the new page, unless the page has set the focus itself. */
   focus() {
     if (!this.#main.contains(document.activeElement)) this.#main.focus({ preventScroll: true });
   }
 
-  /** Say something in passing. */
+  /** Show a notice for a few seconds. */
   notice(text, kind = "plain") {
     const said = el("p", { class: "notice", data: { kind } }, text);
     this.#notices.append(said);
@@ -83,7 +83,7 @@ export class Frame {
   }
 }
 
-/** Reads a growing text out, a sentence at a time: letters that trickle in cannot be listened to. */
+/** Announces a growing text to screen readers, a sentence at a time. */
 export class Announcer {
   node = el("div", { class: "visually-hidden", "aria-live": "polite" });
   #unsaid = "";
@@ -95,7 +95,7 @@ export class Announcer {
     this.#unsaid = this.#unsaid.slice(whole.length);
   }
 
-  /** Say the rest, and then this. */
+  /** Announce the rest, and then this text. */
   finish(text = "") {
     for (const said of [this.#unsaid, text]) if (said.trim()) this.#say(said);
     this.#unsaid = "";

@@ -1,11 +1,11 @@
-/** What was said before, a page at a time: the newest first, older ones as somebody scrolls to them. */
+/** The history in pages: the newest first, older ones as the user scrolls up. */
 
 import { api } from "./api.js";
 import { el } from "./elements.js";
 
 export const PAGE = 40;
 
-/** Keeps the end of a growing conversation in sight, while the reader is at its end. */
+/** Keep the end of a growing conversation visible while the user is at its end. */
 export function stickToEnd(scroller, content) {
   const near = 80;
   let isAtEnd = true;
@@ -39,7 +39,7 @@ export class History {
     this.#signal = signal;
   }
 
-  /** Show the newest page. Its turns are told how they stand; they are given back, oldest first. */
+  /** Show the newest page and the states of its turns; returns these turns, oldest first. */
   show(messages, turns) {
     this.#scroller.prepend(this.#top);
     this.#before = messages.before;
@@ -52,7 +52,7 @@ export class History {
     return turns.turns.toReversed();
   }
 
-  /** How a turn stands now. */
+  /** Record and show a turn's state. */
   settle(turn, cancel) {
     this.#turns.set(turn.id, turn);
     if (this.#conversation.has(turn.id)) this.#conversation.turn(turn.id).settle(turn, cancel);
@@ -82,7 +82,7 @@ export class History {
     }
   }
 
-  /** What is read must not move when something is put above it. */
+  /** Run `change`, and keep the scroll position when content is added above. */
   #keepingPlace(change) {
     const fromEnd = this.#scroller.scrollHeight - this.#scroller.scrollTop;
     change();

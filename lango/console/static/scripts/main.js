@@ -1,4 +1,4 @@
-/** The beginning: who is here, and which page they want. */
+/** The entry point: signs in and opens the page of the address. */
 
 import { hasKey, signOut, takeKeyFromAddress } from "./access.js";
 import { api, SIGNED_OUT } from "./api.js";
@@ -29,11 +29,11 @@ const router = new Router(ROUTES, show);
 let me = null;
 let isLocked = false;
 
-/** Begin, or begin again as somebody else. */
+/** Start, or restart with another credential. */
 function enter() {
   isLocked = false;
   me = api.me();
-  me.then((who) => frame.name(who), () => undefined); // whoever needs it will hear what is wrong
+  me.then((who) => frame.name(who), () => undefined); // pages that await `me` report the error
   recent.refresh();
   router.open();
 }

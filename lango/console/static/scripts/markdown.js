@@ -1,6 +1,6 @@
 /**
- * The little markdown that models write, as elements. Whatever it does not know stays text,
- * and there is no way from a text to an attribute but a link that was checked.
+ * A subset of Markdown, as elements. Other syntax stays text, and text becomes an attribute
+ * only as the checked address of a link.
  */
 
 import { el } from "./elements.js";
@@ -12,7 +12,7 @@ const NUMBERED = /^\s*(\d{1,9})[.)]\s+(.*)$/;
 const QUOTE = /^\s*>\s?(.*)$/;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|(?<![\w*])\*([^*\s][^*\n]*)\*(?!\w)|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)/g;
 
-/** Show a text that may have grown: blocks that are as they were are left alone. */
+/** Show a text that may have grown: unchanged blocks are not redrawn. */
 export function showMarkdown(node, text) {
   const blocks = blocksOf(text);
   const shown = [...node.children];
@@ -27,7 +27,7 @@ export function showMarkdown(node, text) {
   shown.slice(blocks.length).forEach((old) => old.remove());
 }
 
-/** The sources of the blocks: a fence whole, else what stands between empty lines. */
+/** The sources of the blocks: code fences, and lines between empty lines. */
 function blocksOf(text) {
   const blocks = [];
   let block = [];
@@ -70,7 +70,7 @@ function codeBlock(lines, mark) {
   return el("pre", { tabindex: "0" }, code);
 }
 
-/** Headings, lists and running text, which may follow each other without an empty line. */
+/** Headings, lists and text, which may follow each other without an empty line. */
 function paragraphs(lines) {
   const block = el("div", { class: "block" });
   let open = null;
@@ -97,7 +97,7 @@ function lineOf(line) {
 
 function opened(first) {
   if (first.kind === "heading") {
-    // The page has its own headings: these are only said louder.
+    // Not heading elements: the page has its own.
     return { kind: "heading", node: el("p", { class: `heading h${first.level}` }, inline(first.text)) };
   }
   if (first.kind === "text") {

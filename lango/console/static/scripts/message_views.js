@@ -1,4 +1,4 @@
-/** A message, a tool call and a question, each as it is shown. */
+/** The views of a message, a tool call and an approval. */
 
 import { button, el, fill } from "./elements.js";
 import { showMarkdown } from "./markdown.js";
@@ -12,7 +12,7 @@ const STATUS = {
   denied: "denied",
 };
 
-/** Something said, by the user or by an agent. */
+/** A message of the user or of an agent. */
 export class MessageView {
   #text = "";
   #thoughts = "";
@@ -29,7 +29,7 @@ export class MessageView {
     this.#name(author);
   }
 
-  /** More of it, unless all of it is there already: a log that is read again says it again. */
+  /** Add text, unless the message is complete: a replayed log repeats its deltas. */
   add(text) {
     if (this.#isWhole) return false;
     this.#text += text;
@@ -43,7 +43,7 @@ export class MessageView {
     this.#draw();
   }
 
-  /** All of it. */
+  /** Set the complete text. */
   complete(text, author = "") {
     this.#text = text;
     this.#isWhole = true;
@@ -51,7 +51,7 @@ export class MessageView {
     this.#drawNow();
   }
 
-  /** None of it: what had come will not be completed. */
+  /** Remove the text so far: the model starts the message again. */
   reset() {
     if (this.#isWhole) return;
     [this.#text, this.#thoughts] = ["", ""];
@@ -65,7 +65,7 @@ export class MessageView {
     this.#author.hidden = previousAuthor(this.node) === author;
   }
 
-  /** Once a frame at most, however fast the words come. */
+  /** Draw at most once per frame. */
   #draw() {
     if (this.#isDrawing) return;
     this.#isDrawing = true;
@@ -92,14 +92,14 @@ export class MessageView {
   }
 }
 
-/** Who spoke before, in the same turn: a name that was just read is not shown again. */
+/** The author of the previous message of the turn: the same name is not shown twice. */
 function previousAuthor(node) {
   let before = node.previousElementSibling;
   while (before && before.dataset.author === undefined) before = before.previousElementSibling;
   return before?.dataset.author;
 }
 
-/** A tool call, folded: what it was given and what came of it. */
+/** A collapsed tool call, with its arguments and result. */
 export class ToolView {
   state = "running";
   #given = null;
@@ -140,7 +140,7 @@ export class ToolView {
     if (this.node.open) this.#unfold();
   }
 
-  /** What is folded away costs nothing until somebody looks. */
+  /** Build the body when the call is expanded. */
   #unfold() {
     if (!this.node.open) return;
     fill(this.#body,
@@ -161,7 +161,7 @@ function preview(given) {
   return oneLine(told.join(", "), 120);
 }
 
-/** A call that waits for a person. `answer(isApproved)` hands in what was decided. */
+/** A call that waits for a person. `answer(isApproved)` submits the decision. */
 export class ApprovalView {
   constructor({ name, arguments: given, hint }, answer) {
     const yes = button("Approve", () => this.#decide(answer, true), { class: "primary" });

@@ -1,4 +1,4 @@
-/** The list beside the conversation: the last active sessions, or those whose titles have a word. */
+/** The list beside the conversation: the last active sessions, or those found by title. */
 
 import { api } from "./api.js";
 import { el, fill } from "./elements.js";
@@ -27,7 +27,7 @@ export class RecentSessions {
       el("a", { href: to.sessions(), class: "muted" }, "All sessions"));
   }
 
-  /** Load the list again; what cannot be had just now stays as it was. */
+  /** Reload the list; keeps the old one if the request fails. */
   async refresh() {
     const asked = ++this.#asked;
     const page = await api.sessions({ q: this.#search.value, limit: SHOWN }).catch(() => null);
@@ -36,7 +36,7 @@ export class RecentSessions {
     this.mark();
   }
 
-  /** Show which of them is open. */
+  /** Draw the list, with the open session marked. */
   mark() {
     const [, , open] = currentPath().split("/");
     fill(this.#list, this.#sessions.map((session) =>
@@ -50,7 +50,7 @@ export class RecentSessions {
     this.mark();
   }
 
-  /** Go to the search, which on a small screen is a page of its own. */
+  /** Focus the search; on a small screen, open the page of sessions. */
   focusSearch() {
     if (!this.node.offsetParent) return go(to.sessions());
     this.#search.focus();

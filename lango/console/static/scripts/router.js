@@ -1,6 +1,6 @@
-/** Pages by the part of the address behind #, and the end of each when the next one comes. */
+/** Pages by the URL fragment; a page ends when the next one opens. */
 
-/** Where each page is: links are made here, so that no page spells another's address. */
+/** The addresses of all pages; every link is made here. */
 export const to = {
   newChat: () => "#/",
   sessions: () => "#/sessions",
@@ -10,7 +10,7 @@ export const to = {
   timeline: (session, turn = "") => `#/sessions/${session}/turns${turn && `/${turn}`}`,
 };
 
-/** The address as a path, without what is not one. */
+/** The path in the URL fragment; `/` if there is none. */
 export const currentPath = () => (location.hash.startsWith("#/") ? location.hash.slice(1) : "/");
 
 export function go(address) {
@@ -22,13 +22,13 @@ export class Router {
   #show;
   #leaving = new AbortController();
 
-  /** `routes`: pairs of a pattern with named groups, and a page; `show` puts a page up. */
+  /** `routes`: pairs of a pattern with named groups and a page; `show` shows a page. */
   constructor(routes, show) {
     this.#routes = routes;
     this.#show = show;
   }
 
-  /** Put up the page of the current address; the one before is told by its signal. */
+  /** Show the page of the current address; aborts the signal of the previous page. */
   open() {
     this.#leaving.abort();
     this.#leaving = new AbortController();
@@ -41,7 +41,7 @@ export class Router {
     return go(to.newChat());
   }
 
-  /** End the page that is up, and show none. */
+  /** End the current page, and show none. */
   close() {
     this.#leaving.abort();
   }

@@ -1,4 +1,4 @@
-/** What can be done with a session, from wherever it is listed. */
+/** Actions on a session, for all pages that show one. */
 
 import { api } from "./api.js";
 import { asked, confirmed } from "./dialogs.js";
@@ -6,14 +6,14 @@ import { el } from "./elements.js";
 
 const LONGEST_TITLE = 256;
 
-/** Told to the window when a list of sessions is no longer what it was. */
+/** Dispatched on the window when the list of sessions has changed. */
 export const CHANGED = "lango:sessions-changed";
 
 export const changed = () => window.dispatchEvent(new Event(CHANGED));
 
 export const titleOf = (session) => session.title || "Untitled";
 
-/** The session under its new title; null if it keeps the old one. */
+/** Rename a session; null if it keeps its title. */
 export async function rename(session, frame) {
   const title = await asked("Rename the session", "Title", session.title, LONGEST_TITLE);
   if (title === null) return null;
@@ -24,7 +24,7 @@ export async function rename(session, frame) {
   });
 }
 
-/** Whether it was deleted. */
+/** Delete a session after a confirmation; whether it was deleted. */
 export async function remove(session, frame) {
   const what = `“${titleOf(session)}” with its ${session.messages} messages, its turns and files. Turns that run are stopped.`;
   if (!(await confirmed("Delete the session?", what, "Delete"))) return false;
@@ -35,7 +35,7 @@ export async function remove(session, frame) {
   })) === true;
 }
 
-/** Save a session as a file; fetched, for a link could not carry the credential. */
+/** Save a session as a file. Uses fetch: a link cannot send the credential. */
 export function save(session, frame) {
   return attempt(frame, async () => {
     const address = URL.createObjectURL(await api.exportSession(session.id));

@@ -1,4 +1,4 @@
-/** The head of a session's pages: what it is called, its three views, what can be done with it. */
+/** The header of a session's pages: its title, its three views, its actions. */
 
 import { button, el } from "./elements.js";
 import { go, to } from "./router.js";
@@ -32,7 +32,7 @@ export function sessionHeader(session, current, frame) {
     el("nav", { class: "views", "aria-label": "Views of the session" }, views), menu);
 }
 
-/** A menu goes when something was chosen, and when the focus goes elsewhere. */
+/** Close a menu on a click of an item, on loss of focus, and on Escape. */
 function closeOnLeaving(menu) {
   menu.addEventListener("focusout", (event) => {
     if (!menu.contains(event.relatedTarget)) menu.open = false;

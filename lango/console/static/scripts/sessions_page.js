@@ -1,4 +1,4 @@
-/** All sessions: found by title, agent, user, status and date; renamed, exported, deleted. */
+/** All sessions: filter by title, agent, user, status and date; rename, export, delete. */
 
 import { actingAs } from "./access.js";
 import { api } from "./api.js";
@@ -55,7 +55,7 @@ class Filters {
     this.#inputs.q.focus();
   }
 
-  /** What to ask for. The day of “to” is meant to be in it. */
+  /** The query of the filters. The day of “to” is included. */
   get query() {
     const { q, app, user, status, since, until } = this.#inputs;
     const asked = user ? user.value.trim() : "";
@@ -97,7 +97,7 @@ class SessionTable {
       this.#empty, this.#more);
   }
 
-  /** Begin again with the first page. */
+  /** Load the first page. */
   async load() {
     await this.#page(null, (rows) => fill(this.#rows, rows));
     this.#empty.hidden = this.#rows.childElementCount > 0;
@@ -137,5 +137,5 @@ class SessionTable {
   }
 }
 
-/** A state in a word and a colour, never by the colour alone. */
+/** A state as a coloured word. */
 export const statusMark = (state) => (state ? el("span", { class: "state", data: { state } }, state) : "–");

@@ -1,9 +1,9 @@
-/** Asking for a credential. It stays in this tab. */
+/** Asks for a credential, which stays in this tab. */
 
 import { signIn } from "./access.js";
 import { el } from "./elements.js";
 
-/** `onDone()` is called once there is a key to try. */
+/** The page calls `onDone()` after the user has entered a key. */
 export function signInPage(onDone, problem = "") {
   const key = el("input", {
     type: "password", name: "key", required: true, autocomplete: "off", spellcheck: "false", autofocus: true,

@@ -6,13 +6,13 @@ import { between, brief, duration, money, oneLine } from "./words.js";
 
 const NAMES = { queue: "queued", attempt: "attempt", model: "model", retry: "retry", tool: "tool", wait: "approval" };
 const IS_WORK = new Set(["model", "tool", "retry", "attempt"]);
-const GAP_SHARE = 0.15; // of the time in which something happens: as much of a long wait is drawn
+const GAP_SHARE = 0.15; // of the busy time: longer idle gaps are drawn at this length
 const TICKS = 6;
-const LAST_TICK = 0.95; // of the axis: the words of a later one would stand outside
+const LAST_TICK = 0.95; // of the axis: the label of a later one would overflow
 
 /**
- * Where a time is on the axis, 0 to 1. While nobody works, as when a person thinks an approval
- * over for days, the axis is shortened: else all else would be a point on it.
+ * The position of a time on the axis, 0 to 1. Long idle times, as when a person takes days for an
+ * approval, are drawn shorter: otherwise the work would shrink to a point.
  */
 export class Axis {
   #pieces = [];
@@ -31,7 +31,7 @@ export class Axis {
     this.length = this.#pieces.reduce((sum, piece) => sum + piece.drawn, 0) || 1;
   }
 
-  /** The parts that are drawn shorter than they were. */
+  /** The parts that are drawn shortened. */
   get cuts() {
     return this.#pieces.filter(({ start, end, drawn }) => drawn < end - start);
   }
@@ -48,7 +48,7 @@ export class Axis {
     return drawn / this.length;
   }
 
-  /** Round times since the beginning, where the axis is as long as it says. */
+  /** Round times since the start, in the parts that are not shortened. */
   get ticks() {
     const step = niceStep(this.length / TICKS);
     const ticks = [];
@@ -122,7 +122,7 @@ function row({ step, start, end }, axis, timeline) {
     el("td", { class: "number", data: { label: "Cost" } }, step.cost === null ? "" : money(step.cost)));
 }
 
-/** The part of a model call before its first word. */
+/** The part of a model call before its first byte. */
 function waiting({ first_byte: first }, start, end) {
   const share = end > start ? (Date.parse(first) - start) / (end - start) : 0;
   return el("div", { class: "before-first", style: { width: `${100 * share}%` } });
@@ -145,7 +145,7 @@ function outcome({ kind, outcome: said, number }) {
   return words.length > 0 && el("span", { class: "outcome", data: { state: said } }, words.join(", "));
 }
 
-/** What went wrong, with the id under which the log has it; or what a tool was given. */
+/** The error, with its id in the server's log; or the arguments of a tool. */
 function remark({ error, arguments: given }) {
   if (error) {
     const told = [error.type, error.message].filter(Boolean).join(": ");

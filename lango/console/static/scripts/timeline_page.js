@@ -1,4 +1,4 @@
-/** The turn on one time axis: model calls, tool calls, retries and waits. */
+/** A turn on a time axis: model calls, tool calls, retries and waits. */
 
 import { api, pause } from "./api.js";
 import { el, fill } from "./elements.js";
@@ -38,7 +38,7 @@ async function lookAgain(turn, show, signal) {
       show(timeline);
     }
   } catch {
-    // The page was left, or the server does not answer: what is shown stays as it was.
+    // The user left the page, or the server does not answer: keep what is shown.
   }
 }
 

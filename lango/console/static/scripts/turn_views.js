@@ -1,4 +1,4 @@
-/** A turn in the conversation: what is said in it, and how it stands. */
+/** A turn in the conversation: its messages and its state. */
 
 import { button, el, fill } from "./elements.js";
 import { ApprovalView } from "./message_views.js";
@@ -14,7 +14,7 @@ const STANDING = {
   waiting: "Waiting for an answer",
 };
 
-/** Where the messages of one turn are. */
+/** The section with the messages of one turn. */
 export class TurnSection {
   #items = el("div", { class: "items" });
   #footer = el("footer", { class: "turn-end" });
@@ -29,20 +29,20 @@ export class TurnSection {
     this.#items.append(node);
   }
 
-  /** A remark between messages, said once. */
+  /** A note between messages, shown once. */
   note(text) {
     if (this.#notes.has(text)) return;
     this.#notes.add(text);
     this.add(el("p", { class: "note" }, text));
   }
 
-  /** Give all to a section of the same turn that was here before, as its beginning. */
+  /** Move all items to the beginning of an existing section of the same turn. */
   joinBefore(section) {
     section.querySelector(".items").prepend(...this.#items.childNodes);
     this.node.remove();
   }
 
-  /** How the turn stands. `cancel` ends one that has not begun. */
+  /** Show the turn's state. `cancel` cancels a queued turn. */
   settle(turn, cancel = null) {
     this.node.dataset.state = turn.state;
     fill(this.#footer, standing(turn), turn.state === "queued" && cancel
@@ -57,7 +57,7 @@ function standing({ state, error, run_at: runAt }) {
     error?.error_id && el("code", {}, ` ${error.error_id}`));
 }
 
-/** What it took, with a way to where it is drawn. */
+/** The turn's duration, tokens and attempts, as a link to its timeline. */
 function facts({ id, session, started, ended, usage, attempts }) {
   const told = [
     started && ended && duration(between(started, ended)),
@@ -75,7 +75,7 @@ export class TurnReader {
   #answer;
   #turn;
 
-  /** `answer(turn, approval, isApproved)`: hands in a decision; null where nobody may decide. */
+  /** `answer(turn, approval, isApproved)` submits a decision; null if the user may not decide. */
   constructor(conversation, turn, { announcer, answer }) {
     this.#conversation = conversation;
     this.#turn = turn;
@@ -87,7 +87,7 @@ export class TurnReader {
     }
   }
 
-  /** Take in one event; types that nobody knows are passed over. */
+  /** Show one event; unknown types are ignored. */
   read(event) {
     this.#readers[event.type]?.(event);
   }

@@ -1,4 +1,4 @@
-/** What was used: tokens and money by day, agent, model and user; and what goes on now. */
+/** Tokens and cost by day, app, agent, model and user; and the current workload. */
 
 import { actingAs } from "./access.js";
 import { api } from "./api.js";
@@ -46,7 +46,7 @@ async function reportOf(days, everyone, signal) {
   return [tiles(byDay.total), dayChart(byDay.rows, since, days), el("div", { class: "breakdowns" }, breakdowns)];
 }
 
-/** Days are UTC's, as in the answers. */
+/** Days are in UTC, as in the API's answers. */
 const startOfDay = (time) => new Date(`${time.toISOString().slice(0, 10)}T00:00:00Z`);
 
 function tiles({ cost, input, output, cached, calls, turns, cut_off: cutOff }) {

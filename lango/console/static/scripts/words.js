@@ -1,4 +1,4 @@
-/** Numbers, times and money as people read them. */
+/** Formats numbers, times and money for people. */
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -27,14 +27,14 @@ export const brief = (number) => (number < 10_000 ? whole.format(number) : short
 /** 1 message, 2 messages. */
 export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-/** US dollars, as exact as they are small. */
+/** US dollars, with more digits for smaller amounts. */
 export function money(dollars) {
   if (dollars === null || dollars === undefined) return UNKNOWN;
   const digits = dollars === 0 || dollars >= 1 ? 2 : dollars >= 0.01 ? 3 : 5;
   return `$${dollars.toFixed(digits)}`;
 }
 
-/** How long something took. */
+/** A duration, such as 1.5 s or 2 min 3 s. */
 export function duration(milliseconds) {
   if (milliseconds < SECOND) return `${Math.round(milliseconds)} ms`;
   if (milliseconds < MINUTE) return `${(milliseconds / SECOND).toFixed(1)} s`;
@@ -51,7 +51,7 @@ function parts(milliseconds, large, largeName, small, smallName) {
 /** Milliseconds from one time to another, or to now. */
 export const between = (from, to) => (to ? Date.parse(to) : Date.now()) - Date.parse(from);
 
-/** When, as short as it can be told today. */
+/** The time if it is today, else the date. */
 export function when(time) {
   const then = new Date(time);
   const isToday = then.toDateString() === new Date().toDateString();
@@ -62,14 +62,14 @@ export const exactTime = (time) => exactClock.format(new Date(time));
 
 export const exactDate = (time) => longDate.format(new Date(time));
 
-/** A day such as 2026-11-15, which is UTC's and nobody's own. */
+/** A UTC day such as 2026-11-15, without a shift to the local time zone. */
 export const dayName = (day) => date.format(new Date(`${day}T12:00:00`));
 
-/** The first line of a text, for a place that has one line. */
+/** The text on one line of at most `room` characters. */
 export function oneLine(text, room = 200) {
   const flat = text.slice(0, room * 2).replace(/\s+/g, " ").trim();
   return flat.length > room ? `${flat.slice(0, room)}…` : flat;
 }
 
-/** JSON as people read it. */
+/** A value as indented JSON; a string as it is. */
 export const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));

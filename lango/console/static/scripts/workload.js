@@ -1,4 +1,4 @@
-/** What goes on now: turns that wait and run, and the workers that are alive. */
+/** The current workload: waiting and running turns, and live workers. */
 
 import { api, pause } from "./api.js";
 import { el, fill } from "./elements.js";
@@ -7,7 +7,7 @@ import { between, count, counted, duration } from "./words.js";
 
 const LOOK_AGAIN = 5_000;
 
-/** A section that keeps itself up to date while it is seen. */
+/** A section that polls the workload while the page is visible. */
 export function workload(signal) {
   const body = el("div", {});
   watch(body, signal);
