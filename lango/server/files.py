@@ -1,6 +1,6 @@
 """Files of sessions: uploaded and downloaded as raw bytes, a chunk at a time.
 
-A body is the file itself, not a multipart form: the server checks and stores it as it comes, and
+A body is the file itself, not a multipart form: the server checks and spools it as it comes, and
 needs no parser.
 """
 

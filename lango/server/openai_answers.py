@@ -109,7 +109,7 @@ async def completion(turn: Turn, events: Events, remember: Remember) -> Response
     reading = Reading(turn)
     async with aclosing(events):
         async for event in events:
-            if event.type != MessageDelta.type:  # completed text only: a reset repeats deltas
+            if event.type != MessageDelta.type:  # completed messages only, no reset ones
                 for _ in reading.read(event):
                     pass
     if reading.error is not None:

@@ -193,7 +193,7 @@ async def read_events(
 
 @router.post("/turns/{turn_id}/cancel")
 async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> TurnInfo:
-    """Cancel a turn. A turn that has not begun ends, a running one is asked to stop."""
+    """Cancel a turn: ends it if it has not begun, asks it to stop if it runs."""
     cancelled = await turns.cancel(turn.id)
     return TurnInfo.of(cancelled, (await served.store.summary(turn.session)).public_id)
 

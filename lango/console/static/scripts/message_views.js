@@ -51,7 +51,7 @@ export class MessageView {
     this.#drawNow();
   }
 
-  /** Remove the text so far: the model starts the message again. */
+  /** Remove the text so far: the message will not be completed. */
   reset() {
     if (this.#isWhole) return;
     [this.#text, this.#thoughts] = ["", ""];
