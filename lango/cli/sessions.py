@@ -160,7 +160,7 @@ def import_session(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Bring in a session that was exported, from this database or another: all of it or nothing."""
+    """Import a session that was exported from this database or another: all of it or nothing."""
     from lango.cli.session_files import import_from
 
     place = (url, schema, config)

@@ -125,7 +125,7 @@ def cancel(
     schema: Schema = None,
     config: Config = None,
 ) -> None:
-    """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+    """Cancel a turn: a queued one ends, a running one is asked to stop, a finished one stays."""
     with _known(turn):
         found = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(turn))
     if found.state == "running":
@@ -142,7 +142,7 @@ def retry(
     schema: Schema = None,
     config: Config = None,
 ) -> None:
-    """Hand in the message of a turn that failed or was cancelled once more, as a new turn."""
+    """Submit the message of a failed or cancelled turn again, as a new turn."""
     with _known(turn):
         new = _with_turns((url, schema, config), tenant, lambda turns: turns.retry(turn))
     _print_accepted(new)

@@ -48,7 +48,7 @@ def worker(
     url: Url = None,
     config: Config = None,
 ) -> None:
-    """Run turns until it is told to stop. A first Ctrl-C or SIGTERM lets them end, a second not."""
+    """Run turns until stopped. The first Ctrl-C or SIGTERM drains; the second exits at once."""
     log_warnings(turns=True)
     loaded = checked_settings(url, config, apps or [])
     if probe_port is not None:

@@ -1,4 +1,4 @@
-"""`lango worker`: runs what was handed in elsewhere, until it is told to stop."""
+"""`lango worker`: runs turns that others submitted, until it is stopped."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ function axisOf(axis) {
     el("div", { class: "axis", "aria-hidden": "true" },
       axis.ticks.filter((time) => axis.at(axis.from + time) < LAST_TICK).map((time) => el("span", { class: "tick", style: place(axis.from + time) }, duration(time))),
       axis.cuts.map(({ start, end }) => el("span", { class: "axis-cut", style: place((start + end) / 2),
-        title: `${duration(end - start)} in which nobody worked` }, "⋯"))),
+        title: `${duration(end - start)} in which nothing ran` }, "⋯"))),
   ];
 }
 
