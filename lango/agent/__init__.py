@@ -1,1 +1,1 @@
-"""An agent one can talk to."""
+"""Agents: send messages, stream turn events, collect answers."""

@@ -1,4 +1,4 @@
-"""An agent one can talk to."""
+"""The Agent class: an ADK agent with its sessions, ready to run turns."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from lango.turns.worker import WorkerOptions
 
 
 class Agent:
-    """An agent with its sessions: yours from ADK, or a new one from a few keywords.
+    """An agent with its sessions: an existing ADK agent, or a new one built from keywords.
 
-    `root` is an ADK agent, App or Workflow, used as it is; instead of it `model` with `name`,
-    `instruction`, `description`, `tools` and `sub_agents` makes one. `store` is a store or its
-    URL; without one, sessions live in memory. `plugins` replaces the usual set. `next_turn` says
-    who gets the next message: the agent that spoke last ("sticky") or always the root agent.
-    `token_budget` bounds what is loaded and sent of a session: 0 means the default of 32,000, None
-    as much as the model takes.
+    `root` is an ADK agent, App or Workflow, used as it is. Without it, `model` with `name`,
+    `instruction`, `description`, `tools` and `sub_agents` builds an agent. `store` is a store or
+    its URL; without one, sessions live in memory. `plugins` replaces the default set. `next_turn`
+    selects the agent for the next message: the last speaker ("sticky") or always the root agent.
+    `token_budget` limits how much of a session is loaded and sent: 0 means the default of 32,000,
+    None as much as the model accepts.
 
-    With a store, turns outlive the process: one that was cut off is gone on with by `go_on`. The
-    `engine` is that of others on the same store, and `worker` says how the turns are run.
+    With a store, turns survive the process: `go_on` resumes an interrupted one. Pass an `engine`
+    to share it with others on the same store; `worker` configures how turns run.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Agent:
                 tools=tools,
                 sub_agents=map(_adk_agent, sub_agents),
             )
-        assert root is not None  # noqa: S101 - made sure of above
+        assert root is not None  # noqa: S101 - checked above
         self.root = root_of(root)
         self._services = services(
             store, tenant=tenant, root_agent_name=self.root.name, token_budget=token_budget
@@ -96,9 +96,9 @@ class Agent:
         await self.close()
 
     async def close(self) -> None:
-        """Close tools and plugins, and what was given by its name: the model, the store.
+        """Close tools and plugins, and the model and the store if they were passed by name.
 
-        Turns that run have a while to end.
+        Running turns get a grace period to finish.
         """
         try:
             if self._durable_turns is not None:
@@ -116,9 +116,9 @@ class Agent:
     async def run_and_collect(
         self, message: str | Sequence[Answer], *, user: str = "user", session: str = "default"
     ) -> str:
-        """The answer to a message, or to approvals, as one text.
+        """Send a message, or answers to approvals; return the turn's answer as one text.
 
-        Raises what ended the turn; ApprovalNeededError when a tool call waits for a person.
+        Raises the error that ended the turn; ApprovalNeededError if a tool call waits for a person.
         """
         return await run_and_collect(self._turns, user, session, message)
 
@@ -130,7 +130,7 @@ class Agent:
         session: str = "default",
         abort: asyncio.Event | None = None,
     ) -> AsyncGenerator[TurnEvent]:
-        """What happens in the turn, as it happens; set `abort` to end it."""
+        """Run a turn and yield its events as they happen; set `abort` to cancel it."""
         return run_turn(self._turns, user, session, message, TurnOptions(abort=abort))
 
     def answer(
@@ -141,11 +141,11 @@ class Agent:
         session: str = "default",
         abort: asyncio.Event | None = None,
     ) -> AsyncGenerator[TurnEvent]:
-        """The rest of a turn that waits for these answers, as it happens."""
+        """Submit answers to a waiting turn, and yield the events of its rest."""
         return run_turn(self._turns, user, session, answers, TurnOptions(abort=abort))
 
     async def unfinished(self, *, user: str = "user", session: str = "default") -> list[str]:
-        """The turns of a session that were cut off, or are still run by somebody: their ids."""
+        """The ids of a session's turns that are queued, running or interrupted."""
         if self._durable_turns is None:
             return []
         return [turn.id for turn in await self._durable_turns.unfinished(user, session)]
@@ -153,7 +153,7 @@ class Agent:
     def go_on(
         self, turn_id: str, *, abort: asyncio.Event | None = None
     ) -> AsyncGenerator[TurnEvent]:
-        """A turn from its beginning: run here once nobody else does, or told as others run it."""
+        """Yield a turn's events from its start; resume it here unless another process runs it."""
         if self._durable_turns is None:
             raise TurnNotFoundError("Without a store there are no turns to go on with.")
         return self._durable_turns.go_on(turn_id, abort=abort)

@@ -22,11 +22,11 @@ from lango.core.turns import (
 from lango.errors import ApprovalNeededError, ModelError, TurnCancelledError, TurnError
 
 BETWEEN: Final = "\n\n"
-"""What stands between the texts of two model responses."""
+"""The separator between the texts of two model responses."""
 
 
 class Collector:
-    """Gathers the text of a turn, from deltas where there are any and else from whole messages."""
+    """Collects the text of a turn: from deltas if there are any, else from whole messages."""
 
     def __init__(self) -> None:
         self.end: End | None = None
@@ -36,7 +36,7 @@ class Collector:
         self._pieces: list[MessageCompleted] = []
 
     def take(self, event: TurnEvent) -> None:
-        """Take the next event of the turn."""
+        """Process the next event of the turn."""
         match event:
             case MessageDelta():
                 self._drafts.setdefault(event.message, []).append(event.text)
@@ -59,10 +59,10 @@ class Collector:
         self._texts.append("".join(deltas))
 
     def _add_piece(self, event: MessageCompleted) -> None:
-        """A message that came whole may be a piece of a response: some models send those.
+        """Add a message without deltas, which may be one piece of a response.
 
-        Pieces follow each other and are of one agent. The response repeated behind its pieces is
-        none of them.
+        Some models send pieces. They are consecutive and from one agent. If the whole response
+        follows its pieces, it is skipped.
         """
         if self._pieces and self._pieces[-1].author != event.author:
             self._close_pieces()
@@ -80,7 +80,7 @@ class Collector:
 
     def _note(self, event: TurnEvent) -> None:
         if isinstance(event, Retrying):
-            self._texts.clear()  # the answer is that of the try that counts
+            self._texts.clear()  # only the retry's text counts
         elif isinstance(event, ApprovalRequired):
             self._approvals.append(event.approval)
         elif isinstance(event, ENDS):
@@ -88,15 +88,15 @@ class Collector:
 
     @property
     def text(self) -> str:
-        """What was said so far, unfinished messages included."""
+        """The text so far, including unfinished messages."""
         drafts = ["".join(deltas) for deltas in self._drafts.values()]
         pieces = [self._joined()] if self._pieces else []
         return BETWEEN.join([*self._texts, *pieces, *drafts])
 
     def answer(self) -> str:
-        """The text of a turn that was completed; otherwise its error is raised, text and all.
+        """The text of a completed turn; otherwise raise the turn's error with the partial text.
 
-        What was said while the result of a long-running call is pending is an answer, too.
+        Text of a turn that waits for a long-running call's result is an answer, too.
         """
         error = self._error()
         if error is None:
@@ -117,7 +117,7 @@ class Collector:
                 return None
 
     def _with(self, partial: str) -> str:
-        """The text so far, and what only the error knows of the answer it cut off."""
+        """The text so far, plus partial text that only the error holds."""
         if self.text.endswith(partial):
             return self.text
         return BETWEEN.join(filter(None, [self.text, partial]))

@@ -1,4 +1,4 @@
-"""What the model calls of a session saw, read from the store."""
+"""Reads from the store which messages a session's model calls saw."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from lango.store.seen import SeenMessages, Stretch
 from lango.store.sessions import SqlSessionStore
 
 _REMEMBERED: Final = 50
-"""Attempts that the preview learns from, and that are listed."""
+"""Attempts that the preview is based on and that are listed."""
 _AT_THE_END: Final = 1 << 62
 
 
 class ContextReader:
-    """Reads the contexts of one session; of each text so many characters, None: all.
+    """Reads the contexts of one session.
 
-    `token_budget` is what the session's agent loads it by: the preview loads as much.
+    `text_room` limits the characters of each text; None means no limit. `token_budget` is the
+    budget of the session's agent: the preview loads as much.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class ContextReader:
         self._calls = ModelCallStore(store.database)
 
     async def call(self, call: str) -> SessionContext:
-        """What a call saw; ModelCallNotFoundError if the session has none of this id."""
+        """The context of a call; ModelCallNotFoundError if the session has no such call."""
         attempts = await self._calls.attempts(self._key, call)
         if not attempts:
             raise ModelCallNotFoundError
         return SessionContext(await self._view(attempts))
 
     async def newest(self) -> SessionContext:
-        """What the newest call saw, if there was one, and what the next one would."""
+        """The context of the newest call, if any, and a preview of the next one."""
         stored = await self._calls.of_session(self._key, limit=_REMEMBERED)
         calls = [one.call for one in stored[::-1]]
         seen = None
@@ -96,7 +97,7 @@ class ContextReader:
         return await self._talk(await (await self._seen(call.last_seq)).since(call.first_seq))
 
     async def _cut(self, call: ModelCall) -> list[ContextCut]:
-        """What the call did not see: cut from its request, or older than that."""
+        """The messages the call did not see: cut from its request, or older than that."""
         if call.first_seq is None or call.last_seq is None:
             unnamed = ContextCut(None, None, call.left_out, None, call.why or "not_given")
             return [unnamed] if call.left_out else []
@@ -137,7 +138,7 @@ class ContextReader:
         between = since.messages - len(rows) if since else 0
         if between <= 0:
             return older
-        # A call that waits for its answer is loaded whatever its age: what lies behind it is not.
+        # A waiting call is loaded whatever its age, unlike the messages between it and the window.
         return [*older, ContextCut(None, None, between, None, "not_given")]
 
     async def _seen(self, upto: int) -> SeenMessages:
@@ -145,7 +146,7 @@ class ContextReader:
         return SeenMessages(self._store.database, ref.pk or 0, upto)
 
     async def _talk(self, rows: Sequence[StoredMessage]) -> list[StoredTalk]:
-        """Rows as what a request makes of them; one that says nothing is nothing."""
+        """Rows converted as for a request; rows without content are skipped."""
         names = moved_names(rows)
         blobs = await self._store.read_blobs(self._key, names) if names else {}
         talk: list[StoredTalk] = []

@@ -1,4 +1,4 @@
-"""Turns of an agent by way of the database: handed in, run here, and told as they run."""
+"""Durable turns of one agent: submitted to the database, run here, and streamed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class DurableTurns:
-    """Runs turns of one agent, those that its callers wait for, from the first one to `close`.
+    """Runs the turns of one agent that its callers wait for, from the first one to `close`.
 
-    With an engine that is given, its owner closes that.
+    The caller closes an engine that it passes in.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DurableTurns:
         self._starting = asyncio.Lock()
 
     async def close(self) -> None:
-        """Let the turns that run end; what does not goes to others."""
+        """Let running turns finish; other workers resume those that do not."""
         async with self._starting:
             worker, self._worker = self._worker, None
             if worker is None:
@@ -61,7 +61,7 @@ class DurableTurns:
                 await self._engine.close()
 
     async def _start(self) -> None:
-        """Begin to run turns, unless that has begun."""
+        """Start the worker, unless it is running."""
         async with self._starting:
             if self._worker is None:
                 await self._engine.open()
@@ -73,9 +73,9 @@ class DurableTurns:
     async def run(
         self, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
     ) -> AsyncGenerator[TurnEvent]:
-        """One turn: Started, what happens, one end. A turn that is left before that is cancelled.
+        """Run one turn: Started, its events, one end. Closing the generator early cancels it.
 
-        Answers to what was asked outside of turns are run at once, for no turn waits for them.
+        Answers to questions that no turn asked run immediately, without a turn.
         """
         how = options or TurnOptions()
         key = new_id("key")
@@ -84,7 +84,7 @@ class DurableTurns:
             try:
                 await self._start()
                 turn = await self._handed_in(session.checked(), said, key, how)
-            except Exception as error:  # noqa: BLE001 - whatever ends the turn is told as its end
+            except Exception as error:  # noqa: BLE001 - every error is the turn's end
                 yield Started(how.attempt)
                 yield Failed(error)
                 return
@@ -97,14 +97,14 @@ class DurableTurns:
                     yield _counted(event, how.attempt if turn else 1)
 
     async def unfinished(self, user_id: str, session_id: str) -> list[Turn]:
-        """The turns of a session that run or wait for it, the first one first."""
+        """The queued and running turns of a session, oldest first."""
         newest = await self._turns.of_session(self._app, user=user_id, session=session_id)
         return [turn for turn in reversed(newest) if turn.state in ("queued", "running")]
 
     async def go_on(
         self, turn_id: str, *, abort: asyncio.Event | None = None
     ) -> AsyncGenerator[TurnEvent]:
-        """A turn that was handed in before, from its beginning: run here, if nobody else does."""
+        """Yield a submitted turn's events from its start; run it unless another process does."""
         await self._start()
         turn = await self._turns.get(turn_id)
         with self._feeds.listen(turn.session, turn.idempotency_key) as feed:
@@ -115,7 +115,7 @@ class DurableTurns:
     async def _handed_in(
         self, session: SessionKey, said: Said, key: str, how: TurnOptions
     ) -> Turn | None:
-        """The turn that begins with this; None if there is none that waits for such an answer."""
+        """Submit the message or answers; None if no turn waits for these answers."""
         if isinstance(said, str):
             return await self._turns.submit(
                 self._app,
@@ -136,7 +136,7 @@ class DurableTurns:
         return await self._turns.answer(asking.id, given, idempotency_key=key)
 
     async def _asking(self, invocation_id: str) -> Turn | None:
-        """The first turn of an invocation, which has its id; None if it was run without turns."""
+        """The first turn of an invocation, which has its id; None if it ran without turns."""
         try:
             return await self._turns.get(invocation_id)
         except TurnNotFoundError:
@@ -145,7 +145,7 @@ class DurableTurns:
     async def _followed(
         self, turn: Turn, feed: Feed, abort: asyncio.Event | None, *, cancel: bool = False
     ) -> AsyncGenerator[TurnEvent]:
-        """What happens in a turn, which is run here unless another process does."""
+        """Yield a turn's events; it runs here unless another process runs it."""
         over = False
         with self._sessions.choose(turn.session_pk):
             try:
@@ -156,7 +156,7 @@ class DurableTurns:
                     async for event in events:
                         over = isinstance(event, ENDS)
                         yield event
-            except Exception as error:  # noqa: BLE001 - whatever ends the turn is told as its end
+            except Exception as error:  # noqa: BLE001 - every error is the turn's end
                 over = True
                 yield Failed(error)
             finally:
@@ -165,7 +165,7 @@ class DurableTurns:
 
     @asynccontextmanager
     async def _stopped_by(self, abort: asyncio.Event | None, turn: Turn) -> AsyncGenerator[None]:
-        """Inside, the turn is cancelled when this is set."""
+        """Inside, setting `abort` cancels the turn."""
         if abort is None:
             yield
             return
@@ -173,7 +173,7 @@ class DurableTurns:
         try:
             yield
         finally:
-            if not abort.is_set():  # else it is on its way, and may as well arrive
+            if not abort.is_set():  # else let the cancellation finish
                 stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
 
@@ -184,12 +184,12 @@ class DurableTurns:
     async def _cancel(self, turn: Turn) -> None:
         try:
             await self._turns.cancel(turn.id)
-        except Exception as error:  # noqa: BLE001 - it is deleted, or the database is gone
+        except Exception as error:  # noqa: BLE001 - it is deleted, or the database is down
             logger.warning("Turn %s was not cancelled: %s", turn.id, error)
 
 
 def _options(how: TurnOptions) -> JsonObject:
-    """What of the options the turn's row has to know."""
+    """The options that the turn's row stores."""
     return {
         **({"state": how.state} if how.state else {}),
         **({"go_on": True} if how.go_on else {}),
@@ -197,7 +197,7 @@ def _options(how: TurnOptions) -> JsonObject:
 
 
 def _counted(event: TurnEvent, attempt: int) -> TurnEvent:
-    """The second try for a model that made up an agent is a turn of its own."""
+    """Number the attempts of a correction on from the first try, which was a turn of its own."""
     if isinstance(event, Started) and attempt > 1:
         return replace(event, attempt=event.attempt + attempt - 1)
     return event

@@ -24,15 +24,15 @@ def add(a: int, b: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of it."""
+    """The result of a probe."""
 
     ok: bool
     said: str
-    answers: bool = True  # whatever else it does
+    answers: bool = True  # False only if the turn failed
 
 
 async def probe(model: Any) -> Probe:
-    """Ask a model to call a tool, streaming; whatever goes wrong is told, not raised."""
+    """Ask a model to call a tool, streaming; errors are in the result, not raised."""
     started = time.monotonic()
     first: float | None = None
     events: list[TurnEvent] = []

@@ -1,4 +1,4 @@
-"""One turn, with a second try for a model that passed it to an agent it made up."""
+"""Runs one turn, retried once if the model transferred to an unknown agent."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lango.errors import AgentNotFoundError
 
 
 class Turns(Protocol):
-    """What runs a turn once: an AgentRunner."""
+    """Runs a turn once, such as an AgentRunner."""
 
     def run(
         self, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
     ) -> AsyncGenerator[TurnEvent]:
-        """One turn: Started, what happens, one end."""
+        """Run one turn: Started, its events, one end."""
         ...
 
 
 def correction(name: str, valid: Sequence[str]) -> str:
-    """What a model is told that named an agent which is not there."""
+    """The message to a model that named an unknown agent."""
     return (
         f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
         "Please retry using one of the valid agent names listed above.]"
@@ -34,10 +34,10 @@ def correction(name: str, valid: Sequence[str]) -> str:
 async def run_turn(
     runner: Turns, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
 ) -> AsyncGenerator[TurnEvent]:
-    """The events of a turn, run once more with a correction if it failed by an unknown agent.
+    """Yield a turn's events; retry once, with a correction, if it named an unknown agent.
 
-    The second failure is the turn's, raised from the first. An agent that had nobody to pass the
-    turn to is not corrected.
+    If the retry fails too, its error ends the turn, with the first as its cause. There is no
+    retry if the agent had no valid target.
     """
     first: Failed | None = None
     async with aclosing(runner.run(user_id, session_id, said, options)) as events:
@@ -61,7 +61,7 @@ def _is_correctable(error: Exception) -> bool:
 
 
 def _after(first: Failed, event: TurnEvent) -> TurnEvent:
-    """An end of the second try also tells of the first: what it used, and why it failed."""
+    """Add the first try's usage, and its error as the cause, to the end of the second."""
     if not isinstance(event, ENDS):
         return event
     if isinstance(event, Failed):
@@ -73,14 +73,14 @@ def _after(first: Failed, event: TurnEvent) -> TurnEvent:
 async def run_and_collect(
     runner: Turns, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
 ) -> str:
-    """The text of a turn, with the second try of `run_turn`."""
+    """The text of a turn, retried as in `run_turn`."""
     return await _collected(run_turn(runner, user_id, session_id, said, options))
 
 
 async def run_and_collect_once(
     runner: Turns, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
 ) -> str:
-    """The text of a turn that is tried once."""
+    """The text of a turn, without a retry."""
     return await _collected(runner.run(user_id, session_id, said, options))
 
 

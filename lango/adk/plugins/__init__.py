@@ -1,4 +1,4 @@
-"""Plugins for any ADK app: each works alone, and `plugins()` gives the set."""
+"""Plugins for any ADK app: each works alone, and `plugins()` returns the default set."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ def plugins(
     tokens: int | None = None,
     cost: float | None = None,
 ) -> list[BasePlugin]:
-    """The set, in the order it works best: `App(plugins=lango.plugins(store))`.
+    """The default set, in its best order: `App(plugins=lango.plugins(store))`.
 
-    With a store, model calls are recorded there. The last four limit each turn; see LimitsPlugin.
+    With a store, model calls are recorded there. The last four parameters limit each turn; see
+    LimitsPlugin.
     """
     return [
-        # Those that count come first, so that what the others answer counts too.
+        # Plugins that count come first, so that calls which others answer count too.
         LimitsPlugin(model_calls=model_calls, tool_calls=tool_calls, tokens=tokens, cost=cost),
         RepeatStopPlugin(repeats),
         TransferGuardPlugin(),
         ToolFeedbackPlugin(),
         BudgetPlugin(token_budget, context_window),
-        # Last, so that it hears only of calls that are made.
+        # Last, so that it sees only calls that are made.
         CallerPlugin() if store is None else ModelCallsPlugin(store, tenant=tenant),
     ]

@@ -1,4 +1,4 @@
-"""The history budget before every call of any model."""
+"""Applies the history budget before every model call."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from lango.errors import ContextTooLongError
 
 
 class BudgetPlugin(BasePlugin):
-    """Leaves out and shortens what is over the budget, whatever model the agent has.
+    """Drops and shortens messages over the budget, for any model.
 
-    `token_budget` bounds the messages of each request: 0 means the default of 32,000, None as
-    much as `context_window` takes. A `ModelAdapter` does this by itself and is left alone.
+    `token_budget` limits the messages of each request: 0 means the default of 32,000, None as
+    much as `context_window` holds. A `ModelAdapter` does this itself and is left alone.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class BudgetPlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """Cut the request to what fits; one that cannot be made to fit ends the turn."""
+        """Cut the request to fit; end the turn if that is impossible."""
         model = model_of(callback_context)
         if isinstance(model, ModelAdapter):
             return None
@@ -68,7 +68,7 @@ class BudgetPlugin(BasePlugin):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """As many parts of a content as make one message."""
+    """The parts of a content that make one message."""
 
     content: int
     role: str | None
@@ -91,16 +91,16 @@ class _Piece:
 
 
 def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] = ()) -> Cut:
-    """Make the contents of a request fit; what fits already is not touched.
+    """Make the contents of a request fit; contents that fit stay unchanged.
 
-    `events` are those of the session: they tell the open turn from the turns before it.
+    `events` are the session's: they separate the open turn from earlier turns.
     """
     room = limits.room(Calibration())
     pieces = [
         piece
         for number, content in enumerate(llm_request.contents)
         for piece in _pieces(number, content)
-        if convert_messages([piece.as_content()])  # what says nothing is no message
+        if convert_messages([piece.as_content()])  # skip parts without content
     ]
     messages = convert_messages([piece.as_content() for piece in pieces])
     fitted = fit(messages, room, opens=partial(turn_start, events=events))
@@ -122,7 +122,7 @@ def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] 
 
 
 def _pieces(number: int, content: types.Content) -> Iterator[_Piece]:
-    """Each function response by itself, and what stands between them."""
+    """Each function response by itself, and the parts between them."""
     between: list[types.Part] = []
     for part in content.parts or ():
         if part.function_response is None:
@@ -137,9 +137,9 @@ def _pieces(number: int, content: types.Content) -> Iterator[_Piece]:
 
 
 def _valid(kept: Sequence[tuple[_Piece, Message]]) -> list[tuple[_Piece, Message]]:
-    """What a model may be given: from a user's message on, and no result without its call.
+    """A history that models accept: it starts with a user's message; no result lacks its call.
 
-    ADK's own repair is over by now, and some models refuse a history that begins otherwise.
+    ADK's own repair has already run, and some models reject other histories.
     """
     users = (number for number, (_, message) in enumerate(kept) if message.role == "user")
     valid: list[tuple[_Piece, Message]] = []
@@ -154,7 +154,7 @@ def _valid(kept: Sequence[tuple[_Piece, Message]]) -> list[tuple[_Piece, Message
 
 
 def _contents(pieces: Sequence[_Piece]) -> Iterator[types.Content]:
-    """The pieces of each content together again."""
+    """The pieces, grouped by content again."""
     for _, together in groupby(pieces, key=lambda piece: piece.content):
         several = list(together)
         parts = [part for piece in several for part in piece.parts]

@@ -1,4 +1,4 @@
-"""Who a model is called for, told to the model."""
+"""Passes the session and turn of each call to lango's models."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lango.adk.calls import note_caller, note_tool
 
 
 class CallerPlugin(BasePlugin):
-    """Tells our models who calls: their records name session and turn, and they learn from each.
+    """Passes the caller to lango's models, for their records and their token calibration.
 
-    Without it a model works all the same, with the plain token estimate.
+    Without it a model works too, with the plain token estimate.
     """
 
     def __init__(self, name: str = "lango_caller") -> None:
@@ -26,14 +26,14 @@ class CallerPlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """Note the caller for the call that follows."""
+        """Note the caller for the next call."""
         note_caller(callback_context, llm_request)
         return None
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Note whose tool it is: an agent that it runs calls in the same turn's name."""
+        """Note the tool's turn: the calls of an agent that it runs belong to that turn."""
         del tool, tool_args
         note_tool(tool_context)
         return None

@@ -1,4 +1,4 @@
-"""What one turn may use: model calls, tool calls, tokens, money."""
+"""Limits for each turn: model calls, tool calls, tokens, cost."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class _Used:
     """What a turn has used so far."""
 
     model_calls: int = 0
-    tool_calls: int = 0  # those refused included
+    tool_calls: int = 0  # including refused ones
     tokens: int = 0
     cost: float = 0.0
-    claim: str = ""  # the attempt that counts
+    claim: str = ""  # the claim that is counted
     counted: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Tool calls of earlier attempts, which may come again: invocation id and call key."""
+    """Tool calls of earlier attempts, which may repeat: invocation id and call key."""
 
     @classmethod
     def before(cls, claimed: ClaimedTurn) -> _Used:
-        """What the attempts before this one have used.
+        """The usage of earlier attempts.
 
-        Of a call that was cut off, the prompt counts as estimated: it had been sent.
+        An interrupted call counts with its estimated prompt, which had been sent.
         """
         spent = claimed.spent
         prompts = [price(model, Usage(input=tokens)) or 0.0 for model, tokens in spent.cut_off]
@@ -63,13 +63,13 @@ class _Used:
 
 
 class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
-    """Ends a turn with TurnLimitError before it uses more than it is allowed.
+    """Ends a turn with TurnLimitError when it reaches a limit.
 
-    Sub-agents, and agents that tools run, use what their turn has, and so do all attempts of a
-    durable turn, as far as the records of its model calls (ModelCallsPlugin) and tool calls go.
-    Tokens and money (US dollars)
-    are known when an answer is there, so the call that goes over is the last one. A tool call
-    over its limit is answered by saying so, and the turn ends when the model is asked next.
+    Sub-agents, and agents that tools run, count towards their turn. So do all attempts of a
+    durable turn, as far as its model calls (ModelCallsPlugin) and tool calls are recorded.
+    Tokens and cost (US dollars) are known only after an answer, so the call that exceeds the
+    limit is the last one. A tool call over its limit gets an error as its response, and the turn
+    ends before the next model call.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         )
 
     def _reached(self, used: _Used) -> Iterator[TurnLimitError]:
-        """The limits that leave no room for another model call."""
+        """The limits that allow no further model call."""
         if self.model_calls is not None and used.model_calls >= self.model_calls:
             yield _over("model_calls", self.model_calls, used.model_calls + 1)
         if self.tool_calls is not None and used.tool_calls > self.tool_calls:
@@ -115,7 +115,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Count the call, and refuse it if it is one too many."""
+        """Count the call, and refuse it if it exceeds the limit."""
         del tool, tool_args
         used = self._used(note_tool(tool_context))
         call = (tool_context.invocation_id, call_key(tool_context))
@@ -128,7 +128,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         return {"error": f"Not run: a turn may call tools {self.tool_calls} times."}
 
     def recorded(self, who: Caller, record: ModelCall) -> None:
-        """Add what a call used to what its turn has used."""
+        """Add a call's usage to its turn's usage."""
         usage = record.attempt.usage
         if usage is None:
             return
@@ -139,7 +139,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
             self._tell_unpriced(f"{record.attempt.provider}:{record.attempt.model}")
 
     def _used(self, turn: str) -> _Used:
-        """What a turn has used; a claimed one, in all its attempts."""
+        """The usage of a turn; for a claimed turn, in all its attempts."""
         claimed = claimed_turn.get()
         if claimed is not None and self.turns[turn].claim != claimed.holding.claim.id:
             self.turns[turn] = _Used.before(claimed)

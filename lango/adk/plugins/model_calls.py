@@ -1,4 +1,4 @@
-"""Every model call, kept in the database."""
+"""Records every model call in the database."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _How = Literal["settle", "add", "parts"]
 
 
 class _Written(NamedTuple):
-    """What is to be written: the end of a call that has a row, a whole row, or prompt parts."""
+    """A pending write: the end of a call that has a row, a whole row, or prompt parts."""
 
     tenant: str
     record: ModelCall
@@ -44,12 +44,11 @@ class _Written(NamedTuple):
 class ModelCallsPlugin(RecordingPlugin):
     """Writes one row of `model_calls` for every attempt of every model call.
 
-    `store` is a store or its URL. In a durable turn the row is there, as `started`, before the
-    model is asked; in any other run, and for a model that is not lango's if its agent has
-    before_model callbacks, when the attempt has ended. An answer goes on to its agent when what it
-    used is written, so a process that dies later has not lost it. A database that fails or is slow
-    never costs a turn: the records wait for it. `tenant` is that of sessions which are not the
-    store's.
+    `store` is a store or its URL. In a durable turn the row is written as `started` before the
+    request goes out. In other runs, and for a model that is not lango's if its agent has
+    before_model callbacks, it is written when the attempt ends. An answer waits for the record of
+    its usage, so a later crash does not lose it. If the database fails or is slow at that point,
+    the records wait and the turn goes on. `tenant` is for sessions outside the store.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class ModelCallsPlugin(RecordingPlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """Ask to be told of the call; that of another model is about to be made."""
+        """Subscribe to the call's records; write the `started` row if the model is not lango's."""
         replaced = await super().before_model_callback(
             callback_context=callback_context, llm_request=llm_request
         )
@@ -75,21 +74,21 @@ class ModelCallsPlugin(RecordingPlugin):
         return replaced
 
     async def started(self, who: Caller, record: ModelCall) -> None:
-        """Write the row of a claimed turn's call; Fenced if the turn is lost."""
+        """Write the row of a claimed turn's call; Fenced if another worker holds the turn."""
         held = who.claimed.holding if who.claimed else None
         if held is None or record.session_pk != held.claim.turn.session_pk or not self._has(who):
             return
         with held.proving():
             await enter_call(self.store.database, held.claim, record)
         who.entered.add(record.number)
-        await held.check()  # looks only if the row took long
+        await held.check()  # queries only if the row took long
         tenant = self._tenant(who)
         if self._calls.has_new_parts(tenant, record):
             self._writers.get().put(_Written(tenant, record, "parts"))
 
     def recorded(self, who: Caller, record: ModelCall) -> None:
-        """Have it written."""
-        if not self._has(who):  # a key of another database's session
+        """Queue the record for writing."""
+        if not self._has(who):  # the session is in another database
             record = replace(record, session_pk=None, turn_number=None)
         how: _How = "settle" if record.number in who.entered else "add"
         self._writers.get().put(_Written(self._tenant(who), record, how))
@@ -109,13 +108,13 @@ class ModelCallsPlugin(RecordingPlugin):
                 mine = [one.record for one in batch if (one.tenant, one.how) == (tenant, how)]
                 try:
                     await write(tenant, mine)
-                except StoreBusyError as error:  # what could be written is: a repeat does no harm
+                except StoreBusyError as error:  # the rest is written; a repeat is harmless
                     busy = error
         if busy is not None:
             raise busy
 
     async def _flush(self) -> None:
-        """Wait for what is under way; in a durable turn also for a database that comes back."""
+        """Wait for pending writes; in a durable turn also while the database is down."""
         writer, is_durable = self._writers.get(), claimed_turn.get() is not None
         seconds = CLAIMED_FLUSH_SECONDS if is_durable else FLUSH_SECONDS
         await writer.flush(seconds, outlasts=is_durable)
@@ -123,7 +122,7 @@ class ModelCallsPlugin(RecordingPlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """Wait for the record of a whole answer: nothing may be done with it before."""
+        """Wait for the record of a whole answer, before the agent uses the answer."""
         replaced = await super().after_model_callback(
             callback_context=callback_context, llm_response=llm_response
         )
@@ -132,7 +131,7 @@ class ModelCallsPlugin(RecordingPlugin):
         return replaced
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Wait for the turn's records, but not long."""
+        """Wait for the turn's records, for a limited time."""
         if not is_inner(invocation_context.invocation_id):
             await self._flush()
 
@@ -144,7 +143,7 @@ class ModelCallsPlugin(RecordingPlugin):
         await self.after_run_callback(invocation_context=invocation_context)
 
     async def close(self) -> None:
-        """Write what waits, and close the store unless it was somebody else's."""
+        """Write pending records, and close the store if the plugin opened it."""
         writer = self._writers.pop()
         if writer is not None:
             await writer.close(CLOSE_SECONDS)

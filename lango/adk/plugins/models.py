@@ -1,4 +1,4 @@
-"""Which model an agent calls, ours or anybody's, and what it is told of itself."""
+"""The model an agent calls, of any class, with its instruction and tool declarations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lango.core.values import json_text, storable_json
 
 _FAMILIES: Final = {"claude": "anthropic", "anthropicllm": "anthropic"}
 _ROUTER: Final = "litellm"
-"""The class, in small letters, whose models carry their provider before a slash."""
+"""The class name, in lower case, whose models carry their provider before a slash."""
 
 
 def model_of(context: CallbackContext) -> BaseLlm | None:
@@ -24,9 +24,9 @@ def model_of(context: CallbackContext) -> BaseLlm | None:
 
 
 def is_surely_asked(context: CallbackContext) -> bool:
-    """Whether another's model is asked next: a callback of its agent could still answer for it.
+    """Whether a model that is not lango's is called next: no callback can answer in its place.
 
-    One of ours says by itself when it is asked.
+    lango's own models report their calls themselves.
     """
     agent = context.get_invocation_context().agent
     callbacks = cast(object, getattr(agent, "canonical_before_model_callbacks", None))
@@ -34,7 +34,7 @@ def is_surely_asked(context: CallbackContext) -> bool:
 
 
 def named(model: BaseLlm | None) -> tuple[str, str]:
-    """Provider and model, as our registry names them where it knows them."""
+    """Provider and model, with the registry's names where it knows them."""
     if model is None:
         return "", ""
     if isinstance(model, ModelAdapter):
@@ -48,12 +48,12 @@ def named(model: BaseLlm | None) -> tuple[str, str]:
 
 
 def instruction_of(config: types.GenerateContentConfig | None) -> object:
-    """The system instruction, in whatever shape it has."""
+    """The system instruction, in any of its types."""
     return cast(object, config.system_instruction) if config else None  # pyright: ignore[reportUnknownMemberType]
 
 
 def declared_text(config: types.GenerateContentConfig | None) -> str:
-    """The tools as a model is told of them, as one text; empty without tools."""
+    """The tool declarations sent to a model, as one text; empty without tools."""
     tools = cast("list[Any]", (config and config.tools) or [])  # pyright: ignore[reportUnknownMemberType]
     told = [tool.model_dump(mode="json", exclude_none=True) for tool in tools if _is_told(tool)]
     return json_text(storable_json(told)) if told else ""

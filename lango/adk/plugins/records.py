@@ -1,4 +1,4 @@
-"""A record of every model call, whoever's model it is."""
+"""A record of every model call, for any model class."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from lango.providers.registry import price
 
 
 class RecordingPlugin(BasePlugin):
-    """Hears of every model call: from our models by themselves, from others by ADK's callbacks.
+    """Receives a record of every model call: from lango's models, or through ADK's callbacks.
 
-    A call of another model is one attempt: what it tries again inside, nobody sees. One that is
-    cancelled has no record, as ADK tells no plugin of it.
+    A call of another model counts as one attempt: its internal retries are invisible. If it is
+    cancelled, it has no record, because ADK calls no plugin then.
     """
 
     @abstractmethod
     def recorded(self, who: Caller, record: ModelCall) -> None:
-        """Take a record; the turn waits meanwhile."""
+        """Process a record; the turn waits meanwhile."""
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """Ask to be told of the call that follows."""
+        """Subscribe to the records of the next call."""
         who = note_caller(callback_context, llm_request)
         if self.recorded not in who.reports:
             who.starts.append(self.started)
@@ -47,7 +47,7 @@ class RecordingPlugin(BasePlugin):
         return None
 
     async def started(self, who: Caller, record: ModelCall) -> None:
-        """Take the record of an attempt whose request is about to go out, and waits for this."""
+        """Process the record of an attempt before its request goes out; the request waits."""
         del who, record
 
     async def after_model_callback(
@@ -68,7 +68,7 @@ class RecordingPlugin(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> LlmResponse | None:
-        """Report a call that failed, likewise."""
+        """Report a failed call that its model has not reported itself."""
         who = caller.get()
         if who is not None and who.request is llm_request and not who.records:
             who.report(record_of(who, callback_context, "failed", type(error).__name__))
@@ -77,7 +77,7 @@ class RecordingPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Note whose tool it is: an agent that it runs calls in the same turn's name."""
+        """Note the tool's turn: the calls of an agent that it runs belong to that turn."""
         del tool, tool_args
         note_tool(tool_context)
         return None
@@ -90,7 +90,7 @@ def record_of(
     error: str = "",
     usage: Usage | None = None,
 ) -> ModelCall:
-    """What can be told of a call from outside of its model."""
+    """The record of a call, from what is visible outside its model."""
     request = who.request or LlmRequest()
     messages = convert_messages(request.contents, instruction_of(request.config))
     system = messages[0] if messages and messages[0].role == "system" else None

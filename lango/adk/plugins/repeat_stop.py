@@ -1,4 +1,4 @@
-"""A model that makes the same tool call over and over is told, then stopped."""
+"""Warns a model that repeats the same tool call, then ends the turn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Turn:
 class RepeatStopPlugin(TurnPlugin[_Turn]):
     """Runs the same call (name and arguments) at most `limit` times in a row, in one turn.
 
-    The next such call is answered by saying so. One more, and the turn ends with
+    The next such call gets an error as its response. One more, and the turn ends with
     RepeatedCallError before the model is called again.
     """
 
@@ -51,7 +51,7 @@ class RepeatStopPlugin(TurnPlugin[_Turn]):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Refuse a call that was made too often."""
+        """Refuse a call that repeats too often."""
         turn = self.turns[note_tool(tool_context)]
         who = (tool_context.agent_name, tool_context.branch)
         streak = turn.streaks.setdefault(who, _Streak())
@@ -73,13 +73,13 @@ class RepeatStopPlugin(TurnPlugin[_Turn]):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """End the turn if it is to end: here every call has its answer."""
+        """End the turn if a call repeated too often: at this point every call has a response."""
         error = self.turns[note_caller(callback_context, llm_request).turn].error
         return Stop(error) if error else None
 
 
 def _times(streak: _Streak, name: str, arguments: dict[str, Any]) -> int:
-    """Which time in a row this call is."""
+    """How often in a row this call was made, this one included."""
     call = json.dumps([name, storable_json(arguments)], sort_keys=True)
     if call != streak.call:
         streak.call, streak.times = call, 0

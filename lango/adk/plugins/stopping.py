@@ -1,4 +1,4 @@
-"""Ending a turn from a plugin by an error that arrives as what it is."""
+"""Ends a turn from a plugin with an error that ADK does not wrap."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lango.errors import LangoError
 
 
 class Stop(LlmResponse):
-    """What `before_model_callback` gives to end the turn instead of calling the model.
+    """Returned by `before_model_callback` to end the turn instead of calling the model.
 
-    ADK wraps what a plugin raises in a RuntimeError; but it asks each response that a plugin
-    gives whether it is one, outside of that wrapping, and this one's answer is the error. Were it
-    never asked, its error code would end the turn all the same.
+    ADK wraps what a plugin raises in a RuntimeError. But it tests the truth of a plugin's response
+    outside of that wrapping, and there `__bool__` raises the error. Without that test, the error
+    code would still end the turn.
     """
 
     _error: LangoError = PrivateAttr()

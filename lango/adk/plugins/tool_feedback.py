@@ -1,4 +1,4 @@
-"""A tool that fails is the model's to deal with, not the end of the turn."""
+"""Reports a failed tool to the model instead of ending the turn."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lango.adk.feedback import feedback
 
 
 class ToolFeedbackPlugin(BasePlugin):
-    """Answers a call whose tool raised with a short, safe error; the trace is in the log.
+    """Answers a call whose tool raised with a short, safe error; the traceback is in the log.
 
-    A tool that was never declared is answered by ADK itself, with the names of those that were.
+    ADK itself answers a call of an undeclared tool, with the names of the declared ones.
     """
 
     def __init__(self, name: str = "lango_tool_feedback") -> None:
@@ -29,9 +29,9 @@ class ToolFeedbackPlugin(BasePlugin):
         tool_context: ToolContext,
         error: Exception,
     ) -> dict[str, Any] | None:
-        """The answer in the tool's place."""
+        """The response in place of the tool's."""
         del tool_args, tool_context
-        # ADK tells of these too, for cleaning up.
+        # ADK reports cancellations too, for clean-up.
         cancelled = isinstance(cast(object, error), asyncio.CancelledError)
         if cancelled or _is_stand_in(tool):
             return None
@@ -39,5 +39,5 @@ class ToolFeedbackPlugin(BasePlugin):
 
 
 def _is_stand_in(tool: BaseTool) -> bool:
-    """Whether ADK made this up for a name that no tool has."""
+    """Whether ADK created this tool for an unknown name."""
     return type(tool) is BaseTool

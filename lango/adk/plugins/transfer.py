@@ -1,4 +1,4 @@
-"""A transfer to an agent that is not there is answered, not fatal."""
+"""Answers a transfer to an invalid agent with an error instead of ending the turn."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SHOWN: Final = 80  # characters of a name that a model made up
 
 
 class TransferGuardPlugin(BasePlugin):
-    """Tells a model that names no agent it may transfer to which ones it may.
+    """Answers a transfer to an invalid agent with the names of the valid ones.
 
-    The model goes on in the same run, and no transfer is stored. A name is never guessed: not
-    from another case, and not from one with spaces.
+    The model continues in the same run, and no transfer is stored. Names must match exactly,
+    including case and spaces.
     """
 
     def __init__(self, name: str = "lango_transfer_guard") -> None:
@@ -30,7 +30,7 @@ class TransferGuardPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Answer in the tool's place when the transfer would lead nowhere."""
+        """Answer in the tool's place if the target is not valid."""
         if not _is_transfer(tool):
             return None
         agent = tool_context.get_invocation_context().agent
@@ -40,7 +40,7 @@ class TransferGuardPlugin(BasePlugin):
 
 
 def refusal(wanted: Any, valid: list[str]) -> str:
-    """What the model is told."""
+    """The error text for the model."""
     if not valid:
         return "There is no agent to transfer to. Answer yourself."
     named = f'"{wanted[:_SHOWN]}" is none of them' if isinstance(wanted, str) else "none was named"

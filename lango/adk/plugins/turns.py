@@ -1,4 +1,4 @@
-"""What a plugin remembers of a turn while it runs."""
+"""Values that a plugin keeps for each running turn."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from google.adk.plugins.base_plugin import BasePlugin
 T = TypeVar("T")
 
 MOST_TURNS: Final = 10_000
-"""A turn that is cut off never says that it ended: the oldest are forgotten."""
+"""An interrupted turn never reports its end, so the oldest values are dropped."""
 
 
 class PerTurn(Generic[T]):
-    """One thing for each turn, made when it is first asked for."""
+    """One value for each turn, created at first access."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -37,12 +37,12 @@ class PerTurn(Generic[T]):
         return len(self._things)
 
     def end(self, turn: str) -> None:
-        """Forget a turn; ending one that is not known is fine."""
+        """Forget a turn; unknown turns are ignored."""
         self._things.pop(turn, None)
 
 
 class TurnPlugin(BasePlugin, Generic[T]):
-    """A plugin that remembers something of each turn, by its id, until the turn ends."""
+    """A plugin that keeps a value for each turn, by id, until the turn ends."""
 
     def __init__(self, name: str, make: Callable[[], T]) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Writing behind a turn's back."""
+"""Writes in the background of turns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 ROOM: Final = 1_000
-"""Things that may wait to be written; more are lost rather than kept in memory."""
+"""Items that may wait to be written; further ones are lost, to limit memory."""
 BATCH: Final = 100
 AGAIN: Final = 1.0
-"""Seconds between tries while the database does not answer."""
+"""Seconds between retries while the database does not answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flush:
-    """A caller of `flush`, who waits until `given` things are written or lost."""
+    """A caller of `flush`, which waits until `given` items are written or lost."""
 
     given: int
     written: asyncio.Future[None]
@@ -32,11 +32,11 @@ class _Flush:
 
 
 class Writer(Generic[T]):
-    """Writes what it is given soon and in order; `flush` waits for it.
+    """Writes items soon and in order; `flush` waits for them.
 
-    While the database does not answer, things wait for it. What cannot be written is lost; the log
-    says so once until writing works again. A writer has a task only while there is something to
-    write, and belongs to one event loop.
+    While the database does not answer, items wait. Items that cannot be written are lost; the log
+    says so once until writing works again. A writer has a task only while items are pending, and
+    belongs to one event loop.
     """
 
     def __init__(self, write: Callable[[Sequence[T]], Awaitable[None]], what: str) -> None:
@@ -46,26 +46,26 @@ class Writer(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._lost = 0
         self._late = False
-        self._given = 0  # things ever given, and of those the ones written or lost
+        self._given = 0  # items ever queued; `_settled` of them are written or lost
         self._settled = 0
         self._flushes: list[_Flush] = []
 
     def put(self, thing: T) -> None:
-        """Have a thing written."""
+        """Queue an item for writing."""
         if len(self._waiting) >= ROOM:
             self._lose(1, None)
             return
         self._waiting.append(thing)
         self._given += 1
         if self._task is None or self._task.done():
-            # A context of its own: the work is no part of the turn's trace, nor keeps it alive.
+            # A context of its own: writing is not in the turn's trace and does not keep it alive.
             self._task = asyncio.get_running_loop().create_task(self._work(), context=Context())
 
     async def flush(self, seconds: float, *, outlasts: bool = False) -> None:
-        """Wait until all that was given is written; not at all while writing does not work.
+        """Wait until all queued items are written; return at once while writing fails.
 
-        With `outlasts` also while the database does not answer. What comes later is not waited
-        for: other turns use the same writer.
+        With `outlasts`, wait also while the database does not answer. Items queued later are not
+        waited for: other turns use the same writer.
         """
         if self._settled >= self._given or self._lost or (self._late and not outlasts):
             return
@@ -75,7 +75,7 @@ class Writer(Generic[T]):
         self._late = self._late or bool(unfinished)
 
     async def close(self, seconds: float) -> None:
-        """Write what can be written in that time, and end."""
+        """Write what is possible in that time, then stop."""
         if self._task is None:
             return
         _, unfinished = await asyncio.wait({self._task}, timeout=seconds)
@@ -94,7 +94,7 @@ class Writer(Generic[T]):
                 self._release()
                 await asyncio.sleep(AGAIN)
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever it is, no turn may fail of it
+            except Exception as error:  # noqa: BLE001 - no write may fail a turn
                 self._lose(len(batch), error)
             else:
                 self._recover()
@@ -102,14 +102,14 @@ class Writer(Generic[T]):
             self._wake()
 
     def _wait(self, batch: Sequence[T], error: StoreUnavailableError) -> None:
-        """Keep a batch until the database answers; the turns do not wait for it."""
+        """Requeue a batch until the database answers."""
         if not self._late:
             logger.warning("%s wait for the database: %s", self._what, error)
         self._waiting.extendleft(reversed(batch))
         self._late = True
 
     def _wake(self) -> None:
-        """End the waits of those whose things are settled; a wait may have ended by its time."""
+        """End the waits whose items are settled; a wait may already have timed out."""
         self._end([each for each in self._flushes if each.given <= self._settled])
 
     def _release(self) -> None:
