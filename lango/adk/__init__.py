@@ -1,1 +1,1 @@
-"""The only room that speaks google.adk: its sessions, events and artifacts on our store."""
+"""The only layer that imports google.adk: its sessions, events and artifacts on lango's store."""

@@ -1,1 +1,1 @@
-"""Turns that outlive their worker: resumed from the session, where every event is durable."""
+"""Turns that survive their worker: resumed from the session, where every event is durable."""

@@ -1,7 +1,7 @@
-"""An agent run as a tool, in a session that lasts.
+"""Runs an agent as a tool, in a stored child session.
 
-ADK's AgentTool runs its agent in memory: cut off, all of it runs again. Here the agent has a child
-session, and both that and its invocation are named after the call, so it goes on where it was.
+ADK's AgentTool runs its agent in memory: after an interruption, all of it runs again. Here the
+child session and its invocation are named after the call, so the agent resumes.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from lango.adk.durable.claimed import ClaimedSessions
 
 ForChild = Callable[[str], "ClaimedSessions"]
-"""The session service for the invocation of a child."""
+"""Returns the session service for the invocation of a child."""
 Prepare = Callable[[BaseNode], BaseNode]
-"""Makes an agent ready to be resumed."""
+"""Prepares an agent for resuming."""
 _OF_ADK: Final = "_adk"
 _CANNOT_WAIT: Final = (
     "An agent that runs as a tool cannot wait for the result of {tool}, which comes later and has "
@@ -54,12 +54,12 @@ _CANNOT_WAIT: Final = (
 
 
 def runs_a_child(tool: BaseTool) -> bool:
-    """Whether a tool is ADK's plain AgentTool, and not one that does it in its own way."""
+    """Whether a tool is ADK's plain AgentTool, and not a subclass."""
     return type(tool) is AgentTool
 
 
 def child_id(invocation_id: str, call_id: str) -> str:
-    """The id of the session and invocation that a call has to itself."""
+    """The id of a call's child session and its invocation."""
     name = f"{invocation_id}/{call_id}"
     return name if len(name) <= MAX_ID_LENGTH // 2 else sha256(name.encode()).hexdigest()
 
@@ -74,7 +74,7 @@ class ChildAgents:
     async def run(
         self, tool: AgentTool, args: dict[str, Any], context: ToolContext
     ) -> dict[str, Any]:
-        """The agent's answer, from its child session if it has answered before."""
+        """The agent's answer; from its child session if it has already answered."""
         if tool.skip_summarization:
             context.actions.skip_summarization = True
         name = child_id(context.invocation_id, context.function_call_id or "")
@@ -99,7 +99,7 @@ class ChildAgents:
 
 
 def _initial_state(context: ToolContext) -> StateChange:
-    """What the caller's session knows; app and user state are the child's as they are."""
+    """The caller's session state; the child already shares its app and user state."""
     state = {k: v for k, v in context.state.to_dict().items() if not k.startswith(_OF_ADK)}
     return StateChange(split_state(storable_json(state)).session)
 
@@ -129,12 +129,12 @@ def _runner(
         session_service=sessions,
         credential_service=around.credential_service,
     )
-    runner.plugin_manager.set_skip_closing_plugins(True)  # they are the turn's
+    runner.plugin_manager.set_skip_closing_plugins(True)  # the turn closes them
     return runner
 
 
 def _is_always_there(plugin: BasePlugin) -> bool:
-    """Whether a child has this plugin even without those of its caller: what it does is counted."""
+    """Whether a child always has this plugin, even without its caller's: it keeps records."""
     return isinstance(plugin, RecordingPlugin) or plugin.name.startswith("lango_ledger")
 
 
@@ -160,17 +160,17 @@ async def _drive(
 
 
 def _pass_on(event: Event, context: ToolContext) -> None:
-    """Do to the caller's context what an event of its agent says.
+    """Apply the state and artifact changes of an agent's event to the caller's context.
 
-    An event that only changes state is heard of here alone: a session that is loaded has its
-    changes and not the event.
+    Events that only change state are seen only here: a loaded session has their changes, but not
+    the events.
     """
     context.state.update(event.actions.state_delta)
     context.actions.artifact_delta.update(event.actions.artifact_delta)
 
 
 def _cut_off(events: list[Event]) -> str:
-    """Why an agent has no answer that ended in the middle of a call, as ADK does in silence."""
+    """The error for an agent that ended during a call, which ADK does silently; else empty."""
     left = [
         (call.name, call.id in (event.long_running_tool_ids or ()))
         for event, call in open_calls(events)

@@ -1,4 +1,4 @@
-"""Artifacts of a claimed turn: saved under its fence, and once by each call that saves them."""
+"""Artifacts of a claimed turn: fenced by its claim, and saved once per call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lango.store.entries import SessionKey
 
 
 class ClaimedArtifacts(SqlArtifactService):
-    """Artifacts beside the sessions; a tool that runs again finds what it has saved."""
+    """Artifacts beside the sessions; a tool that runs again gets the version it saved before."""
 
     def __init__(self, artifacts: SqlArtifactService, writes: ClaimedWrites) -> None:
         super().__init__(artifacts.store, tenant=writes.claim.turn.session.tenant)

@@ -1,10 +1,10 @@
-"""Ids of tool calls that are unique in their session, whatever the model numbers them by.
+"""Makes the ids of tool calls unique in their session, however the model numbers them.
 
 Some servers number the calls of each response from 0, so two agents of one turn, or two answers of
-one agent, call under the same id. ADK pairs calls and responses by that id alone, and so do the
-ledger, child sessions, artifacts and approvals. A call whose id another call has is therefore given
-a new one before its event is stored and its tool runs; the model gets the new id back with the call
-and with its response. An id that is unique stays as the model gave it.
+one agent, use the same id. ADK pairs calls and responses by that id alone, and so do the ledger,
+child sessions, artifacts and approvals. A call with a duplicate id therefore gets a new one before
+its event is stored and its tool runs; the model sees the new id in the call and in its response. A
+unique, valid id stays unchanged.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from lango.adk.approvals import QUESTIONS
 from lango.core.ids import MAX_ID_LENGTH, as_id, new_id
 
 _ROOM: Final = MAX_ID_LENGTH - 32
-"""What keys that are made of a call's id add to it must fit as well."""
+"""Shorter than the maximum: keys that are made of a call's id add to it."""
 
 
 class CallIds:
-    """The ids of calls that a claimed turn has seen, in its session and in those of its tools."""
+    """The call ids that a claimed turn has seen, in its session and in those of its tools."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._events: set[str] = set()
-        """Events whose calls have their ids for good."""
+        """Ids of events whose calls have final ids."""
         self._sessions: set[str] = set()
 
     def learn(self, session: Session) -> None:
-        """Note the ids of a session's stored calls, the first time that the session is seen."""
+        """Record the ids of a session's stored calls, the first time the session is seen."""
         if session.id in self._sessions:
             return
         self._sessions.add(session.id)
@@ -41,11 +41,11 @@ class CallIds:
             self._note(event)
 
     def settle(self, session: Session, event: Event) -> None:
-        """Give the event's calls ids that no other call has; the event is changed in place.
+        """Give the event's calls unique ids; the event is changed in place.
 
-        The parts are copied: a model may give the same objects twice, and the session's earlier
-        events would change with them. A question of ADK's own keeps its id: a Workflow's node
-        chooses it, and looks for the answer under it.
+        The parts are copied: a model may return the same objects twice, and the session's earlier
+        events would change with them. ADK's own questions keep their ids: a Workflow's node
+        chooses the id and looks for the answer under it.
         """
         self.learn(session)
         calls = event.get_function_calls()
@@ -89,9 +89,9 @@ class CallIds:
 
 
 def without_doubles(response: LlmResponse) -> None:
-    """Take the id from calls of one response that repeat it: ADK gives them new ones.
+    """Remove repeated ids from the calls of one response: ADK then assigns new ones.
 
-    It does so before it marks long-running calls, by their ids.
+    ADK does so before it marks long-running calls by their ids.
     """
     parts = (response.content.parts if response.content else None) or []
     if response.content is None or not _has_doubles([p.function_call for p in parts]):

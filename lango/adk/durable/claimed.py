@@ -25,8 +25,8 @@ from lango.store.turn_rows import Claim
 class ClaimedSessions(SessionServiceAdapter):
     """The sessions of one claimed turn: its own, and those of agents that its tools run.
 
-    Who has lost the claim gets `Fenced`, which ADK cannot catch. A turn that is taken up again
-    loads its session whole, and so does one that answers a question: the journal needs all events.
+    After the claim is lost, writes raise `Fenced`, which ADK cannot catch. A resumed turn, or one
+    that answers a question, loads its session whole: the journal needs all events.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class ClaimedSessions(SessionServiceAdapter):
         self.writes = ClaimedWrites(self.store.database, claim)
         self.holding = holding or Holding(self.store.database, claim)
         self.message_id: str | None = None
-        """The id of the user's next message: appended again, it is known by it."""
+        """The id for the user's next message: it makes a repeated append a no-op."""
         self.output_keys: dict[str, str] = {}
         self.places: dict[str, AgentPlace] = {}
-        """Where the agents of this session's tree stand, for the journal."""
+        """The positions of the agents in this session's tree, for the journal."""
         self.unmarked: set[str] = set()
-        """Long-running calls that must run again, and then still wait for somebody."""
+        """Long-running calls that must run again, and then wait for their result."""
 
     async def create_session(
         self,
@@ -63,7 +63,7 @@ class ClaimedSessions(SessionServiceAdapter):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Never here: a session that is gone while its turn runs was deleted, and the turn too."""
+        """Raise Fenced: a session that is missing while its turn runs was deleted with it."""
         del app_name, user_id, state, session_id
         raise Fenced
 
@@ -75,9 +75,9 @@ class ClaimedSessions(SessionServiceAdapter):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """The session, in which calls that never ran are not waited for.
+        """The session, without the long-running marks of calls that never finished.
 
-        Fenced if the turn's own session was deleted and another one has its name now.
+        Fenced if the turn's own session was deleted and another one now has its name.
         """
         session = await super().get_session(
             app_name=app_name, user_id=user_id, session_id=session_id, config=config
@@ -86,7 +86,7 @@ class ClaimedSessions(SessionServiceAdapter):
             self._check_own(link_of(session).ref)
         if session is not None and self.claim.resumes:
             results = await self.ledger.results(self.claim, self.invocation_id)
-            # One that gave a pending value, which is not stored yet, gives it again.
+            # A call whose pending value is not stored runs again: the ledger returns the value.
             finished = {call for call, given in results.items() if given.result is None}
             self.unmarked = hide_marks(session.events, self.invocation_id, finished)
             calls_last(session.events, self.invocation_id)
@@ -94,10 +94,10 @@ class ClaimedSessions(SessionServiceAdapter):
         return session
 
     def _hide_root_end(self, session: Session) -> None:
-        """Show ADK a root that has not ended, in memory only; the journal still knows that it has.
+        """Hide the root's end from ADK, in memory only; the journal still knows of it.
 
-        ADK does not run a sequence, loop or parallel agent that has ended, and its after callback
-        comes behind that mark.
+        ADK does not run a sequence, loop or parallel agent that has ended, but its after callback
+        comes after that mark.
         """
         root = root_container(self.places)
         for event in session.events:
@@ -106,7 +106,7 @@ class ClaimedSessions(SessionServiceAdapter):
                 stamp(event, "end")
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append under the fence; the turn's own message gets its id here."""
+        """Append with the claim's epoch; the turn's own message gets its id here."""
         if self.message_id and event.author == "user" and event.content and not event.partial:
             event.id, self.message_id = self.message_id, None
         if not self.claim.resumes or event.partial:
@@ -129,12 +129,12 @@ class ClaimedSessions(SessionServiceAdapter):
         return await self.store.append(self.claim.ref, entry, self.claim.epoch)
 
     def _check_own(self, ref: SessionRef | None) -> None:
-        """Refuse another session that has the name of the turn's own: an epoch counts for one."""
+        """Raise Fenced for a new session with the old one's name: an epoch is valid for one."""
         own = self.claim.ref
         if ref is not None and ref.key == own.key and ref.pk not in (None, own.pk):
             raise Fenced
 
 
 def _needs_whole(claim: Claim) -> bool:
-    """Whether the journal of an invocation may reach back further than a token budget."""
+    """Whether the invocation's journal may need events beyond the token budget."""
     return claim.resumes or claim.turn.answers is not None

@@ -1,6 +1,6 @@
-"""Closing the history of a turn that cannot go on, so that the session stays valid.
+"""Closes the history of a turn that cannot continue, so that the session stays valid.
 
-The ids of what is written come from the events they follow, so that closing twice writes it once.
+The ids of new events derive from the events they follow, so closing is idempotent.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _REFUSED: Final = Finished({"error": REJECTED}, {})
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A call that is to be answered."""
+    """An open call."""
 
     event: Event
     call: types.FunctionCall
-    key: str  # of its run, in the ledger
+    key: str  # of its run in the ledger
     otherwise: Finished = _UNKNOWN  # the answer, if the ledger has none
 
     def answer(self, given: Mapping[str, Finished]) -> Finished:
-        """What the ledger has of the run; what a long-running call gave was not its answer."""
+        """The ledger's result of the run; a long-running call's return value is not its answer."""
         elsewhere = self.call.id in (self.event.long_running_tool_ids or ())
         return self.otherwise if elsewhere else given.get(self.key, self.otherwise)
 
@@ -50,23 +50,23 @@ class _Open:
 async def close_history(
     sessions: ClaimedSessions, session: Session, message_id: str
 ) -> list[Event]:
-    """Answer every open call of an invocation: by what the ledger has of it, or as unknown.
+    """Answer every open call of an invocation: with the ledger's result, or as unknown.
 
-    A call that a person has decided on is open until its tool's own response is stored. What an
-    earlier turn of the invocation asked a person for, and still waits for, stays open; so does a
-    question whose answer this turn did not get to store. The events that were written are returned.
+    A call that a person has decided on is open until its tool's own response is stored. Questions
+    of earlier turns of the invocation that still wait for a person stay open; so does a question
+    whose answer this turn did not store. Returns the events it wrote.
     """
     mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
     return await _answer_all(sessions, session, mine, _still_asked(sessions, mine, message_id))
 
 
 def _closing(turn: Turn) -> str:
-    """How the ids of answers end that a turn closes calls with; another may close the rest."""
+    """The id suffix of the answers with which a turn closes calls; another may close the rest."""
     return f"{CLOSED}{turn.number}"
 
 
 def before_closing(events: Iterable[Event], turn: Turn) -> list[Event]:
-    """The events without those by which an attempt before has begun to close the turn's history."""
+    """The events without those that an earlier attempt wrote to close the turn's history."""
     return [event for event in events if not event.id.endswith(_closing(turn))]
 
 
@@ -94,7 +94,7 @@ async def _answer_all(
     given = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
     written: list[Event] = []
     for calls in by_event.values():
-        for each in calls:  # first: a call that has its answer is not looked at again
+        for each in calls:  # children first: an answered call is not visited again
             await _close_child(sessions, each.call.id or "")
         name = calls[0].event.id + _closing(sessions.claim.turn)
         written.append(_answer(name, calls, given))
@@ -111,7 +111,7 @@ def _all_open(events: Sequence[Event]) -> Iterator[_Open]:
 
 
 async def _close_child(sessions: ClaimedSessions, call_id: str) -> None:
-    """Close the session of an agent that a call runs, if it is such a call and got so far."""
+    """Close the child session of a call that runs an agent, if it exists."""
     name, around = child_id(sessions.invocation_id, call_id), sessions.claim.turn.session
     key = SessionKey(around.tenant, around.app_name, around.user_id, name)
     below = ClaimedSessions(sessions, sessions.claim, name)
@@ -121,7 +121,7 @@ async def _close_child(sessions: ClaimedSessions, call_id: str) -> None:
 
 
 def _answer(name: str, calls: Sequence[_Open], given: Mapping[str, Finished]) -> Event:
-    """One event with the answers to calls of one event."""
+    """One event with the answers to the calls of one event."""
     event, results = calls[0].event, [each.answer(given) for each in calls]
     responses = [
         types.FunctionResponse(
@@ -147,7 +147,7 @@ def _answer(name: str, calls: Sequence[_Open], given: Mapping[str, Finished]) ->
 
 
 def unfinished(logged: Iterable[LoggedEvent]) -> dict[str, str]:
-    """The messages that a log has only deltas of, each with its text; that of a thought is none."""
+    """The messages that have only deltas in a log, each with its text; thoughts add no text."""
     found: dict[str, str] = {}
     for event in logged:
         message = str(event.data.get("message", ""))
@@ -162,7 +162,7 @@ def unfinished(logged: Iterable[LoggedEvent]) -> dict[str, str]:
 async def keep_unfinished(
     sessions: ClaimedSessions, session: Session, drafts: Mapping[str, str], speaker: str
 ) -> str:
-    """Store what had come of messages that were cut off, as a live turn does; all their text."""
+    """Store the partial text of interrupted messages, as a live turn does; return all of it."""
     whole = {event.id for event in session.events if not event.interrupted}
     cut_off = {id_: text for id_, text in drafts.items() if text and id_ not in whole}
     mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
@@ -185,7 +185,7 @@ async def keep_unfinished(
 
 
 def speaker_after(events: Sequence[Event], root: str) -> str:
-    """The agent whose turn to speak it was when the events broke off: a log does not name it."""
+    """The agent that was speaking when the events broke off: a log does not name it."""
     last = next((event for event in reversed(events) if event.author != "user"), None)
     if last is None:
         return root

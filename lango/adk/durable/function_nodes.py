@@ -1,7 +1,6 @@
-"""Functions in a Workflow, entered in the ledger as tools are.
+"""Records functions of a Workflow in the ledger, as tools are.
 
-No plugin hears of them, so this too is put right from inside ADK: outside a claimed turn nothing
-changes.
+ADK calls no plugin for them, so this patches ADK. Outside a claimed turn nothing changes.
 """
 
 from __future__ import annotations
@@ -33,26 +32,25 @@ from lango.store.turn_rows import Claim
 
 @dataclass(frozen=True, slots=True)
 class NodeLedger:
-    """The ledger of the turn that is running."""
+    """The ledger of the running turn."""
 
     ledger: ToolLedger
     claim: Claim
     failures: Counter[str] = field(default_factory=Counter[str])
-    """How many tries of each run of a node have failed, by the key of its first try.
+    """Failed tries of each node run, by the key of its first try.
 
-    ADK's own count begins again with a resumed turn, and with a Workflow around the node that is
-    tried again.
+    ADK's own count restarts when the turn resumes, and when a Workflow around the node is retried.
     """
     reported: Counter[str] = field(default_factory=Counter[str])
-    """How many of those ADK writes an event of: not those of a node that the function ran."""
+    """Those for which ADK writes an event: not failures of a node that the function ran."""
     cancelled: dict[str, ToolRun] = field(default_factory=dict[str, ToolRun])
-    """The tries that were cut off in this process, by the same key."""
+    """The tries that were cancelled in this process, by the same key."""
 
     async def next_try(self, first: ToolRun, limit: float | None) -> ToolRun:
-        """The try that a node is at.
+        """The current try of a node.
 
-        ADK runs a node that it has cancelled only if it takes that try for failed. One whose
-        result the ledger has all the same is not counted: it gives that result.
+        ADK runs a cancelled node again only if it counts that try as failed. If the ledger has the
+        try's result, the try is not counted and returns that result.
         """
         key = first.call_key
         cut = self.cancelled.pop(key, None)
@@ -66,7 +64,7 @@ class NodeLedger:
         return replace(first, call_key=bounded_key(f"{key}#try{failed + 1}")) if failed else first
 
     def note_failure(self, key: str, *, of_child: bool) -> None:
-        """Count a try that has failed."""
+        """Count a failed try."""
         self.failures[key] += 1
         self.reported[key] += not of_child
 
@@ -98,7 +96,7 @@ async def _run_impl(
 async def _tried(
     node: FunctionNode, kept: NodeLedger, key: str, run: ToolRun, ctx: Context, node_input: Any
 ) -> list[Any]:
-    """What one try gives, or gave in an earlier attempt of the turn."""
+    """The result of one try, now or from an earlier attempt of the turn."""
     verdict = await kept.ledger.start(kept.claim, run)
     if verdict == UNKNOWN:
         raise NotResumableError(
@@ -115,7 +113,7 @@ async def _tried(
         await kept.ledger.finish(kept.claim, run, failure_of(error), actions)
         kept.note_failure(key, of_child=isinstance(error, DynamicNodeFailError))
         raise
-    # A node that asks a person is not over: it asks again.
+    # A node that asks a person has not ended: it asks again.
     over = all(isinstance(item, Event) for item in made)
     if over:
         made = _with_pending(made, ctx, kept.failures[key] + 1)
@@ -125,9 +123,9 @@ async def _tried(
 
 
 async def _made(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
-    """What a function gives. One whose output does not fit its schema has failed, as in ADK.
+    """A function's items. It fails if its output does not fit its schema, as in ADK.
 
-    So has one that lets a CancelledError out though its task is not cancelled: ADK would end the
+    It also fails if it raises a CancelledError though its task is not cancelled: ADK would end the
     whole Workflow.
     """
     try:
@@ -144,9 +142,9 @@ async def _made(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
 
 
 def _with_pending(made: list[Any], ctx: Context, tries: int) -> list[Any]:
-    """The events of a node, the last with what ADK would otherwise write in one more.
+    """A node's events; the last one includes what ADK would otherwise write in one more event.
 
-    A kill between the two would leave a node that has ended without its route.
+    A kill between the two events would leave an ended node without its route.
     """
     output = _pending_output(ctx)
     artifacts = ctx.actions.artifact_delta
@@ -169,18 +167,18 @@ def _with_pending(made: list[Any], ctx: Context, tries: int) -> list[Any]:
 
 
 def _pending_output(ctx: Context) -> Any:
-    """What the function set as its output, instead of returning it."""
+    """The output that the function set instead of returning it."""
     delegated = ctx._output_delegated  # pyright: ignore[reportPrivateUsage]
     return None if delegated else ctx.output
 
 
 def _again(before: Finished, kept: NodeLedger, key: str, ctx: Context) -> Iterator[Event]:
-    """What a try gave in an earlier attempt of the turn; a failed one fails again."""
+    """The events of a try from an earlier attempt of the turn; a failed try fails again."""
     if is_failure(before.result):
         of_child = is_of_child(before.result)
         kept.note_failure(key, of_child=of_child)
         is_stored = of_child or _stored_failures(ctx) >= kept.reported[key]
-        if not is_stored:  # ADK puts both into the event that it writes of the failure
+        if not is_stored:  # ADK puts both into its event of the failure
             said = EventActions.model_validate(before.actions)
             ctx.state.update(said.state_delta)
             ctx.actions.artifact_delta.update(said.artifact_delta)
@@ -193,13 +191,13 @@ def _again(before: Finished, kept: NodeLedger, key: str, ctx: Context) -> Iterat
 
 
 def _stored_failures(ctx: Context) -> int:
-    """How many failed tries of this run of the node the session has an event of."""
+    """How many failed tries of this node run have an event in the session."""
     found = 0
     for event in ctx.session.events:
         if event.invocation_id != ctx.invocation_id:
             continue
         if event.author == "user" and event.content:
-            found = 0  # what an answer runs again has tries of its own
+            found = 0  # a run after an answer counts its own tries
         elif event.node_info.path == ctx.node_path and event.error_code:
             found += 1
     return found
@@ -223,5 +221,5 @@ def _dumped(event: Event) -> Any:
 
 
 def put_right() -> None:
-    """Replace ADK's method; once is enough, and again does no harm."""
+    """Patch ADK's method (idempotent)."""
     FunctionNode._run_impl = _run_impl  # pyright: ignore

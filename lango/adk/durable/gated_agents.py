@@ -1,7 +1,7 @@
-"""Agents whose three steps (before callback, body, after callback) the journal lets run, or skips.
+"""Agents whose steps (before callback, body, after callback) are skipped if the journal has them.
 
 A claimed turn runs a clone of the user's tree in which every agent has one of these classes. ADK
-copies agents while it runs them and keeps their class; where an agent stands is therefore looked up
+copies agents while it runs them and keeps their class. An agent's position is therefore looked up
 by its name (`ClaimedSessions.places`), never on the agent itself.
 """
 
@@ -33,7 +33,7 @@ from lango.core.values import JsonObject, storable_json
 
 _TEMP_STATE: Final = "temp:"
 
-if TYPE_CHECKING:  # a mixin: at run time the agent's own class gives the rest
+if TYPE_CHECKING:  # a mixin: at run time the agent's own class provides the rest
     _Agent = BaseAgent
     _Llm = LlmAgent
     _Sequential = SequentialAgent  # pyright: ignore[reportDeprecated]
@@ -44,13 +44,13 @@ else:
 
 
 def journal_of(ctx: InvocationContext) -> Journal:
-    """The journal of the invocation as it is stored by now."""
+    """The journal of the invocation, as stored so far."""
     sessions = cast(ClaimedSessions, ctx.session_service)
     return Journal(ctx.session.events, ctx.invocation_id, sessions.places, sessions.unmarked)
 
 
 class _Gated(_Agent):
-    """Callbacks that run once: their event is stamped, and the journal knows them by it."""
+    """Runs callbacks once: their event is stamped, and the journal finds it by its stamp."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class _Gated(_Agent):
         callbacks: Any,
         end_invocation_on_content: bool,
     ) -> Event | None:
-        """ADK runs both kinds of callback here. Those of plugins run in every attempt."""
+        """Run the callbacks of one step, as ADK does. Plugin callbacks run in every attempt."""
         step: Step = "before" if end_invocation_on_content else "after"
         run = journal_of(ctx).run(self.name)
         if run.has_begun if step == "before" else run.after_done:
@@ -85,7 +85,7 @@ class _Gated(_Agent):
         return event
 
     def _skip_body(self, ctx: InvocationContext) -> None:
-        """Tell the agents around that this one has ended, as its body would."""
+        """Mark this agent as ended for the agents around it, as its body would."""
         ctx.set_agent_state(self.name, end_of_agent=True)
 
 
@@ -98,7 +98,7 @@ def _stamp(event: Event, step: Step) -> None:
 
 
 def _storable(values: dict[str, Any]) -> JsonObject:
-    """Those of the values that JSON can hold; the others live no longer than the process."""
+    """The values that JSON can hold; the others are lost with the process."""
     kept: JsonObject = {}
     for key, value in values.items():
         try:
@@ -111,7 +111,7 @@ def _storable(values: dict[str, Any]) -> JsonObject:
 
 
 class _GatedLlm(_Gated, _Llm):
-    """An LlmAgent whose body is not driven when it is done, or waits for a person."""
+    """An LlmAgent whose body does not run if it is done or waits for a person."""
 
     __slots__ = ()
 
@@ -125,7 +125,7 @@ class _GatedLlm(_Gated, _Llm):
         async with aclosing(super()._run_async_impl(ctx)) as events:
             async for event in events:
                 if event.author == self.name and is_end(event) and self._waits(ctx):
-                    ctx.set_agent_state(self.name)  # ADK takes a call that ran again for an answer
+                    ctx.set_agent_state(self.name)  # ADK takes a repeated call for an answer
                     continue
                 yield event
 
@@ -134,7 +134,7 @@ class _GatedLlm(_Gated, _Llm):
 
 
 class _GatedSequence(_Gated, _Sequential):
-    """A sequence that takes its place from the journal, and stops where an agent waits."""
+    """A sequence that takes its position from the journal, and stops where an agent waits."""
 
     __slots__ = ()
 
@@ -194,7 +194,7 @@ class _GatedLoop(_Gated, _Loop):
 
 
 class _GatedParallel(_Gated, _Parallel):
-    """A parallel agent; ADK's own notes of which branches have ended are set from the journal."""
+    """A parallel agent that tells ADK from the journal which branches have ended."""
 
     __slots__ = ()
 
@@ -218,7 +218,7 @@ class _GatedParallel(_Gated, _Parallel):
 
 
 def _is_over(agent: BaseAgent, run: AgentRun) -> bool:
-    """Whether a branch has nothing more to do, in its after callback neither."""
+    """Whether a branch has ended, including its after callback."""
     if run.waits:
         return False
     after_done = run.after_done or run.is_answered or not agent.after_agent_callback
@@ -238,7 +238,7 @@ _BODIES: Final[dict[type[BaseAgent], type[_Gated]]] = {
 
 
 def runs_as_adk_does(agent: BaseNode, kind: type[BaseAgent]) -> bool:
-    """Whether an agent is of a kind and runs as ADK's own agents of that kind do."""
+    """Whether an agent is of a kind and has ADK's own run method of that kind."""
     own = getattr(type(agent), "_run_async_impl", None)
     return isinstance(agent, kind) and own is kind._run_async_impl  # pyright: ignore[reportPrivateUsage]
 
@@ -246,15 +246,13 @@ def runs_as_adk_does(agent: BaseNode, kind: type[BaseAgent]) -> bool:
 @cache
 def _gated_class(agent: type[BaseAgent], body: type[_Gated]) -> type[BaseAgent]:
     names = {"__module__": agent.__module__, "__slots__": ()}
-    with (
-        warnings.catch_warnings()
-    ):  # ADK says of each subclass of a container that it is deprecated
+    with warnings.catch_warnings():  # ADK warns that each subclass of a container is deprecated
         warnings.simplefilter("ignore", DeprecationWarning)
         return cast("type[BaseAgent]", type(agent.__name__, (body, agent), names))
 
 
 def gated(root: BaseNode) -> BaseNode:
-    """A clone of a tree of agents, gated; anything else is given back as it is."""
+    """A gated clone of an agent tree; other nodes are returned unchanged."""
     if not isinstance(root, BaseAgent):
         return root
     clone = root.clone()

@@ -1,4 +1,4 @@
-"""Closing the history of a turn that is not run again; no agent is needed for that."""
+"""Closes the history of a turn that will not run again, without its agent."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from lango.store.turn_rows import Claim
 async def give_up(
     sessions: ClaimedSessions, verdict: GivenUp, speaker: Callable[[Session], str]
 ) -> GivenUp:
-    """Close the history of a claimed turn: the verdict, with what had come.
+    """Close the history of a claimed turn; return the verdict with its partial text and usage.
 
-    A turn that never got to write has nothing to close: a call that it was to answer stays
-    open, and may be answered again.
+    A turn that wrote nothing has nothing to close: a call that it was to answer stays open, and
+    can be answered again.
     """
     turn = sessions.claim.turn
     session = await load(sessions, turn.session)
-    if session is None:  # deleted, and the turn with it: closing finds that out
+    if session is None:  # deleted with its turn: closing the turn detects that
         return verdict
     message_id = f"{turn.id}.user"
     drafts = unfinished(await TurnLog(sessions.store.database).read_all(turn))
@@ -46,7 +46,7 @@ async def give_up(
 
 
 class UnloadedApp:
-    """Stands for an app that no worker has loaded: its turns can be closed, and not run."""
+    """Stands in for an app that no worker has loaded: its turns can be closed, but not run."""
 
     fingerprint = ""
 

@@ -1,7 +1,7 @@
-"""What an invocation's stored events say of its agents: what has run, what waits, what is next.
+"""Reads from an invocation's stored events which agents have run, wait, or run next.
 
 Recovery is a function of these events alone. Nothing here awaits or writes; the gates in
-`gated_agents.py` act on what a journal says. The decision is in docs/adr/0017.
+`gated_agents.py` act on the journal. docs/adr/0017 explains the decision.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ CONTAINERS: Final = (
     ParallelAgent,  # pyright: ignore[reportDeprecated]
     SequentialAgent,  # pyright: ignore[reportDeprecated]
 )
-"""Agents that run their sub-agents in an order of their own and note it in cursor events."""
+"""Agents that schedule their sub-agents themselves and record it in cursor events."""
 
 Step = Literal["before", "end", "after"]
 STEP: Final = "lango_step"
 """The key in an event's `custom_metadata` that names the step of an agent run it belongs to."""
 TEMP: Final = "lango_temp"
-"""The key beside it for `temp:` state that a callback set: the store keeps none of it elsewhere."""
+"""The key for `temp:` state that a callback set: the store keeps it nowhere else."""
 CLOSED: Final = ".closed."
-"""In the ids of events that answer the open calls of a turn which will not run again."""
+"""Part of the ids of events that answer the open calls of a turn that will not run again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPlace:
-    """Where an agent stands in its tree."""
+    """The position of an agent in its tree."""
 
     name: str
     parent: str | None
@@ -49,7 +49,7 @@ class AgentPlace:
 
 
 def agent_places(root: BaseNode) -> dict[str, AgentPlace]:
-    """The places of all agents of a tree, by name; names are unique in a tree."""
+    """The positions of all agents of a tree, by name; names are unique in a tree."""
     return {place.name: place for place in _places(root)} if isinstance(root, BaseAgent) else {}
 
 
@@ -71,12 +71,12 @@ def root_container(places: Mapping[str, AgentPlace]) -> str | None:
 
 
 def step_of(event: Event) -> Step | None:
-    """The step that an event is stamped with."""
+    """The step stamped on an event."""
     return (event.custom_metadata or {}).get(STEP)
 
 
 def stamp(event: Event, step: Step) -> None:
-    """Name the step of an agent run that an event belongs to."""
+    """Stamp an event with the step of the agent run that it belongs to."""
     event.custom_metadata = {**(event.custom_metadata or {}), STEP: step}
 
 
@@ -86,14 +86,14 @@ def is_end(event: Event) -> bool:
 
 
 def finishes(event: Event) -> bool:
-    """Whether an agent that wrote this has nothing more to do: its last word, or a way out."""
+    """Whether an event completes its agent: an end mark, a final text, or a way out."""
     if is_end(event):
         return True
     return step_of(event) is None and (is_final_text(event) or _leaves(event))
 
 
 def is_final_text(event: Event) -> bool:
-    """Whether an event is the whole last text of an agent."""
+    """Whether an event is the complete final text of an agent."""
     if event.author == "user" or not has_parts(event) or event.partial or event.interrupted:
         return False
     if event.get_function_calls() or event.get_function_responses():
@@ -102,7 +102,7 @@ def is_final_text(event: Event) -> bool:
 
 
 def _leaves(event: Event) -> bool:
-    """Whether a tool's result ends its agent: by a transfer, an escalation, or as the answer."""
+    """Whether a tool's result ends its agent: a transfer, an escalation, or the final answer."""
     actions = event.actions
     leaves = actions.transfer_to_agent or actions.escalate or actions.skip_summarization
     asks = actions.requested_tool_confirmations or actions.requested_auth_configs
@@ -110,14 +110,14 @@ def _leaves(event: Event) -> bool:
 
 
 def has_parts(event: Event) -> bool:
-    """Whether an event says anything."""
+    """Whether an event has content parts."""
     return bool(event.content and event.content.parts)
 
 
 def open_waits(events: Sequence[Event], reopened: Collection[str] = ()) -> set[str]:
     """The questions and long-running calls that still wait for a person.
 
-    `reopened` are calls that lost their mark in memory (`hide_marks`).
+    `reopened` are calls whose mark was removed in memory (`hide_marks`).
     """
     marked = {call for event in events for call in event.long_running_tool_ids or ()}
     if reopened:
@@ -131,7 +131,7 @@ def _response_ids(events: Iterable[Event]) -> set[str]:
 
 
 def unfinished_agents(events: Iterable[Event]) -> set[str]:
-    """The agents that have begun something in a turn and not come to its end."""
+    """The agents that have begun in a turn and not ended."""
     unfinished: set[str] = set()
     for event in events:
         if event.author == "user" or step_of(event) == "after":
@@ -144,7 +144,7 @@ def unfinished_agents(events: Iterable[Event]) -> set[str]:
 
 
 def open_transfer(events: Sequence[Event]) -> str | None:
-    """The agent that the newest transfer passed the turn to and that has written nothing since."""
+    """The target of the newest transfer, if agents have written only end marks since."""
     for event in reversed(events):
         target = event.actions.transfer_to_agent
         if target:
@@ -156,7 +156,7 @@ def open_transfer(events: Sequence[Event]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where a sequence or a loop stands: the agent it came to, and those it had come to before."""
+    """The position of a sequence or loop: its current agent, and those before it in the round."""
 
     current: str | None = None
     rounds: int = 0
@@ -165,8 +165,8 @@ class Cursor:
     def order(self, names: Sequence[str]) -> list[str]:
         """The agents still to run: the current one, then every one that has not run.
 
-        A deploy may have removed or reordered agents. One that has run does not run again, and none
-        that has not run is left out.
+        A deploy may have removed or reordered agents. No finished agent runs again, and none is
+        skipped.
         """
         first = [name for name in names if name == self.current]
         return [*first, *(n for n in names if n not in self.finished and n != self.current)]
@@ -174,12 +174,12 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class AgentRun:
-    """One run of an agent within one turn, as the stored events have it."""
+    """One run of an agent within one turn, from the stored events."""
 
     name: str
     key: str  # the id of the event it began with: the same in every attempt
     events: Sequence[Event]  # since it began, by the agent, those below it, and the user
-    here: int  # from here on they are of this turn
+    here: int  # the index of this turn's first event
     reopened: Collection[str] = ()
 
     @property
@@ -193,7 +193,7 @@ class AgentRun:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the before callback has run: anything stored came after it."""
+        """Whether the before callback has run: any stored event comes after it."""
         return bool(self.now)
 
     @property
@@ -203,7 +203,7 @@ class AgentRun:
 
     @property
     def body_done(self) -> bool:
-        """Whether the body came to its end in this turn."""
+        """Whether the body ended in this turn."""
         own = self._own
         if any(map(is_end, own)):
             return True
@@ -212,7 +212,7 @@ class AgentRun:
 
     @property
     def after_done(self) -> bool:
-        """Whether what the after callback did is stored."""
+        """Whether the after callback's event is stored."""
         own = self._own
         ends = [number for number, event in enumerate(own) if is_end(event)]
         behind = own[ends[-1] + 1 :] if ends else []
@@ -220,7 +220,7 @@ class AgentRun:
 
     @property
     def ended_before(self) -> bool:
-        """Whether it came to its end in an earlier turn of the invocation."""
+        """Whether the agent ended in an earlier turn of the invocation."""
         earlier = self.events[: self.here]
         return any(event.author == self.name and is_end(event) for event in earlier)
 
@@ -231,7 +231,7 @@ class AgentRun:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the body has nothing to do before a person answers."""
+        """Whether the body can do nothing until a person answers."""
         if not self.waits or self._confirmed():
             return False
         marked = {call for event in self.events for call in event.long_running_tool_ids or ()}
@@ -240,7 +240,7 @@ class AgentRun:
         return self.here > 0 and not self.now and not self._is_addressed()
 
     def _confirmed(self) -> bool:
-        """Whether a person has decided on a call, and its result is not stored yet."""
+        """Whether a person has decided on a call whose result is not stored yet."""
         for number, event in enumerate(self.events):
             if event.author != "user":
                 continue
@@ -262,7 +262,7 @@ class AgentRun:
 
     @property
     def has_state(self) -> bool:
-        """Whether the agent has noted in this run that its sub-agents run."""
+        """Whether the agent has recorded in this run that its sub-agents run."""
         return any(
             event.author == self.name and event.actions.agent_state is not None
             for event in self.events
@@ -270,7 +270,7 @@ class AgentRun:
 
     @property
     def cursor(self) -> Cursor:
-        """Where a sequence or a loop stands."""
+        """The position of a sequence or loop."""
         noted = [
             event.actions.agent_state
             for event in self.events
@@ -284,7 +284,7 @@ class AgentRun:
         return Cursor(current, rounds, frozenset(earlier - {current}))
 
     def temp_state(self, step: Step) -> JsonObject:
-        """The `temp:` state that a callback of the run had set."""
+        """The `temp:` state that a callback of the run set."""
         found: JsonObject = {}
         for event in self._own:
             if step_of(event) == step:
@@ -297,7 +297,7 @@ def _rounds(state: Mapping[str, Any]) -> int:
 
 
 def _confirmed_calls(events: Sequence[Event], answered: Collection[str]) -> set[str]:
-    """The calls whose questions are among those answered."""
+    """The calls whose confirmation questions are among those answered."""
     return {
         str(cast("JsonObject", (call.args or {}).get("originalFunctionCall") or {}).get("id"))
         for event in events
@@ -307,7 +307,7 @@ def _confirmed_calls(events: Sequence[Event], answered: Collection[str]) -> set[
 
 
 def is_message(event: Event) -> bool:
-    """Whether an event is what a turn began with, and not the input of a Workflow's node."""
+    """Whether an event is a turn's first message, and not the input of a Workflow's node."""
     return event.author == "user" and not event.node_info.path
 
 
@@ -344,7 +344,7 @@ class Journal:
         return AgentRun(name, key, [event for _, event in mine], here, self._reopened)
 
     def _start(self, place: AgentPlace) -> int | None:
-        """Where the newest run of an agent begins; None if its container has not come to it."""
+        """The index where an agent's newest run begins; None if its container has not begun it."""
         parent = self._places.get(place.parent or "")
         if parent is None:
             return self._after(0, lambda event: event.actions.transfer_to_agent == place.name) or 0
@@ -363,7 +363,7 @@ class Journal:
 
 
 def _comes_to(event: Event, container: str, name: str) -> bool:
-    """Whether a cursor event names the agent; that of a parallel agent names all of its own."""
+    """Whether a cursor event starts the agent; a parallel agent's starts all its sub-agents."""
     state = event.actions.agent_state
     if event.author != container or state is None:
         return False

@@ -1,7 +1,7 @@
-"""What a model sees when the result of a call comes after other messages.
+"""Patches what a model sees when the result of a call arrives after other messages.
 
-ADK shows the model the call and its result, and nothing of what came between: the model would do
-again what it has done since. Here all of that stays, and the call stands after it, with its result.
+ADK shows the model the call and its result, but no message between them, so the model would repeat
+what it has done since. Here those messages stay, and the call moves after them, with its result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _original: Final[Callable[[list[Event]], list[Event]]] = getattr(contents, _NAME
 
 
 def _rearranged(events: list[Event]) -> list[Event]:
-    """The events with the newest result directly after its call, and none left out."""
+    """The events with the newest result directly after its call, and none dropped."""
     arranged = _original(events)
     if len(arranged) < 2 or not arranged[-1].get_function_responses():
         return arranged
@@ -42,7 +42,7 @@ def _calls_beside(calls: Collection[str | None], events: Sequence[Event]) -> set
 
 
 def _without_results(event: Event, calls: Collection[str | None]) -> Event | None:
-    """The event without results of these calls; None if it says nothing else."""
+    """The event without results of these calls; None if it has nothing else."""
     kept = [
         part
         for part in _parts(event)
@@ -68,5 +68,5 @@ def _with_parts(event: Event, parts: list[types.Part]) -> Event:
 
 
 def put_right() -> None:
-    """Replace ADK's function; once is enough, and again does no harm."""
+    """Patch ADK's function (idempotent)."""
     setattr(contents, _NAME, _rearranged)

@@ -1,8 +1,7 @@
 """The tool ledger as ADK plugins, so that it covers every tool of an app.
 
-Two of them, as plugins before it may answer a call, and plugins behind it may change a result:
-`LedgerPlugin` comes last and decides whether a tool runs, `LedgerKeeper` comes first and enters
-what it gave.
+There are two, because other plugins may answer a call or change a result: `LedgerPlugin` comes last
+and decides whether a tool runs, `LedgerKeeper` comes first and records the tool's result.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ _OF_ADK: Final = "google.adk."
 _CHANGE_ONLY_THE_TURN: Final = frozenset(
     {"transfer_to_agent", "exit_loop", "set_model_response", "load_artifacts", "load_memory"}
 )
-"""Tools of ADK's own that do nothing a repetition could do twice."""
+"""ADK's own tools that are safe to repeat."""
 
 
 @dataclass(slots=True)
 class Saving:
-    """The call that is running, and how often it has saved each artifact."""
+    """The running call, and how often it has saved each artifact."""
 
     call: str
     idempotent: bool = False
     saves: Counter[str] = field(default_factory=Counter[str])
 
     def next_id(self, name: str) -> str:
-        """The same in every attempt for the same save of the same call."""
+        """An id that is the same in every attempt for the same save of the same call."""
         self.saves[name] += 1
         return f"{self.call}#{self.saves[name]}"
 
@@ -71,7 +70,7 @@ saving: ContextVar[Saving | None] = ContextVar("lango_saving", default=None)
 
 
 class LedgerPlugin(BasePlugin):
-    """Answers a call from the ledger, or enters it before its tool runs."""
+    """Answers a call from the ledger, or records it before its tool runs."""
 
     def __init__(self, ledger: ToolLedger, claim: Claim, children: ChildAgents) -> None:
         super().__init__("lango_ledger")
@@ -84,7 +83,7 @@ class LedgerPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """What the call gave before; None to let it run."""
+        """The recorded result of the call; None to run its tool."""
         self.call_ids.learn(tool_context.session)
         if not await _takes_effect(tool, tool_args, tool_context):
             return None
@@ -103,12 +102,12 @@ class LedgerPlugin(BasePlugin):
     async def _run_child(
         self, tool: AgentTool, args: dict[str, Any], context: ToolContext
     ) -> dict[str, Any]:
-        """The agent in a session that lasts; what its caller's own callbacks say goes first."""
+        """Run the agent in its child session, unless its caller's callbacks answer the call."""
         answer = await _asked_callbacks(tool, args, context)
         return answer if answer is not None else await self._children.run(tool, args, context)
 
     def refuse_long_keys(self, context: ToolContext) -> dict[str, Any] | None:
-        """Take back changes of state under keys that cannot be kept; what to answer then."""
+        """Undo state changes under keys that cannot be stored; the error to answer with, if any."""
         delta, refused = context.actions.state_delta, None
         for name in list(delta):
             try:
@@ -120,14 +119,14 @@ class LedgerPlugin(BasePlugin):
         return refused
 
     async def finish(self, run: ToolRun, result: Any, context: ToolContext) -> None:
-        """Enter what a call gave, unless the ledger itself gave it."""
+        """Record a call's result, unless it came from the ledger."""
         if (run.invocation_id, run.call_key) in self.started:
             actions = said_actions(storable_actions(context.actions))
             await self._ledger.finish(self._claim, run, storable_json(result), actions)
 
 
 class LedgerKeeper(BasePlugin):
-    """Enters what tools gave, and settles the ids of calls, before any other plugin has its say."""
+    """Records tool results and makes call ids unique, before any other plugin runs."""
 
     def __init__(self, ledger: LedgerPlugin, holding: Holding) -> None:
         super().__init__("lango_ledger_keeper")
@@ -142,9 +141,9 @@ class LedgerKeeper(BasePlugin):
         tool_context: ToolContext,
         result: Any,
     ) -> dict[str, Any] | None:
-        """Enter the result; an error in its place, if the tool used a state key that is too long.
+        """Record the result, or an error if the tool used a state key that is too long.
 
-        Else the event with the response could not be stored, and the call would have no answer.
+        Otherwise the response's event could not be stored, and the call would have no answer.
         """
         refused = self._ledger.refuse_long_keys(tool_context)
         result = result if refused is None else refused
@@ -154,7 +153,7 @@ class LedgerKeeper(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """No model is asked for a turn that another worker has; Fenced if it is so."""
+        """Add pending results; raise Fenced if another worker has claimed the turn."""
         show_pending(llm_request.contents, callback_context.session.events)
         failpoint("model.start")
         await self._holding.check()
@@ -164,7 +163,7 @@ class LedgerKeeper(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """Two more of them; the ids of one response's calls are told apart."""
+        """Pass a failpoint; remove repeated call ids from a whole response."""
         del callback_context
         failpoint("model.delta" if llm_response.partial else "model.end")
         if not llm_response.partial:
@@ -174,11 +173,11 @@ class LedgerKeeper(BasePlugin):
     async def on_event_callback(
         self, *, invocation_context: InvocationContext, event: Event
     ) -> Event | None:
-        """Settle the ids of the event's calls before it is stored, whichever model made them.
+        """Make the event's call ids unique before it is stored, for any model.
 
-        ADK goes on with the event that it hands out here, so it must be changed in place. The
-        responses by which ADK closes the calls of an aborted run are left out: they are not what
-        the tools gave, and answer questions that others still wait for. `close_history` does it.
+        ADK continues with the event that it passes here, so it must be changed in place. The
+        responses with which ADK closes the calls of an aborted run are dropped: they are not the
+        tools' results, and they answer questions that still wait. `close_history` replaces them.
         """
         if event.error_code == ABORTED:
             event.content = None
@@ -188,10 +187,10 @@ class LedgerKeeper(BasePlugin):
 
 
 def tool_run(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> ToolRun:
-    """A call as the ledger names it. What was confirmed is another run than what only asked.
+    """A call as the ledger names it. A confirmed run is not the run that asked.
 
-    Its arguments are those of the stored call: callbacks before the ledger's may have changed the
-    ones the tool gets, and need not do so alike in every attempt.
+    Its arguments are those of the stored call: callbacks before the ledger's may change the tool's
+    arguments, and not alike in every attempt.
     """
     return ToolRun(
         invocation_id=context.invocation_id,
@@ -211,15 +210,15 @@ def _stored_arguments(session: Session, call_id: str, given: dict[str, Any]) -> 
 
 
 def is_idempotent(tool: BaseTool) -> bool:
-    """Whether doing it twice does no more than doing it once.
+    """Whether a tool is safe to repeat.
 
-    Ours say so themselves; others by `custom_metadata={"idempotent": True}` or, for a plain
+    lango's tools declare it; others set `custom_metadata={"idempotent": True}` or, for a plain
     function, an attribute `idempotent`.
     """
     if isinstance(tool, ToolAdapter):
         return tool.tool.idempotent
     if runs_a_child(tool):
-        return True  # it goes on in its own session
+        return True  # it resumes in its child session
     if type(tool).__module__.startswith(_OF_ADK) and tool.name in _CHANGE_ONLY_THE_TURN:
         return True
     if (tool.custom_metadata or {}).get(_MARK):
@@ -228,7 +227,7 @@ def is_idempotent(tool: BaseTool) -> bool:
 
 
 async def _takes_effect(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> bool:
-    """Not a call that a person has still to confirm, or has refused."""
+    """Whether the call runs now: a person has confirmed it, or does not have to."""
     if not context.function_call_id:
         return False
     if context.tool_confirmation is not None:
@@ -237,18 +236,18 @@ async def _takes_effect(tool: BaseTool, args: dict[str, Any], context: ToolConte
 
 
 def _again(before: Finished, tool: BaseTool, context: ToolContext) -> dict[str, Any]:
-    """What a call gave, with what it did to its context done once more."""
+    """The recorded result of a call; its changes are applied to the context again."""
     said = EventActions.model_validate(before.actions)
     context.state.update(said.state_delta)
     for name in said.model_fields_set - {"state_delta"}:
         setattr(context.actions, name, getattr(said, name))
     if before.result is None and tool.is_long_running:
-        return {}  # it runs on elsewhere: ADK writes no response for it
+        return {}  # it still runs elsewhere: ADK writes no response for it
     return as_response(before.result)
 
 
 def as_response(result: Any) -> dict[str, Any]:
-    """What a tool gave, as ADK answers a call."""
+    """A tool's result in the form of ADK's responses."""
     return cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
 
 

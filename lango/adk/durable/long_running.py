@@ -1,4 +1,4 @@
-"""Long-running calls: those whose tool was cut off, and those that wait for their result."""
+"""Long-running calls: those whose tool was interrupted, and those that wait for their result."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lango.adk.durable.journal import open_waits
 from lango.core.values import JsonObject
 
 PENDING: Final[JsonObject] = {"status": "pending"}
-"""What lango sends the model as the result of a call that still waits for it: ADK's own word."""
+"""The result that the model sees of a call that still waits for it: ADK's own word."""
 
 
 def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection[str]) -> set[str]:
-    """Take the marks from an event with a call whose tool never finished, in memory only.
+    """Remove the marks of events with a call whose tool never finished, in memory only.
 
-    ADK then runs its calls again, as it does any call without a response; those that have finished
-    give what the ledger holds. The calls that lost their mark are returned.
+    ADK then runs their calls again, as any call without a response; finished calls return the
+    ledger's result. Returns the calls that lost their mark.
     """
     mine = [event for event in events if event.invocation_id == invocation_id]
     answered = {response.id for event in mine for response in event.get_function_responses()}
@@ -44,8 +44,8 @@ def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection
 def show_pending(contents: list[types.Content], events: Sequence[Event]) -> None:
     """Add a pending result to every call that waits for its result and has none yet.
 
-    It is added to the request alone. Else the model would be told that the call was interrupted,
-    and might call its tool again.
+    Only the request changes. Otherwise the model would see the call as interrupted and might
+    repeat it.
     """
     if not any(event.long_running_tool_ids for event in events):
         return
@@ -85,5 +85,5 @@ def _results(content: types.Content) -> list[types.FunctionResponse]:
 
 
 def _answers(result: types.FunctionResponse, call: types.FunctionCall) -> bool:
-    """By its id; ADK leaves the ids out that a model did not give itself."""
+    """Match by id, else by name; ADK omits ids that the model did not assign."""
     return result.id == call.id if call.id else result.name == call.name

@@ -1,4 +1,4 @@
-"""Failed tries of a Workflow's functions: as the ledger keeps them, and as ADK gets them again."""
+"""Failed tries of a Workflow's functions: stored in the ledger, and raised again for ADK."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMON: Final = {object, BaseException, Exception, LangoError}
 
 
 def failure_of(error: Exception) -> JsonObject:
-    """A failure for the ledger: all the names that a RetryConfig may know it by."""
+    """A failure for the ledger, with all class names that a RetryConfig may match."""
     of_child = isinstance(error, DynamicNodeFailError)
     error = error.error if isinstance(error, DynamicNodeFailError) else error
     status: Any = getattr(error, "status", None)
@@ -32,17 +32,17 @@ def failure_of(error: Exception) -> JsonObject:
 
 
 def is_failure(result: Any) -> bool:
-    """Whether the ledger has a failure; what a function gave is a list of events."""
+    """Whether the ledger has a failure; a function's result is a list of events."""
     return isinstance(result, dict)
 
 
 def is_of_child(failure: JsonObject) -> bool:
-    """Whether a node failed that the function had run: ADK writes an event of that one only."""
+    """Whether a node that the function ran has failed: ADK writes an event for that node only."""
     return bool(failure.get(_OF_CHILD))
 
 
 def raised_again(failure: JsonObject, node_path: str, *, is_stored: bool) -> Exception:
-    """What to raise so that ADK counts the try, and writes its event only if it is not stored."""
+    """The error that makes ADK count the try, and write its event only if it is not stored."""
     error = _rebuilt(failure)
     if not is_stored:
         return error
@@ -50,9 +50,9 @@ def raised_again(failure: JsonObject, node_path: str, *, is_stored: bool) -> Exc
 
 
 def _rebuilt(failure: JsonObject) -> Exception:
-    """An error of the same name, of classes of the same names; one of lango's is a LangoError.
+    """An error with the same class names; a LangoError if the original was one.
 
-    Its real class is not used: what that takes and what it holds is not in the ledger.
+    The real class is not used: its arguments and attributes are not in the ledger.
     """
     retryable = failure.get(_RETRYABLE)
     made: type[Exception] = Exception

@@ -1,8 +1,8 @@
-"""The one thing in ADK that must be put right from inside: where a node's input stands.
+"""Patches the position of a node's input in the session's events.
 
-ADK hands an agent in a Workflow its input as a message at the end of the session's events. When
-the agent goes on after a kill, its own calls and their results are there already; behind them, the
-input reads as a new request, and the model would begin again. It belongs before them.
+ADK passes an agent in a Workflow its input as a message at the end of the session's events. When
+the agent resumes after a kill, its own calls and their results are already there. After them, the
+input reads as a new request, and the model would start over. It belongs before them.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def _prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
 
 
 def put_right() -> None:
-    """Replace ADK's function; once is enough, and again does no harm."""
+    """Patch ADK's function (idempotent)."""
     wrapper.prepare_llm_agent_input = _prepared

@@ -1,4 +1,4 @@
-"""Calls that have no response yet."""
+"""Calls without a response."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def open_calls(events: Sequence[Event]) -> Iterator[tuple[Event, types.FunctionC
 def decided_calls(events: Sequence[Event]) -> Iterator[tuple[Event, types.FunctionCall, bool]]:
     """The calls that a person has decided on and that have no response since.
 
-    Each with its event, and whether the person approved it. What was answered before is the
-    stand-in for a call that waits for its confirmation.
+    Each with its event, and whether the person approved it. An earlier response is only the
+    placeholder of a call that waits for its confirmation.
     """
     calls = {call.id: (event, call) for event in events for call in event.get_function_calls()}
     decided: dict[str, bool] = {}
@@ -40,12 +40,12 @@ def decided_calls(events: Sequence[Event]) -> Iterator[tuple[Event, types.Functi
 
 
 def calls_last(events: list[Event], invocation_id: str) -> None:
-    """Put what says nothing and follows an open call before that call; in memory only.
+    """Move events without content from after an open call to before it, in memory only.
 
-    ADK runs a call that was cut off if it is the last event of its branch, and takes one that
-    anything follows for one that waits. A Workflow that goes on writes down where it stands, at any
-    moment, and those of attempts that died are stored behind the call. A call that waits for a
-    person does not run, and stays where it is.
+    ADK runs an interrupted call if it is the last event of its branch; otherwise it takes the call
+    for one that waits. A resumed Workflow records its position at any moment, so the records of
+    dead attempts are stored after the call. A call that waits for a person does not run, and stays
+    in place.
     """
     mine = [event for event in events if event.invocation_id == invocation_id]
     call = next((event for event, _ in open_calls(mine) if not event.long_running_tool_ids), None)

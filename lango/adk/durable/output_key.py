@@ -1,7 +1,7 @@
-"""What an agent's `output_key` holds, from the stored events.
+"""Rebuilds the value of an agent's `output_key` from the stored events.
 
-ADK collects an agent's texts in memory while it runs. An agent that goes on after a kill has lost
-those from before, and would store only the rest.
+ADK collects an agent's texts in memory while it runs. An agent that resumes after a kill has lost
+the earlier texts, and would store only the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lango.adk.transfers import agents_of
 
 
 def output_keys(root: BaseNode) -> dict[str, str]:
-    """The keys that agents collect their texts under, by the agents' names.
+    """The keys under which agents collect their texts, by agent name.
 
     In a Workflow they collect nothing: the last text is the output.
     """
@@ -47,7 +47,7 @@ def complete_output(keys: Mapping[str, str], before: Sequence[Event], event: Eve
 
 
 def _begins(earlier: Event, event: Event) -> bool:
-    """Whether the agent's run began after this: a message of the user, or its own end before."""
+    """Whether the agent's run began after this: a user's message, or the agent's earlier end."""
     if earlier.author == "user":
         return not earlier.node_info.path
     return bool(earlier.author == event.author and earlier.actions.end_of_agent)

@@ -1,7 +1,7 @@
-"""What a dead worker did not get to write, written for it before ADK goes on.
+"""Finds the events that a dead worker did not write; they are written before ADK resumes.
 
-Each function looks at the events of one invocation and gives the events that are missing. Their
-ids come from the events they follow, so that writing them twice writes them once.
+Each function reads the events of one invocation and yields the missing ones. Their ids derive from
+the events they follow, so writing them is idempotent.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from lango.store.ledger import Finished, bounded_key
 CREDENTIAL: Final = "adk_request_credential"
 _CALL_ID: Final = ("functionCallId", "function_call_id")
 AWAITS_CONFIRMATION: Final = "This tool call requires confirmation, please approve or reject."
-"""What ADK answers a call with that a person has still to confirm."""
+"""ADK's response to a call that a person has yet to confirm."""
 REJECTED: Final = "This tool call is rejected."
-"""What ADK answers a call with that a person has refused."""
+"""ADK's response to a call that a person has refused."""
 
 Results = Mapping[str, Finished]
-"""What calls gave, by their ids, as the ledger has it."""
+"""The ledger's results of calls, by call id."""
 Repair = Callable[[Sequence[Event], Results], Iterator[Event]]
 
 
 def missing_confirmations(events: Sequence[Event], results: Results) -> Iterator[Event]:
-    """Questions to a person that a tool's response asks for and nobody has put."""
+    """Confirmation questions that a tool's response requests and that are not stored."""
     del results
     asked = {
         _arguments(c).get("originalFunctionCall", {}).get("id")
@@ -55,7 +55,7 @@ def missing_confirmations(events: Sequence[Event], results: Results) -> Iterator
 
 
 def missing_credentials(events: Sequence[Event], results: Results) -> Iterator[Event]:
-    """Requests for a credential that a tool's response asks for and nobody has made."""
+    """Credential requests that a tool's response asks for and that are not stored."""
     del results
     asked = {_arguments(c).get(name) for c in _calls(events, CREDENTIAL) for name in _CALL_ID}
     for event in events:
@@ -66,7 +66,7 @@ def missing_credentials(events: Sequence[Event], results: Results) -> Iterator[E
 
 
 def missing_ends(events: Sequence[Event], results: Results) -> Iterator[Event]:
-    """Marks that an agent has ended: after its final text, a transfer or a way out of a loop."""
+    """End marks of agents: after a final text, a transfer or a way out of a loop."""
     del results
     last: dict[tuple[str, str | None], Event] = {}
     for event in events:
@@ -85,7 +85,7 @@ def missing_ends(events: Sequence[Event], results: Results) -> Iterator[Event]:
 def missing_responses(events: Sequence[Event], results: Results) -> Iterator[Event]:
     """Responses of calls that ask a person: ADK stores the question before them.
 
-    What the tool gave is in the ledger; a call that only awaits its confirmation never ran.
+    The ledger has the tool's result; a call that only awaits its confirmation never ran.
     """
     answered = {response.id for event in events for response in event.get_function_responses()}
     calls = {call.id: call for event in events for call in event.get_function_calls()}
@@ -143,9 +143,9 @@ REPAIRS: Final[Sequence[Repair]] = (
     missing_credentials,
     missing_responses,
 )
-"""In this order: each sees what those before it have written."""
+"""In this order: each repair sees the events of those before it."""
 REPAIRS_OF_AGENTS: Final[Sequence[Repair]] = (*REPAIRS, missing_ends)
-"""The same for a tree of agents; a Workflow notes the end of its nodes itself."""
+"""The same for an agent tree; a Workflow records the end of its nodes itself."""
 
 
 def _call_ids(event: Event) -> set[str | None]:
@@ -162,7 +162,7 @@ def _calls(events: Sequence[Event], name: str) -> Iterator[types.FunctionCall]:
 
 
 def _context_of(event: Event) -> InvocationContext:
-    """As much of an invocation context as ADK's makers of questions look at."""
+    """The fields of an invocation context that ADK's question builders read."""
     context = SimpleNamespace(
         invocation_id=event.invocation_id,
         branch=event.branch,

@@ -1,4 +1,4 @@
-"""Bringing a session to where ADK can begin an invocation, or go on with it."""
+"""Prepares a session so that ADK can start or resume an invocation."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from lango.store.entries import SessionKey
 class Resumed:
     """An invocation that is ready to run."""
 
-    message: types.Content | None  # what ADK is to be given
+    message: types.Content | None  # to pass to ADK
     stored: Sequence[Event] = field(default_factory=list[Event])  # since the message
     repaired: Sequence[Event] = field(default_factory=list[Event])  # written just now
-    state: dict[str, Any] | None = None  # to go with the message
+    state: dict[str, Any] | None = None  # to store with the message
     is_new: bool = False  # the message is not stored yet
 
     @property
@@ -44,9 +44,9 @@ async def load(sessions: ClaimedSessions, key: SessionKey) -> Session | None:
 
 
 def since_message(sessions: ClaimedSessions, session: Session, message_id: str) -> list[Event]:
-    """What the invocation has written since its message; the message itself comes first.
+    """The invocation's events from its message on.
 
-    Empty if it never got to write that.
+    Empty if the message was never stored.
     """
     place = next((n for n, event in enumerate(session.events) if event.id == message_id), None)
     if place is None:
@@ -63,7 +63,7 @@ async def resumable(
     message: types.Content,
     state: dict[str, Any] | None = None,
 ) -> Resumed:
-    """Make an invocation ready, writing whatever a dead worker did not get to write."""
+    """Prepare an invocation; write the events that a dead worker did not write."""
     session = await load(sessions, key)
     root = runner.agent
     written = since_message(sessions, session, message_id) if session else []
@@ -72,7 +72,7 @@ async def resumable(
     stored = written[1:]
     repaired = await _repaired(sessions, session)
     said: types.Content | None = written[0].content or message
-    if _answers(said or message):  # ADK must be told again; by its id the store knows it
+    if _answers(said or message):  # ADK needs it again; the store knows it by its id
         sessions.message_id = message_id
     elif _in_fixed_order(root):
         said = None
@@ -80,7 +80,7 @@ async def resumable(
 
 
 async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
-    """Write what is missing, each repair on what those before it have written."""
+    """Write the missing events; each repair sees the events of those before it."""
     done: list[Event] = []
     results = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
     for repair in REPAIRS_OF_AGENTS if sessions.places else REPAIRS:
@@ -120,5 +120,5 @@ def _answers(content: types.Content) -> bool:
 
 
 def _in_fixed_order(root: BaseNode) -> bool:
-    """Sequences, loops and the like: ADK runs them by an older path."""
+    """Whether it is a sequence, a loop or the like: ADK runs those by an older code path."""
     return isinstance(root, BaseAgent) and not isinstance(root, LlmAgent)

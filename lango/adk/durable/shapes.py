@@ -1,4 +1,4 @@
-"""Which agent trees can be resumed exactly, and by what a changed one is known."""
+"""Which agent trees can be resumed exactly, and how a changed tree is detected."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from lango.core.values import json_text
 from lango.errors import NotResumableError
 
 TRANSFER: Final = "transfer_to_agent"
-"""The tool that ADK gives an agent which has agents to transfer to."""
+"""The tool that ADK gives an agent with transfer targets."""
 SET_MODEL_RESPONSE: Final = "set_model_response"
-"""The tool that ADK gives an agent which has an output schema and tools."""
+"""The tool that ADK gives an agent with an output schema and tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Whether a turn of an agent tree can go on after its worker died; if not, why not."""
+    """Whether a turn of an agent tree can resume after its worker died; if not, why not."""
 
     problems: tuple[str, ...] = ()
 
     @property
     def is_exact(self) -> bool:
-        """Whether every kill of the sweep was resumed without a trace."""
+        """Whether a turn resumes exactly after a kill at any point."""
         return not self.problems
 
 
 def shape_of(root: BaseNode) -> Shape:
-    """What is known of a tree: only what has been tried counts as resumable."""
+    """The shape of a tree: only tested kinds of trees count as resumable."""
     return Shape(tuple(dict.fromkeys(_problems(root))))
 
 
 def gated_if_exact(root: BaseNode) -> BaseNode:
-    """The tree as a claimed turn runs it; one that cannot be resumed runs as its owner wrote it."""
+    """The tree as a claimed turn runs it: gated, or unchanged if it cannot be resumed."""
     return gated(root) if shape_of(root).is_exact else root
 
 
@@ -77,7 +77,7 @@ def _container_problems(root: BaseAgent) -> Iterator[str]:
 
 
 def _chat_problems(root: BaseNode) -> Iterator[str]:
-    """An agent that talks with the user, and the agents it can pass the turn to."""
+    """The problems of an agent that talks with the user, and of its sub-agents."""
     yield from _llm_problems(root, "")
     for below in root.sub_agents if isinstance(root, BaseAgent) else ():
         yield from _chat_problems(below)
@@ -127,10 +127,10 @@ def _tool_problems(tool: Any) -> Iterator[str]:
 
 
 def check_answerable(root: BaseNode, asker: str) -> None:
-    """NotResumableError if an answer to an agent would leave out agents that come after it.
+    """Raise NotResumableError if an answer to an agent would skip the agents after it.
 
-    ADK goes on with a sequence or a loop that is the root, or stands in others from there on. Of
-    one below an LlmAgent, or below an agent of another class, it runs the agent that asked alone.
+    ADK resumes a sequence or a loop that is the root, or is nested only in containers up to the
+    root. Below an LlmAgent or an agent of another class, it runs only the agent that asked.
     """
     agents = {agent.name: agent for agent in agents_of(root)}
     agent = agents.get(asker)
@@ -148,19 +148,19 @@ def check_answerable(root: BaseNode, asker: str) -> None:
 
 
 def _all_containers(agent: BaseAgent | None) -> bool:
-    """Whether an agent and all those around it are containers."""
+    """Whether an agent and all its ancestors are containers."""
     return agent is None or (isinstance(agent, CONTAINERS) and _all_containers(agent.parent_agent))
 
 
 def _goes_on_after(container: BaseAgent, agent: BaseAgent) -> bool:
-    """Whether a container has agents to run once this one has ended."""
+    """Whether a container has agents to run after this one."""
     if isinstance(container, SequentialAgent):  # pyright: ignore[reportDeprecated]
         return container.sub_agents[-1] is not agent
     return isinstance(container, LoopAgent)  # pyright: ignore[reportDeprecated]
 
 
 def fingerprint(root: BaseNode) -> str:
-    """A hash of a tree's names, kinds and tool names: what a turn that goes on depends on."""
+    """A hash of a tree's names, kinds and tool names, on which a resumed turn depends."""
     return sha256(json_text(_outline(root)).encode()).hexdigest()
 
 
@@ -175,7 +175,7 @@ def _outline(node: BaseNode) -> Any:
 
 
 def tool_names(node: BaseNode) -> set[str]:
-    """The tools that a node itself has; those of a toolset are not known before it is asked."""
+    """The tool names of a node; those in a toolset are unknown until it lists them."""
     return {_name(tool) for tool in _tools(node)}
 
 
@@ -194,7 +194,7 @@ def _name(tool: Any) -> str:
 def missing_parts(root: BaseNode, needed: set[str], calls: dict[str, str]) -> list[str]:
     """The agents and tools that a turn still needs and a changed tree no longer has.
 
-    `calls` are the names of open calls and their authors.
+    `calls` maps the names of open calls to their authors.
     """
     agents = {agent.name: agent for agent in agents_of(root)} | {root.name: root}
     gone = [f"the agent {name}" for name in sorted(needed) if name not in agents]
@@ -206,7 +206,7 @@ def missing_parts(root: BaseNode, needed: set[str], calls: dict[str, str]) -> li
 
 
 def _callable(node: BaseNode) -> set[str]:
-    """The tools that a node's model may call, with those that ADK adds for itself."""
+    """The tools that a node's model may call, including those that ADK adds."""
     added: set[str] = set()
     if isinstance(node, LlmAgent):
         added |= {TRANSFER} if transfer_targets(node) else set()

@@ -61,7 +61,7 @@ from lango.store.turn_rows import Claim, user_event_id
 
 
 class DurableAgent:
-    """An agent whose turns can be taken up by another process."""
+    """An agent whose turns another process can resume."""
 
     def __init__(self, runner: AgentRunner, store: SqlSessionStore) -> None:
         node_input.put_right()
@@ -76,18 +76,18 @@ class DurableAgent:
         self.sessions = runner.session_service
         self.output_keys = output_keys(runner.root)
         self.proof_lasts = PROOF_LASTS
-        """Seconds for which a write proves that the turn is still held; then a model call looks."""
+        """Seconds for which a write proves the claim; then a model call checks it first."""
         self.places = agent_places(runner.root)
         self.root = gated_if_exact(runner.root)
 
     async def run(
         self, claim: Claim, *, abort: asyncio.Event | None = None
     ) -> AsyncGenerator[TurnEvent]:
-        """Run the turn of a claim, or go on with it: what happens, then one end.
+        """Run or resume a claimed turn: its events, then one end.
 
-        A claim with a verdict is not run: its history is closed, and the verdict is its end.
-        It may be called again after any crash. The turn is not closed here. Raises Fenced when
-        another worker has taken the turn over.
+        A claim with a verdict does not run: its history is closed, and the verdict is its end.
+        Safe to call again after any crash. The turn is not closed here. Raises Fenced if another
+        worker has claimed the turn.
         """
         failpoint("turn.start")
         turn = _ClaimedTurn(self, claim)
@@ -130,7 +130,7 @@ class _ClaimedTurn:
         return ClaimedSessions(self.agent.sessions, self.claim, invocation_id, self.holding)
 
     def _runner(self) -> AgentRunner:
-        """The agent's runner on this claim's services; its app is made resumable."""
+        """The agent's runner with this claim's services; its app is made resumable."""
         children = ChildAgents(self._sessions_for, gated_if_exact)
         ledger = LedgerPlugin(self.sessions.ledger, self.claim, children)
         app = self.agent.runner.app
@@ -154,7 +154,7 @@ class _ClaimedTurn:
         return ClaimedArtifacts(given, self.sessions.writes) if ours else given
 
     async def events(self, abort: asyncio.Event | None) -> AsyncGenerator[TurnEvent]:
-        """What happens in the turn, from where it is."""
+        """The turn's events, from its current position."""
         if not self.claim.resumes and (over := await self._over_limit()) is not None:
             yield Failed(over)
             return
@@ -200,21 +200,21 @@ class _ClaimedTurn:
         try:
             async with aclosing(run) as events:
                 async for event in events:
-                    while delivered and self.sessions.message_id is None:  # it is stored
+                    while delivered and self.sessions.message_id is None:  # the message is stored
                         yield delivered.pop(0)
                     if isinstance(event, GivenUp):
                         for told in await self._closed(reader):
                             yield told
-                    if not isinstance(event, Started):  # the claim has said so
+                    if not isinstance(event, Started):  # the claim has reported it
                         yield event
         finally:
             node_ledger.set(None)
             claimed_turn.set(None)
 
     def _delivered(self, resumed: Resumed, reader: TurnReader) -> list[TurnEvent]:
-        """What the turn's own message tells: the results of long-running calls.
+        """The events in the turn's own message: the results of long-running calls.
 
-        If an attempt before has stored the message, the log has them, or gets them from there.
+        If an earlier attempt stored the message, the log has them or derives them from it.
         """
         if not resumed.is_new or resumed.message is None:
             return []
@@ -225,19 +225,19 @@ class _ClaimedTurn:
         return list(reader.read(message))
 
     async def _closed(self, reader: TurnReader) -> list[TurnEvent]:
-        """Answer the calls that a run which has failed or was cancelled leaves open; what to tell.
+        """Answer the calls that a failed or cancelled run leaves open; the events to report.
 
-        ADK leaves those of a run that fails without an answer, and hides them from the model,
-        though their tools may have run.
+        ADK leaves the calls of a failed run unanswered and hides them from the model, though their
+        tools may have run.
         """
         session = await load(self.sessions, self.key)
-        if session is None:  # deleted, and the turn with it
+        if session is None:  # deleted together with the turn
             return []
         written = await close_history(self.sessions, session, self.message_id)
         return [told for event in written for told in reader.read(event)]
 
     async def _claimed(self) -> ClaimedTurn:
-        """The turn for those who count; what earlier attempts left under way is cut off."""
+        """The turn with its usage so far; unfinished calls of earlier attempts are marked."""
         if not self.claim.resumes:
             return ClaimedTurn(self.holding)
         return ClaimedTurn(
@@ -245,12 +245,12 @@ class _ClaimedTurn:
         )
 
     def _goes_on(self, resumed: Resumed) -> bool:
-        """Whether it is for the agent that spoke last, whatever `next_turn` says."""
+        """Whether the last speaker continues, regardless of `next_turn`."""
         turn = self.claim.turn
         return resumed.has_begun or turn.answers is not None or bool(turn.options.get("go_on"))
 
     async def _over_limit(self) -> KeyLimitError | None:
-        """Why a turn that was accepted, perhaps long ago, does not begin."""
+        """KeyLimitError if the key's cost limit is reached before the accepted turn begins."""
         turn = self.claim.turn
         if turn.key_id is None or turn.cost_limit is None:
             return None
@@ -262,7 +262,7 @@ class _ClaimedTurn:
         return None
 
     async def _problem(self) -> TurnError | None:
-        """Why a turn that lost its worker cannot go on."""
+        """Why a turn that lost its worker cannot resume; None if it can."""
         session = await load(self.sessions, self.key)
         written = since_message(self.sessions, session, self.message_id) if session else []
         if session is None or len(written) < 2:
@@ -275,22 +275,22 @@ class _ClaimedTurn:
         return None
 
     async def given_up(self, verdict: GivenUp) -> GivenUp:
-        """Close the history of a turn that is not run again: the verdict, with what had come.
+        """Close the history of a turn that will not run again; the verdict with its partial text.
 
-        A turn that never got to write has nothing to close: a call that it was to answer stays
-        open, and may be answered again.
+        A turn that wrote nothing has nothing to close: a call that it was to answer stays open,
+        and can be answered again.
         """
         return await give_up(self.sessions, verdict, self._speaker)
 
     def _speaker(self, session: Session) -> str:
-        """Who was speaking; at the beginning of a turn that is, but for "root", who spoke last."""
+        """The speaking agent; before the turn's first event, the last speaker or the root agent."""
         mine = self.sessions.invocation_id
         sticky = self.runner.next_turn == "sticky"
         events = [each for each in session.events if sticky or each.invocation_id == mine]
         return speaker_after(events, self.agent.runner.root.name)
 
     def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
-        """What a deploy took from a turn that needs it; agents that have ended may be missing."""
+        """The error if a deploy removed parts the turn needs; ended agents may be missing."""
         begun = before_closing(written, self.claim.turn)
         needed, target = unfinished_agents(begun), open_transfer(begun)
         calls = {
@@ -308,9 +308,9 @@ class _ClaimedTurn:
         return AgentChangedError(f"The agent was changed since the turn began: it lacks {what}.")
 
     def _check_asker(self, events: Sequence[Event]) -> None:
-        """Raise AgentChangedError if what asked, and now gets its answer, is gone.
+        """Raise AgentChangedError if the agent or tool that asked no longer exists.
 
-        NotResumableError if the agents around it could not go on then.
+        NotResumableError if the agents around it could not continue after the answer.
         """
         answers = [one for one in said_in(self.claim.turn.input) if isinstance(one, Answer)]
         answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
@@ -329,7 +329,7 @@ class _ClaimedTurn:
             check_answerable(self.agent.runner.root, asker)
 
     async def _message(self) -> types.Content:
-        """What the turn was handed in with, as ADK takes it."""
+        """The input that the turn was submitted with, as ADK's content."""
         said, files = said_in(self.claim.turn.input), files_in(self.claim.turn.input)
         if isinstance(said, str) and not files:
             return types.Content(role="user", parts=[types.Part(text=said)])
@@ -346,7 +346,7 @@ class _ClaimedTurn:
         return answer_content(said, events)
 
     async def _shown(self, file: FileRef) -> types.Part:
-        """A file of the session as a part of the message, which from then on has its bytes."""
+        """A file of the session as a part of the message, which then holds its bytes."""
         artifacts, part = self.runner.artifact_service, None
         if artifacts is not None:
             part = await artifacts.load_artifact(
@@ -363,7 +363,7 @@ class _ClaimedTurn:
         return part
 
     async def _reader(self, resumed: Resumed) -> TurnReader:
-        """A reader that knows what the attempts before have done."""
+        """A reader that has read the events of earlier attempts."""
         reader = TurnReader()
         if self.claim.turn.answers is not None:
             reader.waits = await self._waits()
@@ -373,7 +373,7 @@ class _ClaimedTurn:
         return reader
 
     async def _waits(self) -> set[str]:
-        """The calls of the invocation that are still open, but for those this turn answers."""
+        """The open calls of the invocation, except those that this turn answers."""
         session = await load(self.sessions, self.key)
         mine = [
             event
