@@ -1,4 +1,4 @@
-"""What an agent tree uses of the outside: its models and MCP servers, to be tried beforehand."""
+"""The models and MCP servers of an agent tree, to be checked before it runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lango.errors import LangoError
 
 
 def models_in(root: BaseNode) -> dict[str, BaseLlm | Exception]:
-    """The models of a tree by their names; an exception for one that cannot be made."""
+    """The models of a tree by name; an exception for one that cannot be created."""
     found: dict[str, BaseLlm | Exception] = {}
     for agent in _llm_agents(root):
         try:
             model = agent.canonical_model
-        except Exception as error:  # noqa: BLE001 - of the registry, or of a model's own code
+        except Exception as error:  # noqa: BLE001 - from the registry, or from a model's code
             found.setdefault(str(agent.model), error)
         else:
             found.setdefault(model.model, model)
@@ -30,12 +30,12 @@ def models_in(root: BaseNode) -> dict[str, BaseLlm | Exception]:
 
 
 def adk_mcp_toolsets_in(root: BaseNode) -> list[BaseToolset]:
-    """The MCP toolsets of a tree that are ADK's own; `mcp_reports` tells of lango's."""
+    """The MCP toolsets of a tree that are ADK's own; `mcp_reports` covers lango's."""
     try:
         from google.adk.tools.mcp_tool.mcp_toolset import McpToolset
 
         from lango.adk.mcp_toolset import ServerToolset
-    except ImportError:  # the extra is not installed, so that no agent can have one
+    except ImportError:  # the extra is not installed, so no agent can have one
         return []
     tools = (tool for agent in _llm_agents(root) for tool in tools_of(agent))
     return [
@@ -46,16 +46,16 @@ def adk_mcp_toolsets_in(root: BaseNode) -> list[BaseToolset]:
 
 
 async def mcp_problem(toolset: BaseToolset) -> str:
-    """Why the server of a toolset does not list its tools; nothing if it does."""
+    """Why the server of a toolset does not list its tools; empty if it does."""
     try:
         await toolset.get_tools()
-    except Exception as error:  # noqa: BLE001 - of a program or a server elsewhere
+    except Exception as error:  # noqa: BLE001 - from an external program or server
         return str(error if isinstance(error, LangoError) else cause_of(error))
     return ""
 
 
 def _llm_agents(root: BaseNode) -> Iterator[LlmAgent]:
-    """The agents of a tree that have a model, those that tools run as well."""
+    """The agents of a tree that have a model, including those that tools run."""
     for agent in agents_of(root):
         if isinstance(agent, LlmAgent):
             yield agent

@@ -1,4 +1,4 @@
-"""An ADK event on its way into the store: readable columns, and one JSON for the rest."""
+"""Encodes an ADK event for the store: readable columns, and one JSON for the rest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_PARTS: Final = EncodedParts([], [], [], [])
 
 
 def entry_of(event: Event) -> tuple[Event, Entry | None]:
-    """The event as ADK may keep it in memory, and its entry; None if it carries nothing."""
+    """The event as ADK may keep it in memory, and its entry; None if the event is empty."""
     whole = before_outputs_move(event)
     outputs = large_outputs(whole)
     clean = moving_outputs(whole, outputs)
@@ -95,7 +95,7 @@ def _entry(event: Event, output_blobs: tuple[Blob, ...]) -> Entry | None:
 
 
 def _answered(event: Event, encoded: EncodedParts) -> tuple[str, ...]:
-    """The calls that are closed: a person has answered them, or an error has."""
+    """The calls that the event closes: with a person's answer or an error."""
     closed = closed_waits(event) if encoded.responses else ()
     return tuple(call for call in encoded.responses if call in closed)
 
@@ -113,7 +113,7 @@ def _rest(event: Event) -> JsonObject:
 
 
 def _marks_a_node(event: Event) -> bool:
-    """Whether the event's place in a workflow says that a node has run, if nothing else does."""
+    """Whether the event's place in a workflow alone shows that a node has run."""
     return "/" in event.node_info.path
 
 
@@ -129,12 +129,12 @@ def _role(event: Event, encoded: EncodedParts) -> str:
 def _complete(
     rest: JsonObject, actions: JsonObject, event: Event, encoded: EncodedParts, role: str
 ) -> None:
-    """Add what the columns cannot say: actions, an unusual role, the order of mixed parts."""
+    """Add what the columns cannot hold: actions, an unusual role, the order of mixed parts."""
     content = event.content
     if actions:
         rest["actions"] = actions
     if not event.author:
-        rest["author"] = ""  # else it would read as a row of an older system
+        rest["author"] = ""  # otherwise it would read as a row of an older system
     if content is None:
         return
     if role == CONTROL:
@@ -147,7 +147,7 @@ def _complete(
 
 
 def said_actions(actions: EventActions) -> JsonObject:
-    """The actions that say anything."""
+    """The actions that have a value."""
     said = {
         name
         for name, value in actions.__dict__.items()
@@ -167,7 +167,7 @@ def said_actions(actions: EventActions) -> JsonObject:
 
 
 def _tokens(event: Event, encoded: EncodedParts, role: str) -> int:
-    """A control row costs nothing, except that the model sees the summary of a compaction."""
+    """A control row counts 0 tokens, except for a compaction's summary, which the model sees."""
     compaction = event.actions.compaction
     if role == CONTROL and compaction is None:
         return 0
@@ -179,7 +179,7 @@ def _tokens(event: Event, encoded: EncodedParts, role: str) -> int:
 
 
 def split_state(delta: dict[str, Any]) -> StateChange:
-    """A state delta by scope, prefixes removed; `temp:` keys belong to no store."""
+    """A state delta by scope, prefixes removed; `temp:` keys are not stored."""
     if not delta:
         return NO_CHANGE
     app = {key[4:]: value for key, value in delta.items() if key.startswith("app:")}

@@ -1,4 +1,4 @@
-"""ADK's questions to people, its long-running calls, and the answers on their way back."""
+"""ADK's questions to people, its long-running calls, and the answers to both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUESTIONS: Final = frozenset({CONFIRMATION, INPUT, "adk_request_credential"})
 History = Sequence[Event]
 """The events of a session, for layers that know nothing of ADK."""
 _STOCK_HINT: Final = "Please approve or reject the tool call "
-"""How ADK's own hint begins, which tells a program what to send and a person nothing."""
+"""The beginning of ADK's own hint, which is for programs, not for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Asked:
 
 
 def approval_of(call: types.FunctionCall, agent: str) -> Approval | None:
-    """What a person is to decide, if the call is a question that can be answered here."""
+    """The approval that a call asks a person for; None if it cannot be answered here."""
     arguments = call.args or {}
     if call.name == INPUT:
         hint = str(arguments.get("message") or "")
@@ -58,7 +58,7 @@ def approval_of(call: types.FunctionCall, agent: str) -> Approval | None:
 def closed_waits(event: Event) -> set[str]:
     """The calls that no longer wait for a person after an event.
 
-    What a long-running tool returns is a pending value and closes nothing; an error does.
+    A long-running tool's return value is pending and closes nothing; an error does.
     """
     asks = event.actions.requested_tool_confirmations
     closes = event.author == "user" or bool(event.error_code)
@@ -85,7 +85,7 @@ def asked_in(events: Iterable[Event]) -> dict[str, Asked]:
 
 
 def matched(answers: Sequence[Answer], asked: Mapping[str, Asked]) -> dict[str, Answer]:
-    """The answers by the id of their question; every one fits an open question of one turn."""
+    """The answers by question id; each must match an open question of the same turn."""
     found: dict[str, Answer] = {}
     for answer in answers:
         question = _question(answer.call_id, asked)
@@ -99,7 +99,7 @@ def matched(answers: Sequence[Answer], asked: Mapping[str, Asked]) -> dict[str, 
 
 
 def _question(given: str, asked: Mapping[str, Asked]) -> Asked:
-    """By its own id, or by that of its call: the newest, and rather one that is still open."""
+    """The question with this id, or the newest about this call, preferably an open one."""
     if given in asked:
         return asked[given]
     same = [one for one in asked.values() if one.approval.call_id == given]
@@ -112,7 +112,7 @@ def _question(given: str, asked: Mapping[str, Asked]) -> Asked:
 
 
 def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Asked]) -> types.Content:
-    """The answers as the message that ADK waits for."""
+    """The answers as the message that ADK expects."""
     parts = [
         types.Part(
             function_response=types.FunctionResponse(
@@ -134,7 +134,7 @@ def _response(answer: Answer, asked: Asked) -> dict[str, Any]:
 
 
 def answer_content(answers: Sequence[Answer], events: Sequence[Event]) -> types.Content:
-    """Answers as the message that ADK waits for: to its questions, or to long-running calls.
+    """Answers to questions or to long-running calls, as the message that ADK expects.
 
     Raises ApprovalNotFoundError or TurnConflictError for answers that ADK could not use.
     """
@@ -160,7 +160,7 @@ def _long_running_calls(events: Iterable[Event]) -> dict[str, str]:
 
 
 def check_result(call_id: str, events: Sequence[Event]) -> None:
-    """Raise if what waits under this id is not the result of a long-running call.
+    """Raise unless a long-running call waits for its result under this id.
 
     TurnConflictError for a call that a person must approve first: a result is no approval.
     """
@@ -175,7 +175,7 @@ def check_result(call_id: str, events: Sequence[Event]) -> None:
 
 
 def question_id(given: str, waits_for: Collection[str], events: Sequence[Event]) -> str:
-    """The id of the question that an answer means: its own, or that of the call it is about."""
+    """The id of the question that an answer refers to, by question id or by call id."""
     if given in waits_for:
         return given
     for question in asked_in(events).values():

@@ -30,8 +30,8 @@ _USER_SCOPE: Final = "user:"
 class SqlArtifactService(BaseArtifactService):
     """Artifacts beside the sessions: `store` is a session store or its URL.
 
-    `requires_session`: the sessions are in the same store, so that an artifact of a session that
-    is not there (any more) is refused, and none outlives its session.
+    Set `requires_session` if the sessions are in the same store: an artifact of a missing or
+    deleted session is then refused, and none outlives its session.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class SqlArtifactService(BaseArtifactService):
         self._artifacts = SqlArtifactStore(self.store.database)
 
     async def close(self) -> None:
-        """Close the connections, unless the store was somebody else's."""
+        """Close the connections, if this service opened the store."""
         if self._owns_store:
             await self.store.close()
 
     def _key(
         self, app_name: str, user_id: str, session_id: str | None, filename: str
     ) -> SessionKey:
-        """Where a file lives: with its session, or with its user when its name says so."""
+        """The key of a file: its session, or its user if its name begins with `user:`."""
         check_id("artifact name", filename, MAX_NAME)
         if filename.startswith(_USER_SCOPE):
             return self._user_key(app_name, user_id)
@@ -99,7 +99,7 @@ class SqlArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """One version, the newest when none is named; what a rewind took away is not there."""
+        """One version, by default the newest; None if a rewind removed it."""
         return await self._load(app_name, user_id, filename, session_id, version, MAX_REFERENCES)
 
     async def _load(
@@ -160,7 +160,7 @@ class SqlArtifactService(BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """What is known of each version."""
+        """The metadata of each version."""
         key = self._key(app_name, user_id, session_id, filename)
         return [_version(key, found) for found in await self._artifacts.versions(key, filename)]
 
@@ -173,14 +173,14 @@ class SqlArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """What is known of one version, the newest when none is named."""
+        """The metadata of one version, by default the newest."""
         key = self._key(app_name, user_id, session_id, filename)
         found = await self._artifacts.load(key, filename, version, with_data=False)
         return None if found is None else _version(key, found)
 
 
 def _payload(part: types.Part) -> bytes:
-    """The bytes that go to chunks."""
+    """The bytes that are stored in chunks."""
     if part.inline_data is not None:
         return part.inline_data.data or b""
     return (part.text or "").encode("utf-8", "replace")
@@ -206,7 +206,7 @@ def _part(found: StoredArtifact) -> types.Part:
 
 
 def _mime_type(part: types.Part, app_name: str, user_id: str, session_id: str | None) -> str | None:
-    """What kind of data it is; unknown for a reference until it is followed."""
+    """The MIME type; None for a reference, which is not followed here."""
     if part.inline_data is not None:
         return part.inline_data.mime_type
     if part.text is not None:
@@ -225,7 +225,7 @@ def _mime_type(part: types.Part, app_name: str, user_id: str, session_id: str | 
 
 
 def _is_hidden(part: types.Part) -> bool:
-    """Whether this is the empty version that ADK's rewind saves over what it takes away."""
+    """Whether this is the empty version that ADK's rewind saves over what it removes."""
     blob = part.inline_data
     return part == types.Part() or (
         blob is not None and not blob.data and blob.mime_type == HIDDEN_TYPE

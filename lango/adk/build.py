@@ -1,4 +1,4 @@
-"""ADK's parts made from ours: an agent from a few words, and the services it runs on."""
+"""Builds ADK objects: an agent from a few arguments, and the services it runs on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lango.store.sessions import SqlSessionStore
 from lango.tools.base import Tool
 
 Model = str | BaseLlm | Provider
-"""A model by its name ("openai:gpt-5"), as ADK has it, or as one of our providers."""
+"""A model's name ("openai:gpt-5"), an ADK model, or a lango provider."""
 
 
 def llm_agent(
@@ -37,7 +37,7 @@ def llm_agent(
     temperature: float | None = None,
     max_tokens: int | None = None,
 ) -> LlmAgent:
-    """An agent with a model, an instruction and what it can use."""
+    """An agent with a model, an instruction, tools and sub-agents."""
     usable = as_adk_tools(tools)
     _refuse_namesakes(name, usable)
     return LlmAgent(
@@ -54,7 +54,7 @@ def llm_agent(
 
 
 def _refuse_namesakes(agent: str, tools: Iterable[AdkTool]) -> None:
-    """A model knows tools by their names; what a toolset holds is known only when it runs."""
+    """Refuse duplicate tool names; the names in a toolset are unknown until it runs."""
     names = [tool_name(tool) for tool in tools]
     twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
@@ -63,7 +63,7 @@ def _refuse_namesakes(agent: str, tools: Iterable[AdkTool]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Where sessions and artifacts are kept."""
+    """The services that store sessions and artifacts."""
 
     sessions: BaseSessionService
     artifacts: BaseArtifactService
@@ -82,7 +82,7 @@ def services(
     root_agent_name: str = "",
     token_budget: int | None = 0,
 ) -> Services:
-    """ADK's services on a store or its URL; without one in memory, as long as the process lives."""
+    """ADK's services on a store or its URL; without one, in the process's memory."""
     if store is None:
         return Services(InMemorySessionService(), InMemoryArtifactService())
     sessions = SessionServiceAdapter(

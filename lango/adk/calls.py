@@ -1,6 +1,6 @@
-"""Who a model is called for: ADK tells a model its request, and nothing of the session.
+"""The caller of a model: ADK passes a model its request, but not the session.
 
-Plugins note it before the call, in a context variable: parallel agents have each their own.
+Plugins note the caller before the call in a context variable, so parallel agents have their own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What was done to a request to make it fit, before its model got it."""
+    """How a request was cut to fit, before its model got it."""
 
     budget: int
     left_out: int = 0
@@ -40,7 +40,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTurn:
-    """The claimed turn that runs, and what the attempts before this one have spent."""
+    """The running claimed turn, and the usage of its earlier attempts."""
 
     holding: Holding
     spent: Spent = NOTHING_SPENT
@@ -48,7 +48,7 @@ class ClaimedTurn:
 
 @dataclass(eq=False, slots=True)
 class Caller:
-    """The session and turn that a model call belongs to, and who wants to hear of it."""
+    """The session and turn that a model call belongs to, and the subscribers to its records."""
 
     session: tuple[str, str, str]  # app, user, session id
     turn: str = ""
@@ -60,7 +60,7 @@ class Caller:
     claimed: ClaimedTurn | None = None
     call: str = field(default_factory=lambda: new_id("mc"))
     request: LlmRequest | None = None
-    events: Sequence[Event] = ()  # of the session of the agent that calls, also an inner one's
+    events: Sequence[Event] = ()  # of the calling agent's session, which may be an inner one
     cut: Cut | None = None
     started: float = field(default_factory=time.time)
     first_byte: float | None = None
@@ -75,12 +75,12 @@ class Caller:
         return self.claimed.holding.claim.turn.number if self.claimed else None
 
     async def start(self, record: ModelCall) -> None:
-        """Tell everyone who asked that a request is about to go out."""
+        """Notify the subscribers that a request is about to go out."""
         for tell in self.starts:
             await tell(self, record)
 
     def report(self, record: ModelCall) -> None:
-        """Tell everyone who asked; nobody's trouble with it is the turn's."""
+        """Pass a record to the subscribers; a failing subscriber never fails the turn."""
         self.records.append(record)
         for tell in self.reports:
             try:
@@ -90,18 +90,18 @@ class Caller:
 
 
 Report = Callable[[Caller, ModelCall], None]
-"""What receives the records of a call: at once, so it must not take long."""
+"""Receives the records of a call; synchronous, so it must be fast."""
 Start = Callable[[Caller, ModelCall], Awaitable[None]]
-"""What receives the record of an attempt before its request goes out, which waits for it."""
+"""Receives the record of an attempt before its request goes out; the request waits for it."""
 
 claimed_turn: ContextVar[ClaimedTurn | None] = ContextVar("lango_claimed_turn", default=None)
-"""Set while a claimed turn runs, for all its agents, and for those that its tools run."""
+"""Set while a claimed turn runs, for all its agents, including those that its tools run."""
 caller: ContextVar[Caller | None] = ContextVar("lango_caller", default=None)
 _around: ContextVar[Caller | None] = ContextVar("lango_caller_around", default=None)
 
 
 def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> Caller:
-    """The caller of the model call that follows, the same for all plugins that ask."""
+    """The caller of the next model call, the same object for all plugins."""
     known = caller.get()
     if known is not None and known.request is llm_request:
         return known
@@ -112,9 +112,9 @@ def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> Caller:
 
 
 def note_tool(context: ReadonlyContext) -> str:
-    """A tool runs from here on: an agent that it runs belongs to this turn, whose id is returned.
+    """Note that a tool runs: agents that it runs belong to this turn, whose id is returned.
 
-    ADK runs every tool in a context of its own, so the note ends with the tool.
+    ADK runs every tool in its own context, so the note ends with the tool.
     """
     who = _caller_of(context)
     _around.set(who)
@@ -122,14 +122,14 @@ def note_tool(context: ReadonlyContext) -> str:
 
 
 def call_key(context: ToolContext) -> str:
-    """A tool call as the ledger names it; what was confirmed is another run than what asked."""
+    """The ledger's key of a tool call; a confirmed run has another key than the run that asked."""
     return key_of_call(
         context.function_call_id or "", confirmed=context.tool_confirmation is not None
     )
 
 
 def is_inner(invocation_id: str) -> bool:
-    """Whether an invocation is that of an agent which a tool of another one runs."""
+    """Whether an invocation is of an agent that another invocation's tool runs."""
     around = _around.get()
     return around is not None and around.turn != invocation_id
 

@@ -1,4 +1,4 @@
-"""ADK's contents as messages: what a model is told, in no vendor's words."""
+"""Converts ADK's contents to vendor-neutral messages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def convert_messages(
 ) -> list[Message]:
     """The messages of a request, led by the system instruction if there is one.
 
-    A role comes from the parts, each function response is a message of its own, and every call
-    has an id: its own, or `call_<name>`; a response without one takes that of its call.
+    Roles derive from the parts. Each function response is a separate message. Every call has an
+    id: its own, or `call_<name>`; a response without an id takes that of its call.
     """
     system = system_text(system_instruction)
     talk = [message for content in contents for message in _messages(content)]
@@ -50,7 +50,7 @@ def _texts(instruction: Any) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Draft:
-    """What the parts of a content have come to since the last function response."""
+    """The parts of a content collected since the last function response."""
 
     texts: list[str] = field(default_factory=list[str])
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
@@ -58,7 +58,7 @@ class _Draft:
     reasoning: list[Reasoning] = field(default_factory=list[Reasoning])
 
     def message(self, content_role: str | None) -> Iterator[Message]:
-        """The message, unless it says nothing."""
+        """The message, unless it is empty."""
         if not (self.texts or self.calls or self.media or self.reasoning):
             return
         of_model = self.calls or content_role == "model"
@@ -96,7 +96,7 @@ def _add(draft: _Draft, part: types.Part) -> None:
 
 
 def _words(part: types.Part) -> Iterator[str]:
-    """The text of a part; code and what came of running it are text to any other model."""
+    """The text of a part; executed code and its output become text for other models."""
     yield part.text or ""
     if part.executable_code is not None:
         yield f"```\n{part.executable_code.code or ''}\n```"

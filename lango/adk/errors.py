@@ -1,7 +1,7 @@
-"""Our errors under ADK's names, and ADK's under ours.
+"""Maps lango's errors to ADK's, and ADK's to lango's.
 
-Ours are ADK's too, so that its own servers and tools know them. Of ADK's, those that only their
-wording tells apart are read here and nowhere else.
+lango's session errors are subclasses of ADK's, so that ADK's servers and tools know them. ADK's
+errors that differ only in their wording are parsed here and nowhere else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SessionNotFoundError(errors.SessionNotFoundError, AdkSessionNotFoundError)
 
 @contextmanager
 def as_adk_errors() -> Generator[None]:
-    """Raise the store's errors as ones that are ADK's too."""
+    """Raise the store's errors as subclasses of ADK's."""
     try:
         yield
     except errors.SessionExistsError as error:
@@ -48,12 +48,12 @@ UNKNOWN_AGENT: Final = {
     "not allowed": r"Agent \w+ is not allowed to transfer to agent (.*)\.",
     "resumed": r"Agent '(.*?)' not found\.\nAvailable agents: .*",
 }
-"""What ADK says when a transfer leads nowhere, by the case; the name is the group."""
+"""ADK's messages for an invalid transfer, by case; the group is the agent's name."""
 _PATTERNS: Final = [re.compile(wording, re.DOTALL) for wording in UNKNOWN_AGENT.values()]
 
 
 def unknown_agent(error: BaseException) -> str | None:
-    """The name of the agent that a transfer did not find, if that is what the error says."""
+    """The agent that a transfer did not find; None if the error is another one."""
     if isinstance(error, errors.AgentNotFoundError):
         return error.name
     text = str(error)
@@ -62,7 +62,7 @@ def unknown_agent(error: BaseException) -> str | None:
 
 
 def unwrapped(error: Exception) -> Exception:
-    """Our own error out of the RuntimeError into which ADK puts what a plugin raises."""
+    """lango's error from the RuntimeError in which ADK wraps what a plugin raises."""
     inner = error.__cause__
     if type(error) is RuntimeError and isinstance(inner, errors.LangoError):
         return inner

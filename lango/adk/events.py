@@ -1,4 +1,4 @@
-"""Stored messages back to ADK events."""
+"""Converts stored messages to ADK events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CALL: Final = mould(types.FunctionCall)
 _RESPONSE: Final = mould(types.FunctionResponse)
 _EVENT_FIELDS: Final = {"id", "timestamp", "invocation_id", "author", "content"}
 
-# One of each per row, or nearly: hence the stamps.
+# Created about once per row, hence the stamps.
 _text_part: Final = _PART.stamp("text")
 _call_part: Final = _PART.stamp("function_call")
 _response_part: Final = _PART.stamp("function_response")
@@ -42,7 +42,7 @@ _contents: Final = {
 
 
 class EventsAdapter:
-    """A history as ADK events, also one written by an older system."""
+    """A history as ADK events, including one written by an older system."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EventsAdapter:
     def all(self) -> list[Event]:
         """Every event, in order."""
         events: list[Event] = []
-        open_calls: list[JsonObject] = []  # of the assistant message before, for legacy answers
+        open_calls: list[JsonObject] = []  # of the last assistant message, for legacy answers
         caller = ""
         for row in self._messages:
             _, _, _, role, author, _, tool_calls, _, _, event, _ = row
@@ -73,14 +73,14 @@ class EventsAdapter:
         return events
 
     def _author(self, row: StoredMessage, caller: str) -> str:
-        """Of a row that names none: a tool message takes the author of the call it answers."""
+        """The author of a row that names none; a tool message takes that of its call."""
         if row.role in TOOL_ROLES and caller:
             return caller
         return author_of(row.role, row.author, self._root_agent_name)
 
 
 def _as_stored(message: Message) -> StoredMessage:
-    """A bare message as a row that says no more than it does."""
+    """A bare message as a row."""
     calls = [_stored_call(call, is_tool=message.is_tool) for call in message.tool_calls]
     return StoredMessage(
         seq=0,
@@ -111,9 +111,9 @@ def _stored_call(call: ToolCall, *, is_tool: bool) -> JsonObject:
 def _with_outputs(
     row: StoredMessage, calls: list[JsonObject], open_calls: list[JsonObject]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
-    """A tool row's answers; what lacks metadata answers the calls before it by position.
+    """A tool row's answers; without metadata, it answers the next open call.
 
-    Returns them with the calls that remain open behind this row.
+    Returns them with the calls that remain open after this row.
     """
     if not calls and open_calls:
         asked, *remaining = open_calls
@@ -130,7 +130,7 @@ def event_of(
 ) -> Event:
     """One row as an event."""
     _, event_id, invocation_id, role, _, text, _, _, timestamp, event, changes = row
-    values = _EVENT.defaults.copy()  # what a factory would make is all set below
+    values = _EVENT.defaults.copy()  # all fields with a factory are set below
     values["timestamp"] = timestamp
     values["invocation_id"] = invocation_id
     values["author"] = author
@@ -150,7 +150,7 @@ def event_of(
 
 
 def _fill(values: dict[str, Any], rest: JsonObject, changes: str | None) -> None:
-    """What the columns do not hold."""
+    """Set the fields that the columns do not hold."""
     actions = rest.pop("actions", None)
     if changes is not None:
         actions = (actions or {}) | json_value(changes)
@@ -161,7 +161,7 @@ def _fill(values: dict[str, Any], rest: JsonObject, changes: str | None) -> None
 
 
 def _actions(data: JsonObject) -> EventActions:
-    """ADK's own validator knows what to make of auth configs; all else is revived."""
+    """Validate auth configs with ADK's own validator; revive all else."""
     configs = data.pop(_AUTH, None)
     actions = _ACTIONS.revive(data, vouched=True)
     if configs is not None:
@@ -181,12 +181,12 @@ def _content(role: str, parts: list[types.Part], rest: JsonObject) -> types.Cont
 def _parts(
     role: str, text: str, calls: list[JsonObject], rest: JsonObject, blobs: Blobs
 ) -> list[types.Part]:
-    """As the row lays them out, else a text and then the calls."""
+    """The parts in the row's layout; without one, a text and then the calls."""
     if "parts" in rest:
         return _laid_out(rest.pop("parts"), text, iter(calls), blobs)
     if not calls:
         return [_text_part(text)]
-    if role in TOOL_ROLES:  # their content, if any, says it once more
+    if role in TOOL_ROLES:  # their content, if any, repeats the outputs
         return [_response_part(_response(call, {})) for call in calls]
     before = [_text_part(text)] if text else []
     return before + [_call_part(_call(call, {})) for call in calls]
@@ -240,7 +240,7 @@ def _calls_of(item: JsonObject, calls: Iterator[JsonObject], blobs: Blobs) -> di
 
 
 def _bring_back(inline_data: JsonObject | None, blobs: Blobs) -> None:
-    """Bytes that were moved out of the row, put back."""
+    """Put back bytes that were moved out of the row."""
     if inline_data is not None and MOVED in inline_data:
         inline_data["data"] = blobs.get(inline_data.pop(MOVED), b"")
 

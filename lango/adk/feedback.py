@@ -1,4 +1,4 @@
-"""What a model is told of a tool that failed: enough to go on, nothing of the inside."""
+"""The error that a model sees when a tool fails, without internal details."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lango.errors import ToolError
 logger = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 2_000
-"""Characters of an error's own text that a model gets to read."""
+"""Characters of an error's own text that a model sees."""
 _MOST_RECENT: Final = 1_000
 _recent: Final[OrderedDict[str, Cause]] = OrderedDict()
-"""Causes of the newest failures by their ids, until the turns that they happened in take them."""
+"""Causes of the newest failures by error id, until their turns take them."""
 
 
 def feedback(error: Exception, tool_name: str) -> dict[str, str]:
-    """The answer to a failed call; the whole trace is in the log under the same id.
+    """The response to a failed call; the log has the traceback under the same id.
 
-    A ToolError was written for the model and is told as it is. Of anything else the model learns
-    that it happened: an exception's text may hold a password or somebody else's data.
+    A ToolError's text is written for the model and passed on. Of other errors the model learns
+    only that the tool failed: their text may hold a password or another user's data.
     """
     error_id = new_id("err")
     meant_for_model = isinstance(error, ToolError)
@@ -39,5 +39,5 @@ def feedback(error: Exception, tool_name: str) -> dict[str, str]:
 
 
 def take_cause(error_id: str) -> Cause | None:
-    """The cause of a failure of this process, once; None if it is not known here."""
+    """Remove and return the cause of a failure in this process; None if it is unknown."""
     return _recent.pop(error_id, None)

@@ -1,4 +1,4 @@
-"""Checksums over a session: of what ADK kept, and of what came to be stored of it."""
+"""Checksums of a session: of ADK's events, and of the stored copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lango.store.sessions import SqlSessionStore
 
 
 class Fingerprint:
-    """How many entries, and a SHA-256 over all of them in order."""
+    """The number of entries, and a SHA-256 over all of them in order."""
 
     def __init__(self) -> None:
         self.entries = 0
@@ -35,13 +35,13 @@ class Fingerprint:
         return self._hash.hexdigest()
 
     def add_text(self, text: str) -> None:
-        """One more entry."""
+        """Add an entry."""
         self.entries += 1
         self._hash.update(text.encode())
         self._hash.update(b"\n")
 
     def add_entry(self, event: Event, entry: Entry) -> None:
-        """What `entry_of` made of an event of ADK's, as it should come back from the store."""
+        """Add what `entry_of` made of an ADK event, as the store should return it."""
         if entry.state_only:
             delta = json_value(entry.changes or "{}")
             self.add_text(_canonical([entry.event_id, entry.invocation_id, delta]))
@@ -49,7 +49,7 @@ class Fingerprint:
             self.add_text(_event_text(with_response_role(event)))
 
     def add_stored(self, row: Event | StoredChange) -> None:
-        """What is stored."""
+        """Add a stored row."""
         if isinstance(row, StoredChange):
             self.add_text(_canonical([row.event_id, row.invocation_id, row.delta]))
         else:
@@ -59,7 +59,7 @@ class Fingerprint:
 async def fingerprint_of_stored(
     store: SqlSessionStore, key: SessionKey, copy: StoredCopy, entries: int
 ) -> Fingerprint:
-    """Of the first `entries` rows, read by what a load of the session uses too."""
+    """The fingerprint of the first `entries` rows, converted as when a session is loaded."""
     found = Fingerprint()
     async with aclosing(copy.pages(min(copy.entries, entries))) as pages:
         async for page in pages:

@@ -1,8 +1,8 @@
-"""An existing ADK database, copied into our store and compared with it afterwards.
+"""Copies an existing ADK database into lango's store, then compares the two.
 
 Each session is copied in one transaction, then read back: the number of entries and a checksum over
-all of them must be those of the source. The states of apps and users follow. An import may be
-interrupted anywhere: run again, it goes on.
+all of them must match the source. The states of apps and users follow. An interrupted import
+resumes when it is run again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lango.store.importing import ForeignSession, Imported, SessionImporter
 from lango.store.sessions import SqlSessionStore
 
 Watch = Callable[[int], None]
-"""Called with the number of events that were copied since the last call."""
+"""Called with the number of events copied since the last call."""
 
 MAX_PROBLEMS: Final = 100
 _STATE_BATCH: Final = 100
@@ -47,7 +47,7 @@ _NOT_THIS_SESSION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that was not imported, or is not the same here."""
+    """Something that was not imported, or differs from the source."""
 
     what: str
     why: str
@@ -55,13 +55,13 @@ class Problem:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import did and found."""
+    """The results of an import."""
 
     sessions: int = 0
     new_sessions: int = 0
     continued_sessions: int = 0  # used here since an earlier import, and left alone
     events: int = 0
-    empty_events: int = 0  # carry nothing, so nothing is kept of them
+    empty_events: int = 0  # without content, so they are not stored
     added: int = 0
     app_states: int = 0
     user_states: int = 0
@@ -71,11 +71,11 @@ class ImportReport:
 
     @property
     def ok(self) -> bool:
-        """Whether everything of the source is here, the same."""
+        """Whether everything in the source is here, unchanged."""
         return self.problem_count == 0
 
     def add_problem(self, what: str, why: str) -> None:
-        """Note a problem; of very many only the first are kept."""
+        """Record a problem; only the first MAX_PROBLEMS are kept."""
         self.problem_count += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(Problem(what, why))
@@ -88,7 +88,7 @@ async def import_adk(
     tenant: str = "",
     watch: Watch = lambda _events: None,
 ) -> ImportReport:
-    """Copy everything in `source` to the tenant, and compare what is here with what is there."""
+    """Copy everything in `source` to the tenant, and compare the copy with the source."""
     run = _Import(source, store, tenant, watch)
     await run.copy_sessions()
     await run.copy_states()
@@ -112,7 +112,7 @@ class _Import:
         self._refused_states: set[SessionKey] = set()
 
     async def copy_sessions(self) -> None:
-        """Every session with its events and its own state, each compared once it is committed."""
+        """Copy every session with its events and its own state; compare each after its commit."""
         async with aclosing(self._source.sessions()) as sessions:
             async for session in sessions:
                 self.report.sessions += 1
@@ -157,7 +157,7 @@ class _Import:
     async def _check(
         self, session: SourceSession, foreign: ForeignSession, expected: Fingerprint
     ) -> None:
-        """Read the session back, and note it as a problem if it is another."""
+        """Read the session back, and record a problem if it differs."""
         async with self._importer.stored(foreign.key) as copy:
             actual = await fingerprint_of_stored(self._store, foreign.key, copy, expected.entries)
         if actual != expected:
@@ -167,7 +167,7 @@ class _Import:
         self._checksum.add_text(expected.hex())
 
     async def copy_states(self) -> None:
-        """The states of apps and users; where an app is used here already, only what is missing."""
+        """Copy the states of apps and users; for an app in use here, only what is missing."""
         async with aclosing(self._states()) as states:
             async for batch in states:
                 for used in (False, True):
@@ -192,7 +192,7 @@ class _Import:
         return True
 
     async def _states(self) -> AsyncGenerator[list[tuple[SessionKey, JsonObject]]]:
-        """App states, under a key without a user, then user states."""
+        """App states, under a key without a user, then user states, in batches."""
         batch: list[tuple[SessionKey, JsonObject]] = []
         async with aclosing(self._source.app_states()) as app_states:
             async for app_name, state in app_states:
@@ -206,7 +206,7 @@ class _Import:
         yield batch
 
     async def _is_used(self, app_name: str) -> bool:
-        """Whether the app has sessions here, or events in them, that the source has not."""
+        """Whether the app has sessions here, or events in them, that the source lacks."""
         if app_name not in self._used_apps:
             here = await self._importer.count_sessions(self._tenant, app_name)
             there = await self._source.count_sessions(app_name)
@@ -231,7 +231,7 @@ class _Import:
             self.report.add_problem(_scope(key), "Its state is not the same here.")
 
     async def check_counts(self) -> None:
-        """A source that is still being written to has more by now."""
+        """Record a problem if the source was written to during the import."""
         counted = (self.report.sessions, self.report.events)
         found = await self._source.count()
         if self.report.ok and found != counted:
@@ -243,7 +243,7 @@ class _Import:
 
 
 class _Reading:
-    """One reading of a session's events: how many, and what the store should give back."""
+    """One pass over a session's events: their number, and what the store should return."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -266,7 +266,7 @@ def _scope(key: SessionKey) -> str:
 
 
 def _why(error: Exception) -> str:
-    """What is wrong with a session, in a line."""
+    """What is wrong with a session, in one line."""
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -1,8 +1,8 @@
-"""ADK code by its name: the agent, App or Workflow that it stands for.
+"""Loads ADK code by name: an agent, App or Workflow.
 
-"package.module:attribute" names it exactly. The folder or package of an agent is enough where
-`adk run` takes it, too: ADK's own loader finds `app` or `root_agent` in it, in its module `agent`,
-or in `root_agent.yaml`. Either way the agent's `.env` is read first, as ADK reads it.
+"package.module:attribute" names it exactly. The folder or package of an agent works as with
+`adk run`: ADK's own loader finds `app` or `root_agent` in it, in its module `agent`, or in
+`root_agent.yaml`. Either way the agent's `.env` is read first, as ADK reads it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lango.core.named_code import named_code
 from lango.errors import AppLoadError
 
 USUAL_NAMES: Final = ("app", "root_agent")
-"""What ADK's own tools look for in a module."""
+"""The names that ADK's own tools look for in a module."""
 
 _OF_AN_AGENT: Final = ("agent.py", "root_agent.yaml", "__init__.py")
 
 Root = App | BaseNode
-"""What can be run: an App, or an agent, or a Workflow."""
+"""What can be run: an App, an agent or a Workflow."""
 
 
 async def load_root(target: str) -> Root:
-    """What the name stands for; a function is called for it. Modules here come first."""
+    """Load what the name refers to; call it if it is a function. Local modules come first."""
     folder = agent_folder(target)
     if folder is not None:
         return _loaded_by_adk(folder, target)
@@ -45,7 +45,7 @@ async def load_root(target: str) -> Root:
 
 
 def agent_folder(target: str) -> Path | None:
-    """The folder of an agent that a path or a package's name stands for, if there is one."""
+    """The folder of an agent that a path or package name refers to, if there is one."""
     if ":" in target:
         return None
     for path in (Path(target), Path(*target.split("."))):
@@ -55,9 +55,9 @@ def agent_folder(target: str) -> Path | None:
 
 
 def folder_app_name(target: str, root: Root) -> str | None:
-    """The app name of an agent named by its folder: the folder's, as ADK's own tools have it.
+    """The app name of an agent named by its folder: the folder's name, as in ADK's own tools.
 
-    None for what has a name of its own: an App, and code named by its module.
+    None for roots with their own name: an App, and code named by its module.
     """
     folder = agent_folder(target)
     return None if folder is None or isinstance(root, App) else folder.name

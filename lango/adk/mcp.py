@@ -1,4 +1,4 @@
-"""MCP servers: where one is and what of it an agent may use."""
+"""Configures an MCP server: how to reach it, and which of its tools an agent may use."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ DEFAULT_TIMEOUT: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """A server that is started by a command, or reached at a URL."""
+    """A server that a command starts, or that is reached at a URL."""
 
     name: str
-    """How logs and models hear of it."""
+    """Its name in logs and for models."""
     command: tuple[str, ...] | None = None
     """The program and its arguments; it speaks MCP on its standard input and output."""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Added to the few harmless variables the program gets; it inherits no others."""
     cwd: str | Path | None = None
     url: str | None = None
-    """Where it speaks MCP over streamable HTTP."""
+    """Its endpoint for MCP over streamable HTTP."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     tools: tuple[str, ...] | None = None
     """The only tools to offer, by the server's names; None for all of them."""
     dangerous: bool | tuple[str, ...] = False
-    """Whether a person is asked before a call: of every tool, or of these."""
+    """Whether a person must approve a call: of every tool, or of these."""
     timeout: float = DEFAULT_TIMEOUT
     """Seconds for connecting and listing, and seconds for each call, connecting included."""
     prefix: str = ""
-    """Put before the tools' names, with an underscore between."""
+    """Prepended to the tools' names, with an underscore."""
 
     def __post_init__(self) -> None:
-        """Find out now what would else fail in the middle of a conversation."""
+        """Raise InvalidToolError now for settings that would fail during a conversation."""
         problem = next(self._problems(), None)
         if problem:
             raise InvalidToolError(f"The MCP server {self.name!r} {problem}")
@@ -61,7 +61,7 @@ class McpServer:
             yield f"has a timeout of {self.timeout}: give seconds above 0."
 
     def is_dangerous(self, tool: str) -> bool:
-        """Whether a person is asked before this tool is called."""
+        """Whether a person must approve calls of this tool."""
         return self.dangerous if isinstance(self.dangerous, bool) else tool in self.dangerous
 
     def offers(self, tool: str) -> bool:
@@ -72,7 +72,7 @@ class McpServer:
 def mcp_toolset(server: McpServer) -> BaseToolset:
     """The server's tools for an agent; ADK's Runner closes them, or you await `close()`.
 
-    Nothing is started or connected before the first turn.
+    It starts and connects in the first turn.
     """
     try:
         from lango.adk.mcp_toolset import ServerToolset

@@ -1,4 +1,4 @@
-"""The names that the tools of an agent have already, when its MCP servers name theirs."""
+"""The tool names that an agent already uses when its MCP servers' tools are named."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lango.adk.tools import tool_name
 
 
 def agent_of(context: ReadonlyContext | None) -> BaseNode | None:
-    """The agent that is about to call its model; None if ADK does not say."""
-    # ADK gives the agent itself only to contexts that may write.
+    """The agent that is about to call its model; None if ADK does not expose it."""
+    # ADK exposes the agent itself only on writable contexts.
     around = getattr(context, "_invocation_context", None)
     return getattr(around, "agent", None)
 
@@ -33,7 +33,7 @@ def own_names(agent: BaseNode | None) -> set[str]:
 async def toolset_names(
     toolsets: Iterable[BaseToolset], context: ReadonlyContext | None
 ) -> set[str]:
-    """The names of the tools in toolsets; one that fails has none, as ADK has it."""
+    """The names of the tools in toolsets; one that fails has none, as in ADK."""
     listed = await asyncio.gather(
         *(toolset.get_tools_with_prefix(context) for toolset in toolsets), return_exceptions=True
     )

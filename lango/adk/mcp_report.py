@@ -1,4 +1,4 @@
-"""What `lango doctor` says of the MCP servers of an app."""
+"""The report of `lango doctor` on the MCP servers of an app."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from lango.adk.transfers import agents_of
 
 @dataclass(frozen=True, slots=True)
 class McpReport:
-    """What an agent gets of one server."""
+    """The tools that an agent gets from one server."""
 
     server: str
     agent: str
     tools: tuple[str, ...]
     problems: tuple[str, ...]
-    """Tools that are left out or have another name than the server's."""
+    """Tools that are left out or renamed."""
     error: str
-    """Why it cannot be reached; nothing if it can."""
+    """Why it cannot be reached; empty if it can."""
 
 
 async def mcp_reports(root: BaseNode) -> AsyncIterator[McpReport]:
     """Connect to the servers of every agent under a root, and list their tools."""
     try:
         from lango.adk.mcp_toolset import ServerToolset
-    except ImportError:  # without the SDK no agent can have been given a server
+    except ImportError:  # without the SDK no agent can have a server
         return
     for agent in agents_of(root):
         for toolset in toolsets_of(agent):

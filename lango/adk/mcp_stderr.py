@@ -1,4 +1,4 @@
-"""What a server prints to its standard error, line by line in our log."""
+"""Logs a server's standard error, line by line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MAX_LINE: Final = 8_192
 
 
 class LogPipe:
-    """Where a child process writes to; its lines are logged as they come.
+    """A pipe that child processes write to; its lines are logged as they arrive.
 
-    The pipe is opened when a process is first given its end, and stays for those that follow.
+    It opens when the first process gets its end, and stays open for later ones.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,17 +26,17 @@ class LogPipe:
         self._rest = b""
 
     def fileno(self) -> int:
-        """The end to write to."""
+        """The write end."""
         if self._ends is None:
             self._ends = os.pipe()
             os.set_blocking(self._ends[0], False)
-        # Once more for every process: the one before may have run in another loop.
+        # Added again for every process: the previous one may have run in another loop.
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._ends[0], self._read)
         return self._ends[1]
 
     def close(self) -> None:
-        """Log what is left and give the pipe back."""
+        """Log the rest and close the pipe."""
         if self._ends is None:
             return
         self._read()

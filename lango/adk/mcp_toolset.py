@@ -1,4 +1,4 @@
-"""ADK's MCP toolset, with limits on time, servers that come back, and nothing left behind."""
+"""ADK's MCP toolset with timeouts and reconnects, which leaves no process running."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ logger = logging.getLogger(__name__)
 SESSION_HEADER: Final = "mcp-session-id"
 
 NOT_CREATED: Final = "Failed to create MCP session: "
-"""What ADK puts before the reason, more than once."""
+"""The prefix that ADK puts before the reason, more than once."""
 CLOSING: Final = 8.0
-"""Seconds to close a connection: a program that ignores the end of its input is killed in 7."""
+"""Seconds to close a connection: a program that ignores the end of its input is killed after 7."""
 
 Connection = StdioConnectionParams | StreamableHTTPConnectionParams
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _retried(method: Method) -> Method:
-    """ADK's own second try, for which it has no types."""
+    """ADK's own retry, which has no types."""
     return cast("Any", mcp_session_manager).retry_on_errors(method)
 
 
 @dataclass(slots=True)
 class Asking:
-    """One listing or call, while it runs."""
+    """One running listing or call."""
 
     session: ClientSession | None = None
     is_refused: bool = False
-    """The server knows nothing of the session, as after a restart: it did not look further."""
+    """The server does not know the session, as after a restart, and did nothing."""
 
 
 _asking: ContextVar[Asking | None] = ContextVar("asking", default=None)
@@ -70,17 +70,17 @@ _asking: ContextVar[Asking | None] = ContextVar("asking", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a server lists, of what its agents may use."""
+    """The tools that a server lists and its agents may use."""
 
     tools: tuple[types.Tool, ...] = ()
     problems: tuple[str, ...] = ()
     error: str = ""
-    """Why the server could not be reached: the rest is what it listed before."""
+    """Why the server could not be reached; the other fields are then its last listing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The tools that an agent gets of a server, and what a person should know about them."""
+    """The tools that an agent gets from a server, and the problems to report."""
 
     tools: tuple[ServerTool, ...]
     problems: tuple[str, ...]
@@ -88,7 +88,7 @@ class Offered:
 
 
 class ServerToolset(McpToolset):
-    """The tools of one server; one that cannot be reached costs its tools, never the turn."""
+    """The tools of one server; if it cannot be reached, the turn runs without them."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
@@ -99,12 +99,12 @@ class ServerToolset(McpToolset):
         self._complaints: set[str] = set()
         connection = _connection(server)
         super().__init__(connection_params=connection)
-        # ADK's cache is one per turn; the names differ between the agents of a turn.
+        # ADK caches once per turn, but the names differ between the agents of a turn.
         self._use_invocation_cache = False
         self._sessions = self._mcp_session_manager = Sessions(connection, self._stderr)
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools as the server lists them now, else as it listed them last and a note."""
+        """The tools that the server lists now; if unreachable, its last listing and a note."""
         offered = await self.offered(agent_of(readonly_context), readonly_context)
         for problem in offered.problems:
             self._complain(problem)
@@ -114,7 +114,7 @@ class ServerToolset(McpToolset):
     async def offered(
         self, agent: BaseNode | None, context: ReadonlyContext | None = None
     ) -> Offered:
-        """The tools, under names that no other tool of the agent has."""
+        """The tools, with names that are unique in the agent."""
         turn = context.invocation_id if context else None
         others = [one for one in toolsets_of(agent) if isinstance(one, ServerToolset)]
         servers = [self, *(one for one in others if one is not self)]
@@ -132,10 +132,9 @@ class ServerToolset(McpToolset):
         return Offered(tuple(tools), problems, own.error)
 
     async def _own_names(self, agent: BaseNode | None, context: ReadonlyContext | None) -> set[str]:
-        """The names of the agent's tools that are no MCP server's.
+        """The names of the agent's tools that are not from MCP servers.
 
-        A toolset that is not the agent's own, but wrapped in one that is, does not ask that one:
-        the question would come back.
+        A toolset that is wrapped in one of the agent's does not query that one: it would recurse.
         """
         toolsets = toolsets_of(agent)
         asked = [one for one in toolsets if not isinstance(one, ServerToolset)]
@@ -143,18 +142,18 @@ class ServerToolset(McpToolset):
         return names | await toolset_names(asked, context) if self in toolsets else names
 
     async def listed(self, turn: str | None) -> Listed:
-        """What the server lists, asked once in a turn, and once for all who ask at a time."""
+        """The server's listing, fetched once per turn and shared by concurrent callers."""
         if turn is None or self._known_in != turn:
             if self._listing is None or self._listing.done():
                 self._listing = asyncio.create_task(self._list())
                 self._listing.add_done_callback(_seen)
-            # A turn that is cancelled leaves the listing to the others who wait for it.
+            # A cancelled turn must not cancel the listing for other waiters.
             self._known = await asyncio.shield(self._listing)
             self._known_in = turn
         return self._known
 
     def listing(self, listed: Listed) -> Listing:
-        """The names in it, which the servers of an agent share out."""
+        """The listed names, from which `server_tool_names` makes unique ones."""
         names = tuple(tool.name for tool in listed.tools)
         return Listing(self.server.name, names, self.server.prefix)
 
@@ -166,7 +165,7 @@ class ServerToolset(McpToolset):
                     tools = await self._fetch()
         except OSError as error:
             if limit.expired():
-                # It hangs, so that asking it again is no use: the next turn begins with a new one.
+                # It hangs: the next turn opens a new connection.
                 self._sessions.discard()
             late = f"no answer within {self.server.timeout:g} s"
             reason = str(error).replace(NOT_CREATED, "") or late
@@ -180,21 +179,21 @@ class ServerToolset(McpToolset):
 
     @_retried
     async def _fetch(self) -> list[types.Tool]:
-        """A failure is tried once more, with another session if need be."""
+        """List the tools; retry a failure once, with a new session if needed."""
         listed: types.ListToolsResult = await self._execute_with_session(
             lambda session: session.list_tools(), "Failed to list the tools"
         )
-        # The order is not the server's: another one would cost the model's prompt cache.
+        # Sorted: a changed order would invalidate the model's prompt cache.
         return sorted(listed.tools, key=lambda tool: tool.name)
 
     def _usable(self, tools: list[types.Tool]) -> Listed:
-        """Those that agents may use and that have a schema, and what is wrong with others."""
+        """The allowed tools with a valid schema, and the problems of the others."""
         usable: list[types.Tool] = []
         problems = list(self._misspelt({tool.name for tool in tools}))
         for tool in tools:
             if self.server.offers(tool.name):
                 try:
-                    # A schema that is none would have the provider refuse the whole request.
+                    # With an invalid schema, the provider would refuse the whole request.
                     check_parameters(tool.name, tool.input_schema)
                     usable.append(tool)
                 except InvalidToolError as error:
@@ -202,19 +201,19 @@ class ServerToolset(McpToolset):
         return Listed(tuple(usable), tuple(problems))
 
     def _misspelt(self, listed: set[str]) -> Iterator[str]:
-        """A misspelt name would else be a tool that is missing, or one that nobody is asked of."""
+        """Configured names that the server lacks: else a tool is missing, or needs no approval."""
         dangerous = () if isinstance(self.server.dangerous, bool) else self.server.dangerous
         for name in sorted({*(self.server.tools or ()), *dangerous} - listed):
             yield f"has no tool {name!r}; there are: {', '.join(sorted(listed))}."
 
     def _complain(self, text: str) -> None:
-        """Once, not in every turn."""
+        """Log a problem once, not in every turn."""
         if text not in self._complaints:
             self._complaints.add(text)
             logger.warning("MCP server %r %s", self.server.name, text)
 
     async def close(self) -> None:
-        """End the program or the connection; the next turn would make a new one."""
+        """End the program or the connection; the next turn would open a new one."""
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.wait([self._listing])
@@ -223,7 +222,7 @@ class ServerToolset(McpToolset):
 
 
 class ServerTool(McpTool):
-    """A tool of a server: checked before it is called, limited in time, its failures told."""
+    """A tool of a server: arguments checked, time limited, failures returned to the model."""
 
     def __init__(self, tool: types.Tool, name: str, sessions: Sessions, server: McpServer) -> None:
         super().__init__(
@@ -254,11 +253,11 @@ class ServerTool(McpTool):
             except MCPError:
                 if not asking.is_refused:
                     raise
-            # Safe, for nothing was done; and with another session.
+            # Safe to retry: the server did nothing. Uses a new session.
             return await super()._run_async_impl(**call)
 
     def _explained(self, error: Exception, *, late: bool) -> Exception:
-        """The error in words for the model, where there are any."""
+        """The error with a text for the model, where possible."""
         told = error
         if late:
             told = ToolTimeoutError(
@@ -277,7 +276,7 @@ class ServerTool(McpTool):
 
 
 class UnreachableNote(BaseTool):
-    """No tool to call: it tells the model of a server whose tools are missing in this turn."""
+    """A note, not a callable tool: tells the model that a server's tools are missing."""
 
     def __init__(self, server: McpServer) -> None:
         super().__init__(name=f"{server.name}_unreachable", description="")
@@ -295,19 +294,19 @@ class UnreachableNote(BaseTool):
 
 
 class Sessions(MCPSessionManager):
-    """ADK's connections, none of which outlives `close()`, whoever was cancelled meanwhile."""
+    """ADK's connections; `close()` ends all of them, even after cancellations."""
 
     def __init__(self, connection: Connection, stderr: LogPipe) -> None:
-        # A process is given a file descriptor, and asks nothing else of it.
+        # A process needs only its file descriptor.
         super().__init__(connection, errlog=cast("TextIO", stderr))
         self._connecting: asyncio.Task[ClientSession] | None = None
         self._open: set[asyncio.Task[Any]] = set()
 
     async def create_session(self, headers: dict[str, str] | None = None) -> ClientSession:
-        """The connection, made once for all who wait for it.
+        """The connection, opened once for all waiters.
 
-        A turn that is cancelled or out of time leaves it being made: to stop half way would
-        leave a program that nobody ends, and the next turn finds a slow server ready.
+        A cancelled or timed-out turn does not stop the opening: stopping half way would leak a
+        process, and the next turn finds a slow server ready.
         """
         asking = _asking.get() or Asking()
         if asking.is_refused:
@@ -320,11 +319,11 @@ class Sessions(MCPSessionManager):
         return session
 
     def discard(self, session: ClientSession | None = None) -> None:
-        """Let go of a connection that is of no use, unless it was replaced already."""
+        """Drop an unusable connection, unless it is already replaced."""
         self._discard_session(session=session)
 
     async def close(self) -> None:
-        """End every connection, also those still being made or unmade."""
+        """End every connection, including those that are opening or closing."""
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
@@ -332,7 +331,7 @@ class Sessions(MCPSessionManager):
             async with asyncio.timeout(CLOSING):
                 await super().close()
         for task in self._open:
-            # Twice would stop the killing of a program half way.
+            # A second cancel would interrupt the killing of a program.
             if not task.cancelling():
                 task.cancel()
         if self._open:
@@ -343,7 +342,7 @@ class Sessions(MCPSessionManager):
 
     @asynccontextmanager
     async def _held(self, client: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
-        """Know the task a connection lives in: ADK forgets one that was too slow to connect."""
+        """Track the task of a connection: ADK forgets one that was too slow to connect."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._open.add(task)
         task.add_done_callback(self._open.discard)
@@ -351,11 +350,11 @@ class Sessions(MCPSessionManager):
             yield streams
 
     async def _get_mtls_transport(self) -> None:
-        """None: a server is sent the headers it was given, and Google's metadata is not asked."""
+        """None: a server gets only its own headers, and Google's metadata is not queried."""
 
 
 def _connection(server: McpServer) -> Connection:
-    # Longer than our own limit, which ends a call in our words, and long enough to close in.
+    # Longer than lango's own limit, which ends a call first, and long enough to close.
     patience = server.timeout + CLOSING
     if server.command:
         program, *arguments = server.command
@@ -379,7 +378,7 @@ def _http_client(headers: Any = None, timeout: Any = None, auth: Any = None) -> 
 
 
 async def _note_refusal(response: Any) -> None:
-    """404 is what the protocol has for a forgotten session; the texts differ by server."""
+    """Note a 404: the protocol's status for a forgotten session; the texts differ by server."""
     request, asking = response.request, _asking.get()
     in_session = request.method == "POST" and SESSION_HEADER in request.headers
     if asking and in_session and response.status_code == HTTPStatus.NOT_FOUND:
@@ -388,7 +387,7 @@ async def _note_refusal(response: Any) -> None:
 
 @contextmanager
 def _ask() -> Generator[Asking]:
-    """Whatever is sent from within is known to belong together."""
+    """Requests sent inside share one `Asking`."""
     token = _asking.set(asking := Asking())
     try:
         yield asking
@@ -401,6 +400,6 @@ def _parameters(tool: McpTool) -> JsonObject:
 
 
 def _seen(task: asyncio.Task[Any]) -> None:
-    """Nobody may be waiting any more for a connection that failed."""
+    """Retrieve the exception of a task that may have no waiters left."""
     if not task.cancelled():
         task.exception()
