@@ -1,4 +1,4 @@
-"""ADK's model on any provider: requests go out valid and in budget, answers come back once."""
+"""ADK's model class for any provider: valid requests within the budget, one final answer."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from lango.providers.registry import context_window as known_window
 logger = logging.getLogger(__name__)
 
 PREFIX: Final = "lango/"
-"""What a model's name begins with for ADK's registry: `Agent(model="lango/openai:gpt-5")`."""
+"""The prefix of a model's name in ADK's registry: `Agent(model="lango/openai:gpt-5")`."""
 _ONCE: Final = Policy(tries=1)
 
 
 class ModelAdapter(BaseLlm):
-    """A model of any provider, as ADK wants one.
+    """A model of any provider, as an ADK model.
 
-    `provider` is a name like "openai:gpt-5", with `policy`, `fallbacks` (names too), `api_key`
-    and `base_url` to go with it (for fallbacks elsewhere, in `access` by provider); or a Provider,
-    used as it is, with `model` the name it knows.
+    `provider` is a name like "openai:gpt-5", with optional `policy`, `fallbacks` (names too),
+    `api_key` and `base_url` (for fallbacks of other providers, use `access` by provider). Or it is
+    a Provider, used as it is, with its own name of the model in `model`.
 
-    `token_budget` bounds the messages of each request: 0 means the default of 32,000, None as
-    much as the model's window takes. `context_window` is that window, where it is not known by
-    itself. `extra` is passed to the vendor as it is. `on_model_call` gets the record of every
-    attempt, and may be async.
+    `token_budget` limits the messages of each request: 0 means the default of 32,000, None as
+    much as the model's window holds. Set `context_window` if lango does not know that window.
+    `extra` is passed to the vendor unchanged. `on_model_call` gets the record of every attempt,
+    and may be async.
     """
 
     token_budget: int | None = 0
@@ -84,21 +84,21 @@ class ModelAdapter(BaseLlm):
 
     @classmethod
     def supported_models(cls) -> list[str]:
-        """The names that ADK's registry gives to this class."""
+        """The names that ADK's registry maps to this class."""
         return [f"{PREFIX}.+"]
 
     @property
     def capabilities(self) -> LlmCapabilities:
-        """Not every wire takes tools and a schema at once: ADK brings the two together."""
+        """Not every provider API accepts tools with an output schema: ADK combines the two."""
         return LlmCapabilities(output_schema_and_tools=False)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """One response with all of the answer; when streaming, a partial one per delta before it.
+        """One response with the whole answer; when streaming, a partial one per delta before it.
 
-        A provider's error is raised as it comes. When a model finds the conversation too long,
-        its history is shrunk and the request sent to it once more.
+        A provider's error is raised as it is. If a model finds the conversation too long, the
+        history is shrunk and the request retried once.
         """
         call = self._prepared(llm_request)
         answer = Answer(call.provider, call.model, call.call_ids(), streaming=stream)
@@ -123,14 +123,14 @@ class ModelAdapter(BaseLlm):
         yield final
 
     async def warm_up(self) -> None:
-        """Import the SDKs and make the clients, so that the first answer does not wait for them.
+        """Import the SDKs and create the clients, so that the first answer does not wait for them.
 
-        Raises MissingExtraError, and AuthenticationError where the SDK wants its key at once.
+        Raises MissingExtraError, and AuthenticationError if the SDK needs its key at this point.
         """
         await self._provider.warm_up()
 
     async def close(self) -> None:
-        """Close the connections of the running loop; a later request makes new ones."""
+        """Close the connections of the running loop; a later request opens new ones."""
         await self._provider.close()
 
     async def __aenter__(self) -> Self:
@@ -146,13 +146,13 @@ class ModelAdapter(BaseLlm):
         return call
 
     async def _start(self, call: PreparedCall, attempt: Attempt) -> None:
-        """A request is about to go out."""
+        """Report an attempt before its request goes out."""
         record = call.starts(attempt)
         if call.caller is not None:
             await call.caller.start(record)
 
     def _note(self, call: PreparedCall, told: list[Awaitable[None]], attempt: Attempt) -> None:
-        """An attempt has ended: learn from it and report it."""
+        """Report an ended attempt, and learn from it."""
         if attempt.usage is not None:
             call.learn(attempt.usage)
         record = call.record(attempt)
@@ -161,7 +161,7 @@ class ModelAdapter(BaseLlm):
         told.extend(self._report(record))
 
     def _report(self, record: ModelCall) -> list[Awaitable[None]]:
-        """Tell the hook; what it leaves to be awaited is returned."""
+        """Call the hook; return what is to be awaited."""
         if self.on_model_call is None:
             return []
         try:
@@ -173,9 +173,9 @@ class ModelAdapter(BaseLlm):
 
 
 def _forget(partial: LlmResponse) -> None:
-    """Drop a partial response that ADK has handed on: its telemetry keeps all until the call ends.
+    """Drop a partial response that ADK's telemetry would keep until the call ends.
 
-    Nothing there reads them: what it reports is in the last response.
+    Telemetry reads only the last response.
     """
     scope = inference_scope()
     if scope is not None and scope.llm_responses and scope.llm_responses[-1] is partial:

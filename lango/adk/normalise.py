@@ -1,9 +1,8 @@
-"""What an event is allowed to lose on its way through the store: nothing but this.
+"""All changes that the store may make to an event.
 
-`normalise` is the whole list, in order, one pure function each; what comes back from a reload is
-equal to `normalise(event)`. It is idempotent, and changes nothing but the role of a function
-response in an event that a real Runner made of ordinary text. docs/reference/events.md explains
-each.
+`normalise` is the whole list, in order, one pure function each; a reload returns an event equal to
+`normalise(event)`. It is idempotent, and changes nothing but the role of a function response in an
+event that a real Runner made of ordinary text. docs/reference/events.md explains each change.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ RESPONSE_ROLE: Final = "function"
 MAX_OUTPUT: Final = 256 * 1024
 """Bytes of JSON above which a tool's output goes to an artifact."""
 OUTPUT_HEAD: Final = 2_000
-"""Characters of such an output that stay in its place."""
+"""Characters of such an output that stay in the event."""
 
-# Their validators say nothing of numbers.
+# Their validators do not check numbers.
 _RULES_ASIDE: Final = (Event, EventActions)
 
-# ADK declares these as Any for the sake of its imports, and gives them back as models.
+# ADK declares these as Any because of its imports, but returns them as models.
 _MODELS_BEHIND_ANY: Final = frozenset({"requested_auth_configs"})
 
 
 def normalise(event: Event) -> Event:
-    """The event as it will come back; the same object if that changes nothing."""
+    """The event as a reload returns it; the same object if nothing changes."""
     return with_response_role(normalise_payload(event))
 
 
 def normalise_payload(event: Event) -> Event:
-    """All of `normalise` but the role of function responses, which ADK takes either way."""
+    """All of `normalise` but the role of function responses, which ADK accepts either way."""
     return with_outputs_moved(before_outputs_move(event))
 
 
@@ -56,7 +55,7 @@ def before_outputs_move(event: Event) -> Event:
 
 
 def check_ids(event: Event) -> None:
-    """Refuse ids that we could not keep as they are; only the invocation's may be empty."""
+    """Refuse ids that cannot be stored unchanged; the event's own id must not be empty."""
     check_id("event id", event.id)
     if event.invocation_id:
         check_id("invocation id", event.invocation_id)
@@ -76,7 +75,7 @@ def storable_actions(actions: EventActions) -> EventActions:
 
 
 def without_temp_state(event: Event) -> Event:
-    """`temp:` state lives in the session object alone."""
+    """Remove `temp:` state, which lives only in the session object."""
     delta = event.actions.state_delta
     if not any(key.startswith("temp:") for key in delta):
         return event
@@ -85,7 +84,7 @@ def without_temp_state(event: Event) -> Event:
 
 
 def with_call_ids(event: Event) -> Event:
-    """Without an id: `call_<name>`, and `call_<name>_2` for a second of that name."""
+    """Give calls without an id `call_<name>`, and `call_<name>_2` to a second of that name."""
     calls = _calls(event)
     if all(call_id for call_id, _ in calls):
         return event
@@ -102,7 +101,7 @@ def with_call_ids(event: Event) -> Event:
 
 
 def with_outputs_moved(event: Event) -> Event:
-    """A tool output over MAX_OUTPUT leaves its head, and the name of the artifact with it all."""
+    """Replace a tool output over MAX_OUTPUT by its head and the name of its artifact."""
     return moving_outputs(event, large_outputs(event))
 
 
@@ -144,7 +143,7 @@ def output_name(event: Event, response: types.FunctionResponse) -> str:
 
 
 def with_response_role(event: Event) -> Event:
-    """Content with function responses comes back with the role "function"."""
+    """Give content with function responses the role "function"."""
     content = event.content
     if content is None or content.role == RESPONSE_ROLE or not event.get_function_responses():
         return event
@@ -163,7 +162,7 @@ def _calls(event: Event) -> list[tuple[str | None, str | None]]:
 
 
 def _may_be_large(value: Any, room: int = MAX_OUTPUT // 8) -> bool:
-    """Whether dumping it is worth the time: no text in it is long, and it has few items."""
+    """Whether a value has long texts or many items, so that dumping it is worth the time."""
     todo: list[Any] = [value]
     while todo:
         item = todo.pop()
@@ -191,7 +190,7 @@ def _with_parts(event: Event, change: Callable[[types.Part], types.Part]) -> Eve
 
 @cache
 def _any_fields(model: type[BaseModel]) -> frozenset[str]:
-    """Fields that may hold anything, which therefore comes back as plain JSON."""
+    """Fields that may hold anything, which a reload returns as plain JSON."""
     return frozenset(
         name
         for name, field in model.model_fields.items()
@@ -206,7 +205,7 @@ def _mentions_any(annotation: Any) -> bool:
 
 
 def _storable_model(model: M) -> M:
-    """The model itself when all in it is storable, else a copy in which it is."""
+    """The model itself if all its values are storable, else a corrected copy."""
     anything = _any_fields(type(model))
     changes: dict[str, Any] = {}
     for name, value in model.__dict__.items():
@@ -216,7 +215,7 @@ def _storable_model(model: M) -> M:
             new = storable_json(value)
         elif value and value is not True:
             new = _storable_field(model, name, value)
-        else:  # empty, zero, false: nothing to mend
+        else:  # empty, zero or a bool: nothing to correct
             continue
         if new is not value:
             changes[name] = new
@@ -224,7 +223,7 @@ def _storable_model(model: M) -> M:
 
 
 def _storable_field(model: BaseModel, name: str, value: Any) -> Any:
-    """A declared value: text and numbers are mended, bytes, enums and times stay what they are."""
+    """A declared value: text and numbers are corrected; bytes, enums and times stay."""
     kind = value.__class__
     if kind is str:
         return storable_text(value)
@@ -240,7 +239,7 @@ def _storable_field(model: BaseModel, name: str, value: Any) -> Any:
 
 
 def _may_be_absent(model: BaseModel, name: str) -> bool:
-    """Whether a number may become None; a class with rules of its own may want it for another."""
+    """Whether a number may become None; a class with its own validators may need it."""
     by_default = type(model).model_fields[name].default is None
     return by_default and (isinstance(model, _RULES_ASIDE) or mould(type(model)).is_plain)
 

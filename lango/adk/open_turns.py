@@ -1,4 +1,4 @@
-"""Where the open turn begins in a request: the session tells whose words a user message is."""
+"""Finds where the open turn begins in a request, from the session's events."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _USER: Final = "user"
 
 
 def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
-    """The place of the message that opened the turn, and of what ADK puts right before it.
+    """The index of the message that opened the turn, or of what ADK adds right before it.
 
-    ADK's contents name neither author nor turn. So the message is looked for by what it says, from
-    the end on: the user's messages of turns that failed may stand directly before it.
+    ADK's contents name neither author nor turn. So the message is found by its content, from the
+    end: user messages of failed turns may come directly before it.
     """
     said = [(event.invocation_id, message) for event in events for message in _said(event)]
     turn = said[-1][0] if said else ""
@@ -34,12 +34,12 @@ def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
 
 
 def _said(event: Event) -> list[Message]:
-    """What the user said in an event; answers to calls are no words of theirs."""
+    """The user's messages in an event, without answers to calls."""
     if event.author != _USER or event.content is None:
         return []
     return [message for message in convert_messages([event.content]) if message.role == _USER]
 
 
 def _comes_with_the_turn(message: Message, earlier: Collection[Message]) -> bool:
-    """Whether ADK added the message for this request, as it does with what it remembers."""
+    """Whether ADK added the message for this request, as it does with memories."""
     return message.role == _USER and message not in earlier and not is_quote(message)

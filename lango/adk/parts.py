@@ -1,4 +1,4 @@
-"""The parts of a content on their way into the store: texts and calls to columns, the rest JSON."""
+"""Encodes the parts of a content for the store: texts and calls in columns, the rest as JSON."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from lango.store.entries import Blob
 MAX_INLINE: Final = 8 * 1024
 """Bytes of inline data that a row may hold; more is moved to the artifacts' tables."""
 MOVED: Final = "moved"
-"""Stands in for the bytes of inline data that were moved: the name they have there."""
+"""The key that replaces moved bytes of inline data; its value is their name in those tables."""
 
 _BINARY: Final = {"inline_data", "file_data", "thought_signature"}
 
 
 @dataclass(slots=True)
 class EncodedParts:
-    """What the parts of a content come to."""
+    """The encoded parts of a content."""
 
     texts: list[str]
     calls: list[str]
     layout: list[JsonObject]
     blobs: list[Blob]
     responses: tuple[str, ...] = ()  # the ids of the calls it answers
-    plain: bool = True  # the layout says no more than the columns do
+    plain: bool = True  # the layout adds nothing to the columns
     weight: int = 0
     tokens: int = 0
 
 
 def is_contentful(content: types.Content | None) -> bool:
-    """Whether there is anything to say: an empty text, or no part at all, is no message."""
+    """Whether a content is a message: an empty text, or no part at all, is none."""
     if content is None:
         return False
     return any(
@@ -47,7 +47,7 @@ def is_contentful(content: types.Content | None) -> bool:
 
 
 def encode_parts(event: Event) -> EncodedParts:
-    """What the columns and the layout say of an event's parts."""
+    """Encode an event's parts into columns and a layout."""
     encoded = EncodedParts([], [], [], [])
     for part in (event.content and event.content.parts) or ():
         said = [name for name, value in part.__dict__.items() if value is not None]
@@ -59,7 +59,7 @@ def encode_parts(event: Event) -> EncodedParts:
         else:
             _add_part(encoded, event, part, said)
     if encoded.responses and any("function_response" not in item for item in encoded.layout):
-        encoded.plain = False  # the columns of a tool row say nothing but its answers
+        encoded.plain = False  # a tool row's columns hold only its answers
     return encoded
 
 
@@ -69,7 +69,7 @@ def _add_text(encoded: EncodedParts, text: str) -> None:
 
 
 def _add_part(encoded: EncodedParts, event: Event, part: types.Part, said: list[str]) -> None:
-    """Any part but plain text: what columns hold leaves a placeholder, the rest is kept as JSON."""
+    """Add any part but plain text: what columns hold leaves a placeholder, the rest is JSON."""
     item: JsonObject = {}
     others = [name for name in said if name not in ("text", "function_call", "function_response")]
     if others:
@@ -117,7 +117,7 @@ def _move(
 
 
 def _add_call(encoded: EncodedParts, call: types.FunctionCall) -> JsonObject:
-    """The call in `tool_calls`; what that has no place for is returned."""
+    """Add the call to `tool_calls`; return the fields that have no place there."""
     head = _call_head(encoded, call.id, call.name)
     if call.args is None:
         encoded.calls.append(head + "}")
@@ -135,7 +135,7 @@ def _add_call(encoded: EncodedParts, call: types.FunctionCall) -> JsonObject:
 def _add_response(
     encoded: EncodedParts, event: Event, response: types.FunctionResponse
 ) -> JsonObject:
-    """The response in `tool_calls`; what that has no place for is returned."""
+    """Add the response to `tool_calls`; return the fields that have no place there."""
     encoded.responses += (response.id or "",)
     head = _call_head(encoded, response.id, response.name)
     output = "null" if response.response is None else json_text(response.response)

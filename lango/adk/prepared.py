@@ -1,4 +1,4 @@
-"""One call of a model, made ready: converted, paired, in budget, and what to write down of it."""
+"""One prepared model call: converted, paired, within the budget, and its record."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from lango.providers.base import ModelRequest
 from lango.providers.policy import Fallback
 from lango.providers.registry import price
 
-_AGENT_LABEL: Final = "adk_agent_name"  # ADK itself puts it on every request
+_AGENT_LABEL: Final = "adk_agent_name"  # ADK itself sets it on every request
 _SHRINK: Final = 2
 
 
 @dataclass(slots=True)
 class PreparedCall:
-    """A request, what was done to make it fit the model it goes to, and how often it was tried."""
+    """A request, how it was cut to fit its model, and how often it was tried."""
 
     provider: str
     model: str
@@ -41,10 +41,10 @@ class PreparedCall:
     system: Message | None
     talk: list[Message]  # paired, all of it
     tools_text: str
-    overhead: int  # the estimate of what every request carries: instruction and tools
+    overhead: int  # estimated tokens of the instruction and tools
     caller: Caller | None = None
     token_budget: int | None = 0
-    window: int | None = None  # of the first model, and of others whose own is not known
+    window: int | None = None  # of the first model, and of fallbacks whose own is unknown
     calibrations: Calibrations = field(default_factory=Calibrations)
     calibration: Calibration = field(default_factory=Calibration)
     fitted: Fitted = field(default_factory=lambda: Fitted([], 0))
@@ -55,7 +55,7 @@ class PreparedCall:
     shrunk: bool = False
 
     def request(self, fallback: Fallback | None = None) -> ModelRequest:
-        """What a model gets: as much as fits its window, by what is known of how it counts."""
+        """The request for a model: as much as fits its window by the calibrated estimate."""
         window, self.shrunk = self.window, False
         if fallback is not None:
             self.provider, self.model = fallback.provider.name, fallback.model
@@ -69,11 +69,11 @@ class PreparedCall:
         return self._request
 
     def shorter(self) -> ModelRequest | None:
-        """The same at half the length, once; None when that was done or nothing can go."""
+        """The same at half the length, once; None if that was done or nothing can be cut."""
         return self._request if self._shrink() else None
 
     def _fit_window(self, window: int | None) -> None:
-        """Leave out and shorten what does not fit; the pairing is checked last of all."""
+        """Drop and shorten what does not fit; calls and results are paired last."""
         answer = self.options.config.max_output_tokens
         limits = Limits(self.token_budget, window, self.overhead, answer)
         room = limits.room(self.calibration)
@@ -108,12 +108,12 @@ class PreparedCall:
         return self.options.request(self.model, messages, cut=self.fitted.left_out > 0)
 
     def call_ids(self) -> set[str]:
-        """The ids that calls of the conversation have already."""
+        """The call ids that the conversation already uses."""
         return {call.id for message in self.talk for call in message.tool_calls}
 
     @property
     def estimated(self) -> int:
-        """The estimate of the whole prompt, uncalibrated."""
+        """The uncalibrated token estimate of the whole prompt."""
         return self.overhead + sum(map(request_tokens, self.fitted.messages))
 
     @property
@@ -129,14 +129,14 @@ class PreparedCall:
         return Conversation(self.provider, self.model, session, self.talk)
 
     def learn(self, usage: Usage) -> None:
-        """Keep what the provider's own count says of the estimate, for the next request."""
+        """Calibrate the estimate by the provider's own count, for the next request."""
         conversation = self._conversation
         known = self.calibrations.of(conversation)
         learnt = known.after(self.fitted.messages, estimated=self.estimated, reported=usage.input)
         self.calibrations.learn(conversation, learnt)
 
     def starts(self, attempt: Attempt) -> ModelCall:
-        """The record of an attempt whose request is about to go out."""
+        """Count an attempt, and return its record before its request goes out."""
         self.tries += 1
         return self.record(attempt)
 
@@ -175,7 +175,7 @@ def prepare(
     extra: Mapping[str, Any],
     caller: Caller | None,
 ) -> PreparedCall:
-    """ADK's request, converted and paired; it is not in budget yet."""
+    """Convert and pair ADK's request; the budget is not applied yet."""
     options = options_of(llm_request.config, extra)
     instruction = cast(object, options.config.system_instruction)  # pyright: ignore[reportUnknownMemberType]
     messages = convert_messages(llm_request.contents, instruction)

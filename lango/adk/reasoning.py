@@ -1,7 +1,7 @@
-"""Reasoning in ADK's parts: a thought, whose signature says whose data it holds.
+"""Keeps reasoning in ADK's thought parts; the signature names its provider and model.
 
-ADK keeps a thought with a signature through sessions, requests and copies, and drops the part's
-metadata on some of these ways. So the tag travels inside the signature, with the data it names
+ADK keeps a thought with a signature through sessions, requests and copies, but drops the part's
+metadata in some of them. So the tag is inside the signature, with the data that it describes
 (docs/adr/0007-reasoning-in-the-signature.md).
 """
 
@@ -17,7 +17,7 @@ from lango.core.messages import Reasoning
 from lango.core.values import json_text
 
 _HEAD: Final = b'{"lango":1,'
-"""What every signature of ours begins with, and no provider's own does."""
+"""The beginning of every signature of lango's, and of no provider's own."""
 
 
 def thought_part(reasoning: Reasoning) -> types.Part:
@@ -30,7 +30,7 @@ def thought_part(reasoning: Reasoning) -> types.Part:
 
 
 def reasoning_of(part: types.Part) -> Reasoning:
-    """The reasoning in a thought part; the signature of another ADK model's is not ours to send."""
+    """The reasoning in a thought part, without the signatures of other ADK models."""
     tag = _tag(part.thought_signature)
     return Reasoning(
         text=part.text or "",

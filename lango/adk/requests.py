@@ -1,4 +1,4 @@
-"""ADK's request configuration in no vendor's words."""
+"""Converts ADK's request configuration to a vendor-neutral one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Options:
     def request(
         self, model: str, messages: Sequence[Message], *, cut: bool = False
     ) -> ModelRequest:
-        """The request with these messages; `cut`: there were older ones."""
+        """The request with these messages; `cut` means that older ones were left out."""
         config = self.config
         choice, allowed = _tool_choice(config)
         return ModelRequest(
@@ -55,7 +55,7 @@ class Options:
 def options_of(
     config: types.GenerateContentConfig | None, extra: Mapping[str, Any] | None = None
 ) -> Options:
-    """What a configuration asks for; raises BadRequestError for a tool that is no function."""
+    """The options in a configuration; BadRequestError for a tool that is not a function."""
     config = config or types.GenerateContentConfig()
     return Options(config, tuple(_tools(config)), extra or {})
 

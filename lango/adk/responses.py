@@ -1,4 +1,4 @@
-"""A provider's stream as ADK's responses: partial ones, and one final with everything."""
+"""Converts a provider's stream to ADK's responses: partial ones, then one with everything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lango.core.values import json_value
 from lango.errors import BadStreamError, ModelError
 
 STRIPPED_PREFIX: Final = "adk-"
-"""ADK takes ids that begin so for its own, and strips them from requests."""
+"""ADK takes ids with this prefix for its own, and strips them from requests."""
 
 FINISH_REASONS: Final[dict[FinishReason, types.FinishReason]] = {
     "stop": types.FinishReason.STOP,
@@ -40,7 +40,7 @@ FINISH_REASONS: Final[dict[FinishReason, types.FinishReason]] = {
 
 @dataclass(slots=True)
 class Answer:
-    """What has arrived of one answer. `taken` are the ids of the calls before it."""
+    """The received part of one answer. `taken` are the ids of earlier calls."""
 
     provider: str
     model: str
@@ -59,11 +59,11 @@ class Answer:
 
     @property
     def begun(self) -> bool:
-        """Whether a consumer has seen anything of it, or would have when streaming."""
+        """Whether any of it has arrived that a streaming consumer would see."""
         return bool(self._texts or self._thoughts or self._reasoning or self._calls)
 
     def take(self, event: StreamEvent) -> LlmResponse | None:
-        """Take one event; when streaming, a delta is a partial response. An error is raised."""
+        """Process one event; when streaming, return a delta as a response. Raises errors."""
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
             return _partial(_said(event.text)) if self.streaming and event.text else None
@@ -81,22 +81,22 @@ class Answer:
         return None
 
     def of(self, provider: str, model: str) -> None:
-        """Say who gave it, when that was not the model that was asked first."""
+        """Set the provider and model that answered, which may be a fallback."""
         self.provider, self.model = provider, model
 
     def explain(self, error: Exception) -> None:
-        """Add what is known of the answer to an error that ended it."""
+        """Add provider, model and partial text to an error that ended the answer."""
         if isinstance(error, ModelError):
             error.provider = error.provider or self.provider
             error.model = error.model or self.model
             error.partial_text = error.partial_text or self.text
 
     def broken(self, why: str) -> BadStreamError:
-        """The error for a stream that is not one."""
+        """The error for an invalid stream."""
         return BadStreamError(why, provider=self.provider, model=self.model, partial_text=self.text)
 
     def final(self) -> LlmResponse:
-        """Everything at once: thoughts, text, calls. Raises BadStreamError without an end mark."""
+        """The whole answer: thoughts, text, calls. Raises BadStreamError without an end mark."""
         if self.done is None:
             raise self.broken("The answer ended without its end mark.")
         self._flush_thoughts()
@@ -105,7 +105,7 @@ class Answer:
         parts += [build(types.Part, text=text)] if text else []
         parts += self._calls
         reason = FINISH_REASONS[self.done.finish_reason]
-        silent = not parts and reason is not types.FinishReason.STOP  # ADK itself marks that one
+        silent = not parts and reason is not types.FinishReason.STOP  # ADK itself marks STOP
         return LlmResponse(
             content=types.Content(role="model", parts=parts),
             partial=False,
@@ -118,7 +118,7 @@ class Answer:
         )
 
     def _add_reasoning(self, reasoning: Reasoning) -> None:
-        """A finished piece; if it has no text of its own, what was thought before stays apart."""
+        """Add a finished piece; if it has no text, earlier thoughts stay a separate piece."""
         if reasoning.text:
             self._thoughts.clear()
         else:
@@ -126,7 +126,7 @@ class Answer:
         self._reasoning.append(reasoning)
 
     def _signed(self, reasoning: Reasoning) -> Reasoning:
-        """With whose it is, where its provider did not say."""
+        """The reasoning with its provider and model, where they are missing."""
         return replace(
             reasoning,
             provider=reasoning.provider or self.provider,
@@ -160,7 +160,7 @@ class Answer:
 
 
 def usable_id(call_id: str, taken: Iterable[str] = ()) -> str:
-    """The id of a call, or a new one for an id that is empty, ADK's to strip, or taken."""
+    """The id of a call, or a new one if it is invalid, taken, or has ADK's prefix."""
     fit = call_id and call_id == as_id(call_id, MAX_ID_LENGTH)
     if not fit or call_id.startswith(STRIPPED_PREFIX) or call_id in taken:
         return new_id("call")
@@ -168,7 +168,7 @@ def usable_id(call_id: str, taken: Iterable[str] = ()) -> str:
 
 
 def usage_metadata(usage: Usage | None) -> types.GenerateContentResponseUsageMetadata | None:
-    """Usage in ADK's words, where thoughts are no part of what was said."""
+    """Usage as ADK's metadata, which counts thoughts separately from the answer."""
     if usage is None:
         return None
     return types.GenerateContentResponseUsageMetadata(
@@ -180,7 +180,7 @@ def usage_metadata(usage: Usage | None) -> types.GenerateContentResponseUsageMet
     )
 
 
-# One of each per delta, and little else is done for a delta: hence the stamps.
+# Created for every delta, where little else is done: hence the stamps.
 _said: Final = mould(types.Part).stamp("text")
 _thought: Final = mould(types.Part).stamp("text", thought=True)
 _content: Final = mould(types.Content).stamp("parts", role="model")

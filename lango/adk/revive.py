@@ -1,8 +1,8 @@
-"""Rebuild pydantic models from JSON that we wrote ourselves, at a fraction of validation's cost.
+"""Rebuilds pydantic models from lango's own JSON, at a fraction of validation's cost.
 
-ADK's events are validated when they are made; what comes back from our own tables needs its types
-again, not a second check. A test holds every event hypothesis makes against real validation.
-Classes with validators of their own, and annotations not listed here, are validated as usual.
+ADK's events are validated when they are created; rows from lango's own tables need their types
+back, not a second check. A test compares events that hypothesis generates with real validation.
+Classes with their own validators, and annotations not listed here, are validated as usual.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pydantic_core import PydanticUndefined
 M = TypeVar("M", bound=BaseModel)
 Converter = Callable[[Any], Any]
 
-# google-genai's base class has this one everywhere: it only logs.
+# Inherited by all models of google-genai: it only logs.
 _HARMLESS_VALIDATOR = "_check_field_type_mismatches"
 _SCALARS = (str, int, float, bool, object, type(None))
 
-# pydantic's own slots, written directly: a model has no cheaper way to be made.
+# pydantic's own slots, set directly: the cheapest way to create a model.
 _slots: Any = vars(BaseModel)
 _set_values = _slots["__dict__"].__set__
 _set_fields_set = _slots["__pydantic_fields_set__"].__set__
@@ -34,7 +34,7 @@ _set_private = _slots["__pydantic_private__"].__set__
 
 
 class Mould(Generic[M]):
-    """Makes the instances of one class."""
+    """Creates the instances of one class."""
 
     def __init__(self, model: type[M]) -> None:
         self.model = model
@@ -49,13 +49,13 @@ class Mould(Generic[M]):
 
     @cached_property
     def converters(self) -> dict[str, Converter | None]:
-        """How to bring each field back; None where JSON's own value is the value, as null is."""
+        """The converter of each field from JSON; None where the JSON value needs none."""
         fields = self.model.model_fields.items()
         return {name: _converter(_unless_none(field.annotation)) for name, field in fields}
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether nothing but field types decides what an instance looks like."""
+        """Whether field types alone determine an instance."""
         decorators = self.model.__pydantic_decorators__
         validators = decorators.model_validators.keys() - {_HARMLESS_VALIDATOR}
         private = self.model.__private_attributes__.values()
@@ -70,19 +70,19 @@ class Mould(Generic[M]):
         )
 
     def fresh(self) -> M:
-        """An instance at its defaults, as calling the class would make it."""
+        """An instance with its defaults, as calling the class would create it."""
         return self.assemble(self._fresh_defaults(), set())
 
     def build(self, **values: Any) -> M:
-        """An instance with these field values, which are not checked, and defaults for the rest."""
+        """An instance with these field values, unchecked, and defaults for the rest."""
         fields = self._fresh_defaults()
         fields.update(values)
         return self.assemble(fields, set(values))
 
     def stamp(self, field: str, **fixed: Any) -> Callable[[Any], M]:
-        """Makes instances that differ in one field alone and share the fixed ones.
+        """A function that creates instances which differ in one field and share the fixed ones.
 
-        The cheapest way to make thousands.
+        The cheapest way to create thousands.
         """
         names = {field, *fixed}
         anew = [(name, factory) for name, factory in self._factories if name not in names]
@@ -96,7 +96,7 @@ class Mould(Generic[M]):
         return make
 
     def revive(self, data: dict[str, Any], *, vouched: bool = False) -> M:
-        """See the function of that name."""
+        """See the function `revive`."""
         if not (vouched or self.is_plain):
             return self.model.model_validate(data)
         values = self._fresh_defaults()
@@ -104,7 +104,7 @@ class Mould(Generic[M]):
         return self.assemble(values, set(data))
 
     def fill(self, values: dict[str, Any], data: dict[str, Any]) -> None:
-        """Put the fields in `data`, back from JSON, among the values of an instance."""
+        """Convert the fields in `data` from JSON, and add them to an instance's values."""
         converters = self.converters
         for name, value in data.items():
             convert = converters[name]
@@ -115,7 +115,7 @@ _moulds: dict[type[BaseModel], Any] = {}
 
 
 def mould(model: type[M]) -> Mould[M]:
-    """The mould of a class."""
+    """The `Mould` of a class, created once."""
     found = _moulds.get(model)
     if found is None:
         found = _moulds[model] = Mould(model)
@@ -125,20 +125,20 @@ def mould(model: type[M]) -> Mould[M]:
 def revive(model: type[M], data: dict[str, Any], *, vouched: bool = False) -> M:
     """The model that was dumped as `data` (JSON mode, by field name, without Nones).
 
-    `vouched`: the caller knows that the class's own validators have nothing to say to this data.
+    `vouched` skips validation: the caller guarantees that validators would change nothing.
     """
     return mould(model).revive(data, vouched=vouched)
 
 
 def build(model: type[M], **values: Any) -> M:
-    """An instance with these field values, which are not checked, and defaults for the rest."""
+    """An instance with these field values, unchecked, and defaults for the rest."""
     return mould(model).build(**values)
 
 
 def _starter(
     defaults: dict[str, Any], factories: list[tuple[str, Callable[[], Any]]]
 ) -> Callable[[], dict[str, Any]]:
-    """Makes the field values of an instance at its defaults."""
+    """A function that returns new default field values."""
     if not factories:
         return defaults.copy
 
@@ -152,7 +152,7 @@ def _starter(
 
 
 def _assembler(model: type[M]) -> Callable[[dict[str, Any], set[str]], M]:
-    """Makes an instance with exactly these field values; a closure, as every nanosecond counts."""
+    """A function that creates an instance from its field values; a closure, for speed."""
     private = {n: one.get_default() for n, one in model.__private_attributes__.items()} or None
     new, set_values, set_fields_set = object.__new__, _set_values, _set_fields_set
     set_extra, set_private = _set_extra, _set_private
@@ -169,14 +169,14 @@ def _assembler(model: type[M]) -> Callable[[dict[str, Any], set[str]], M]:
 
 
 def _unless_none(annotation: Any) -> Any:
-    """What an optional field holds when it holds anything: most are, and one check serves all."""
+    """The type of an optional field without None, which `fill` checks for all fields."""
     members = [member for member in get_args(annotation) if member is not type(None)]
     optional = get_origin(annotation) in (Union, python_types.UnionType) and len(members) == 1
     return members[0] if optional else annotation
 
 
 def _converter(annotation: Any) -> Converter | None:
-    """None when JSON's own value is the value."""
+    """The converter of a type; None if the JSON value needs none."""
     if annotation is Any or annotation in _SCALARS or get_origin(annotation) is Literal:
         return None
     if annotation is bytes:
@@ -189,7 +189,7 @@ def _converter(annotation: Any) -> Converter | None:
 
 
 def _enum(kind: type[enum.Enum]) -> Converter:
-    """Members by value; one of a later version of the API was warned about when it came in."""
+    """Convert to members by value; an unknown value was already warned about on arrival."""
     known = {member.value: member for member in kind}
 
     def convert(value: Any) -> enum.Enum:
@@ -231,5 +231,5 @@ def _union(members: list[Any], annotation: Any) -> Converter | None:
 
 
 def _bytes(value: str | bytes) -> bytes:
-    """From base64; bytes that never were in the row are bytes already."""
+    """Decode base64; bytes that were not in the row are already decoded."""
     return value if isinstance(value, bytes) else base64.urlsafe_b64decode(value)

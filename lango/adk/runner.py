@@ -1,4 +1,4 @@
-"""One turn of an ADK agent, told as turn events."""
+"""Runs one turn of an ADK agent and yields turn events."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from lango.errors import AgentNotFoundError, InvalidIdError, LangoError
 logger = logging.getLogger(__name__)
 
 NextTurn = Literal["sticky", "root"]
-"""Who gets the next message: the agent that spoke last, or always the root."""
+"""Which agent gets the next message: the last speaker, or always the root."""
 Said = str | Sequence[Answer] | types.Content
-"""What a turn begins with: a user's message, or answers to approvals; in ADK's form or in ours."""
+"""A turn's input: a user's message, or answers to approvals; in ADK's form or in lango's."""
 
-with warnings.catch_warnings():  # we know that it is experimental, and pin ADK for it
+with warnings.catch_warnings():  # it is experimental, so lango pins ADK
     warnings.simplefilter("ignore", UserWarning)
     RESUMABLE: Final = ResumabilityConfig(is_resumable=True)
 
@@ -69,24 +69,24 @@ class TurnOptions:
     """How a turn is run."""
 
     streaming: bool = True
-    abort: asyncio.Event | None = None  # set it to end the turn
-    invocation_id: str | None = None  # ADK's, to choose it or to resume one
-    turn_id: str = ""  # the claimed turn's, by which the log names it
+    abort: asyncio.Event | None = None  # set it to cancel the turn
+    invocation_id: str | None = None  # ADK's, to set a new one or resume one
+    turn_id: str = ""  # the claimed turn's, for log messages
     attempt: int = 1
-    go_on: bool = False  # with the agent that spoke last, whatever `next_turn` says: no new turn
-    state: dict[str, Any] | None = None  # changes of state that come with the message
-    reader: TurnReader | None = None  # of an attempt that is gone on with
+    go_on: bool = False  # continue with the last speaker, regardless of `next_turn`
+    state: dict[str, Any] | None = None  # state changes that come with the message
+    reader: TurnReader | None = None  # has read the earlier attempts of a resumed turn
 
 
 _PLAIN: Final = TurnOptions()
 
 
 class AgentRunner:
-    """Runs turns of an agent, App or Workflow on the services it is given.
+    """Runs turns of an agent, App or Workflow on the given services.
 
-    A session that is not there is created. `next_turn` says who gets the next message: the agent
-    that spoke last ("sticky", which is ADK's way) or the root agent. `name` is ADK's app name, by
-    default the App's own or the root agent's.
+    Missing sessions are created. `next_turn` selects the agent for the next message: the last
+    speaker ("sticky", ADK's default) or the root agent. `name` is ADK's app name, by default the
+    App's own or the root agent's.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class AgentRunner:
     async def run(
         self, user_id: str, session_id: str, said: Said | None, options: TurnOptions | None = None
     ) -> AsyncGenerator[TurnEvent]:
-        """One turn: Started, what happens, one end. Nothing is said to resume an invocation.
+        """Run one turn: Started, its events, one end. To resume an invocation, `said` is None.
 
-        An error ends the turn as Failed and is not raised. What was said of a message that a
-        failure or an abort cut off is kept in the session, marked as interrupted.
+        An error ends the turn as Failed and is not raised. If a failure or an abort cuts off a
+        message, the session keeps its partial text, marked as interrupted.
         """
         how = options or TurnOptions()
         reader, error = how.reader or TurnReader(), None
@@ -143,7 +143,7 @@ class AgentRunner:
                 async for event in events:
                     for told in reader.read(event):
                         yield told
-        except Exception as raised:  # noqa: BLE001 - whatever ends the turn is told as its end
+        except Exception as raised:  # noqa: BLE001 - every error is the turn's end
             error = self._named(raised, reader)
         await self._keep(user_id, session_id, reader.unfinished())
         yield self.end(reader, error, how)
@@ -160,7 +160,7 @@ class AgentRunner:
     async def _message(
         self, user_id: str, session_id: str, said: Said | None, reader: TurnReader
     ) -> types.Content | None:
-        """What was said, for ADK; approvals of the turn that stay open are noted."""
+        """The input for ADK; the reader gets the approvals of the turn that stay open."""
         if said is None or isinstance(said, types.Content):
             return said
         if isinstance(said, str):
@@ -178,7 +178,7 @@ class AgentRunner:
         return [one.approval for one in asked.values() if one.is_open]
 
     async def asked(self, user_id: str, session_id: str) -> dict[str, Asked]:
-        """Every question that was asked in a session, by its id."""
+        """Every question in a session, by its id."""
         session = await self._session(user_id, session_id)
         return asked_in(session.events) if session else {}
 
@@ -188,7 +188,7 @@ class AgentRunner:
         )
 
     async def _keep(self, user_id: str, session_id: str, unfinished: Sequence[Event]) -> None:
-        """Store what was cut off. That it cannot be stored must not hide why it was cut off."""
+        """Store interrupted messages; a failure to do so must not hide the reason for the end."""
         if not unfinished:
             return
         try:
@@ -202,7 +202,7 @@ class AgentRunner:
     def end(
         self, reader: TurnReader, error: Exception | None = None, how: TurnOptions = _PLAIN
     ) -> End:
-        """How a turn has ended, of which this was read."""
+        """The end of a turn whose events the reader has read."""
         text, usage = reader.unfinished_text, reader.usage
         if error is not None and not isinstance(error, LangoError):
             name = how.turn_id or how.invocation_id or "of an agent"
@@ -217,7 +217,7 @@ class AgentRunner:
         return Completed(usage)
 
     def _named(self, error: Exception, reader: TurnReader) -> Exception:
-        """ADK's errors for an unknown agent as ours; any other as it was raised."""
+        """AgentNotFoundError for ADK's unknown-agent errors; other errors as they were raised."""
         error = unwrapped(error)
         name = unknown_agent(error)
         if name is None or isinstance(error, AgentNotFoundError):
@@ -228,12 +228,12 @@ class AgentRunner:
         return found
 
     async def close(self) -> None:
-        """Close toolsets and plugins; the services are their owner's to close."""
+        """Close toolsets and plugins; the owner of the services closes those."""
         await self._sticky.close()
 
 
 class _RootRunner(Runner):
-    """Begins every turn at the root; ADK would go on with the agent that spoke last."""
+    """Begins every turn at the root; ADK would continue with the last speaker."""
 
     def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
         del session
@@ -241,10 +241,10 @@ class _RootRunner(Runner):
 
 
 def as_app(root: Root, plugins: Sequence[BasePlugin] = (), name: str = "") -> App:
-    """The App to run: the given one with these plugins beside its own, or a new one.
+    """The App to run: the given one with these plugins added, or a new one.
 
-    A sequence, loop or parallel agent is made resumable: after an approval it would else end with
-    the agent that asked.
+    A sequence, loop or parallel agent is made resumable: otherwise it would end, after an
+    approval, with the agent that asked.
     """
     name = name or (root.name if isinstance(root, App) else root.name.strip("_"))
     try:

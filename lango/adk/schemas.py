@@ -1,4 +1,4 @@
-"""JSON Schemas from everything that ADK and google-genai take for a schema."""
+"""Converts everything that ADK and google-genai accept as a schema to JSON Schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parameters_of(declaration: types.FunctionDeclaration) -> JsonObject:
 
 
 def json_schema(schema: Any) -> JsonObject:
-    """The schema as JSON Schema: of a dict, a genai Schema, a pydantic class or any type."""
+    """The JSON Schema of a dict, a genai Schema, a pydantic class or any type."""
     if isinstance(schema, types.Schema):
         return _plain(schema.model_dump(mode="json", by_alias=True, exclude_none=True))
     if isinstance(schema, dict):
@@ -46,7 +46,7 @@ def _is_geminis(schema: JsonObject) -> bool:
 
 
 def _plain(schema: JsonObject) -> JsonObject:
-    """Gemini's dialect as JSON Schema: small types, null as a type, no keys of its own."""
+    """Gemini's dialect as JSON Schema: lower-case types, null as a type, no Gemini-only keys."""
     plain: JsonObject = {}
     for key, value in schema.items():
         name = _RENAMED.get(key, key)

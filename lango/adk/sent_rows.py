@@ -1,4 +1,4 @@
-"""Which stored messages a request was made of."""
+"""Finds the stored messages that a request was made of."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Span = tuple[int, int]
 def sent_span(rows: Sequence[StoredMessage], sent: Sequence[Message]) -> Span | None:
     """The seqs of the oldest and the newest row that the messages came from.
 
-    None when they cannot be told for certain: ADK shows an agent not all that is stored, and
-    adds words of its own. So each message must be found in its row, from the last one on back.
+    None if that is uncertain: ADK does not show an agent all stored messages, and adds its own.
+    So each message must match its row, from the last one backwards.
     """
     span: Span | None = None
     left = [message for message in sent if message.content != INTERRUPTED]
@@ -36,7 +36,7 @@ def _newest_first(rows: Sequence[StoredMessage]) -> Iterator[StoredMessage]:
 
 
 def _taken(row: StoredMessage, sent: Sequence[Message]) -> int:
-    """How many of the last messages are this row; 0 when they are not."""
+    """How many of the last messages come from this row; 0 if it does not match."""
     stored = message_of(row)
     last = sent[-1]
     if last.is_tool and stored.is_tool:
@@ -46,7 +46,7 @@ def _taken(row: StoredMessage, sent: Sequence[Message]) -> int:
     if stored.role == last.role:
         same_calls = _names(stored) == _names(last)
         return int(same_calls and stored.content in last.content)
-    # What another agent said or did is retold to this one as the user's words.
+    # ADK quotes another agent's messages to this one as user messages.
     return int(last.role == "user" and f"[{row.author}]" in last.content)
 
 

@@ -1,6 +1,6 @@
-"""Our services under ADK's service registry: `--session_service_uri=lango+postgresql://…`.
+"""lango's services in ADK's service registry: `--session_service_uri=lango+postgresql://…`.
 
-ADK builds them by class from a `services.yaml` beside the agents, with the URI as it was given.
+ADK creates the classes that a `services.yaml` beside the agents names, with the given URI.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SERVICES_FILE: Final = "services.yaml"
 
 
 class RegisteredSessionService(SessionServiceAdapter):
-    """A session service made by ADK's registry."""
+    """A session service that ADK's registry creates."""
 
     def __init__(self, uri: str, **_: Any) -> None:
         url, schema, tenant = parse_uri(uri)
@@ -30,7 +30,7 @@ class RegisteredSessionService(SessionServiceAdapter):
 
 
 class RegisteredArtifactService(SqlArtifactService):
-    """An artifact service made by ADK's registry."""
+    """An artifact service that ADK's registry creates."""
 
     def __init__(self, uri: str, **_: Any) -> None:
         url, schema, tenant = parse_uri(uri)
@@ -39,7 +39,7 @@ class RegisteredArtifactService(SqlArtifactService):
 
 
 def parse_uri(uri: str) -> tuple[str, str | None, str]:
-    """A registry URI as the store's URL, and what `?schema=…&tenant=…` say."""
+    """The store's URL, the schema and the tenant from a registry URI (`?schema=…&tenant=…`)."""
     url, _, query = uri.removeprefix("lango+").partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     schema, tenant = options.pop("schema", None), options.pop("tenant", "")
@@ -56,13 +56,13 @@ def _entries() -> list[dict[str, str]]:
 
 
 def services_yaml() -> str:
-    """The file that tells ADK of our services."""
+    """The file that registers lango's services with ADK."""
     heading = "# Written by `lango adk services`: lets `adk web` and `adk api_server` use lango.\n"
     return heading + yaml.safe_dump({"services": _entries()}, sort_keys=False)
 
 
 def write_services_yaml(folder: Path) -> Path:
-    """Write the file beside the agents; one that says something else is not overwritten."""
+    """Write the file beside the agents; an existing file with other services is refused."""
     path = folder / SERVICES_FILE
     if not folder.is_dir():
         raise LangoError(f"There is no folder {folder}.")

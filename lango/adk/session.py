@@ -15,7 +15,7 @@ from lango.store.entries import SessionKey, SessionRef, StoredMessage
 
 @dataclass(slots=True)
 class Link:
-    """What ties a session object to the store; one private attribute, as pydantic's are slow."""
+    """Links a session object to the store; one private attribute, as pydantic's are slow."""
 
     ref: SessionRef | None = None
     rows: list[StoredMessage] = field(default_factory=list[StoredMessage])
@@ -23,28 +23,28 @@ class Link:
     database: Database | None = None
 
     def first_seq_of(self, invocation_id: str) -> int | None:
-        """Where an invocation begins in the rows at hand."""
+        """The seq at which an invocation begins in the loaded rows."""
         return next((row.seq for row in self.rows if row.invocation_id == invocation_id), None)
 
 
 class SessionAdapter(Session):
-    """ADK's session, which also knows its rows, and whether it has all of them."""
+    """ADK's session with its rows, and whether it has all of them."""
 
     _link: Link = PrivateAttr(default_factory=Link)
 
     @property
     def whole(self) -> bool:
-        """False when older events were left out to fit the token budget."""
+        """False if older events were left out to fit the token budget."""
         return self.link.whole
 
     @property
     def history(self) -> list[Message]:
-        """The conversation as this object has it: loaded messages, then appended ones."""
+        """The conversation in this object: loaded messages, then appended ones."""
         return [message_of(row) for row in self.link.rows if row.role != CONTROL]
 
     @property
     def link(self) -> Link:
-        """What ties this object to the store; read where pydantic keeps it, at a tenth the cost."""
+        """The link to the store; read where pydantic keeps it, at a tenth of the cost."""
         return (self.__pydantic_private__ or {})["_link"]
 
     def attach(self, link: Link) -> None:
@@ -53,12 +53,12 @@ class SessionAdapter(Session):
 
 
 def link_of(session: Session) -> Link:
-    """The link of any session object; one that we did not load has none to speak of."""
+    """The link of any session object; an empty one if lango did not load it."""
     return session.link if isinstance(session, SessionAdapter) else Link()
 
 
 def ref_of(session: Session, link: Link, tenant: str) -> SessionRef:
-    """The session in the store; one that another tenant loaded is looked up, not trusted."""
+    """The session in the store; if another tenant loaded it, it is looked up, not trusted."""
     if link.ref is not None and link.ref.key.tenant == tenant:
         return link.ref
     return SessionRef(SessionKey(tenant, session.app_name, session.user_id, session.id))

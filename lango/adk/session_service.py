@@ -1,4 +1,4 @@
-"""ADK's session service on our store: change one line, keep the app."""
+"""ADK's session service on lango's store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _told_about_windows = False
 
 
 class SessionServiceAdapter(BaseSessionService):
-    """Sessions on PostgreSQL or SQLite, bounded by a token budget when loaded.
+    """Sessions on PostgreSQL or SQLite, loaded within a token budget.
 
     `store` is a store or its URL. `token_budget` 0 means the default of 32,000, None the whole
     session. `root_agent_name` is the author of old rows that name none.
@@ -74,13 +74,13 @@ class SessionServiceAdapter(BaseSessionService):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections, unless the store was somebody else's."""
+        """Close the connections, if this service opened the store."""
         if self._owns_store:
             await self.store.close()
 
     @asynccontextmanager
     async def whole_session(self) -> AsyncGenerator[None]:
-        """Inside, sessions are loaded whole, for what needs all of their events (a far rewind)."""
+        """Inside, sessions are loaded whole, for operations that need all events (a far rewind)."""
         token = _whole.set(True)
         try:
             yield
@@ -114,7 +114,7 @@ class SessionServiceAdapter(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """The session with the newest events that fit the budget, or exactly what `config` says."""
+        """The session with the newest events that fit the budget, or exactly those of `config`."""
         key = self._key(app_name, user_id, session_id)
         if config is not None and config != GetSessionConfig():
             recent = Recent(config.num_recent_events, config.after_timestamp)
@@ -150,7 +150,7 @@ class SessionServiceAdapter(BaseSessionService):
         return session
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store the event, then show it in the session object: durable before ADK goes on."""
+        """Store the event, then add it to the session object: durable before ADK continues."""
         if event.partial:
             return event
         self._apply_temp_state(session, event)
@@ -172,7 +172,7 @@ class SessionServiceAdapter(BaseSessionService):
         return await self.store.append(ref, entry)
 
     def _show(self, session: Session, event: Event, entry: Entry, appended: Appended) -> None:
-        """Bring the session object to where the store is."""
+        """Update the session object to match the store."""
         if appended.state is not None:
             event.actions.state_delta = dict(appended.state)
         if appended.artifacts is not None:
@@ -187,14 +187,14 @@ class SessionServiceAdapter(BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """Every session without its events, oldest first; `sessions` gives pages."""
+        """Every session without its events, oldest first; `sessions` returns pages."""
         stored = await self.store.list_all(self.tenant, app_name, user_id)
         return ListSessionsResponse(
             sessions=[self._session(LoadedSession(one, [], whole=False), []) for one in stored]
         )
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session with all it holds."""
+        """Delete a session with everything in it."""
         await self.store.delete(self._key(app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class SessionServiceAdapter(BaseSessionService):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SessionSummary]:
-        """A page of sessions, the last active first, for user interfaces."""
+        """A page of sessions for user interfaces, the last active first."""
         return await self.store.page(
             self.tenant, app_name, user_id, wanted=Wanted(title), cursor=cursor, limit=limit
         )
@@ -258,7 +258,7 @@ def _row(entry: Entry, seq: int) -> StoredMessage:
 
 
 def _safely_cut(loaded: LoadedSession) -> LoadedSession:
-    """A cut history that begins where a conversation may begin; the open turn stays whole."""
+    """A cut history with a valid beginning; the open turn stays whole."""
     _tell_about_windows()
     first = next(_cut_rows(loaded), None)
     if first is None or (first.tool_calls is None and first.role not in TOOL_ROLES):
@@ -275,7 +275,7 @@ def _safely_cut(loaded: LoadedSession) -> LoadedSession:
 
 
 def _cut_rows(loaded: LoadedSession) -> Iterator[StoredMessage]:
-    """The rows that the budget alone brought along: no open turn, no invocation that is pinned."""
+    """The rows that only the budget loaded, up to the open turn or the first pinned row."""
     pinned = Pinned(loaded.session.open_calls)
     for row in loaded.messages:
         if row.seq <= loaded.window_after:
@@ -286,7 +286,7 @@ def _cut_rows(loaded: LoadedSession) -> Iterator[StoredMessage]:
 
 
 def _tell_about_windows() -> None:
-    global _told_about_windows  # once per process is the point
+    global _told_about_windows  # log once per process
     if not _told_about_windows:
         _told_about_windows = True
         logger.info(

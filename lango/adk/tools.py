@@ -1,4 +1,4 @@
-"""Our tools as ADK's: arguments checked, a person asked, failures told, results made to fit."""
+"""lango's tools as ADK tools: checked arguments, approvals, safe errors, bounded results."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lango.tools.calling import call
 logger = logging.getLogger(__name__)
 
 MAX_OUTPUT: Final = 256 * 1024
-"""Bytes of JSON that a model gets to see of one result; more is kept as an artifact."""
+"""Bytes of JSON that a model sees of one result; a longer one is kept as an artifact."""
 HEAD: Final = 4 * 1024
-"""Characters of a longer result that stay in its place."""
+"""Characters of a longer result that the model sees."""
 
-# ADK's own words, of FunctionTool and of the gate in front of every tool.
+# ADK's own texts, from FunctionTool and from the check before every tool.
 HINT: Final = (
     "Please approve or reject the tool call {name}() by responding with a FunctionResponse with "
     "an expected ToolConfirmation payload."
@@ -37,11 +37,11 @@ UNCONFIRMED: Final = "This tool call requires confirmation, please approve or re
 REJECTED: Final = "This tool call is rejected."
 
 AdkTool = Callable[..., Any] | BaseTool | BaseToolset
-"""What ADK takes among an agent's tools."""
+"""What ADK accepts as an agent's tools."""
 
 
 class ToolAdapter(BaseTool):
-    """One of our tools, as ADK runs it: an error of the tool never ends the turn."""
+    """A lango tool as an ADK tool: an error of the tool never ends the turn."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
@@ -57,18 +57,18 @@ class ToolAdapter(BaseTool):
     async def check_require_confirmation(
         self, args: dict[str, Any], tool_context: ToolContext
     ) -> bool:
-        """Whether a person is to be asked: for a dangerous tool, and a call that could run."""
+        """Whether a person must approve: for a dangerous tool with valid arguments."""
         del tool_context
         if not self.tool.dangerous:
             return False
         try:
             self.tool.checked(args)
         except ToolArgumentsError:
-            return False  # the model is told what is wrong; there is nothing to approve
+            return False  # the model gets the error; there is nothing to approve
         return True
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> JsonObject:
-        """The tool's result, or `{"error": …}` and the id under which the log has the rest."""
+        """The tool's result, or `{"error": …}` with the id under which the log has the rest."""
         try:
             arguments = self.tool.checked(args)
             refusal = self._unconfirmed(tool_context)
@@ -76,11 +76,11 @@ class ToolAdapter(BaseTool):
                 return refusal
             result = await call(self.tool, arguments, call_info(tool_context))
             return await fitted(as_result(result), self.name, tool_context)
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told of it
+        except Exception as error:  # noqa: BLE001 - the model gets every error of a tool
             return feedback(error, self.name)
 
     def _unconfirmed(self, tool_context: ToolContext) -> JsonObject | None:
-        """ADK asks before it comes here; whoever calls the tool in another way is asked too."""
+        """Ask for confirmation if ADK has not, because the tool was called in another way."""
         if not self.tool.dangerous:
             return None
         if tool_context.tool_confirmation is None:
@@ -91,7 +91,7 @@ class ToolAdapter(BaseTool):
 
 
 def as_adk_tools(items: Iterable[Tool | AdkTool]) -> list[AdkTool]:
-    """Our tools in ADK's form; what ADK knows already is left as it is."""
+    """Wrap lango's tools for ADK; ADK's own tools stay as they are."""
     return [ToolAdapter(item) if isinstance(item, Tool) else item for item in items]
 
 
@@ -104,7 +104,7 @@ def tool_name(item: AdkTool) -> str:
 
 
 def call_info(tool_context: ToolContext) -> CallInfo:
-    """The call, as a tool is told of it."""
+    """The information about a call that its tool gets."""
     session = tool_context.session
     call_id = tool_context.function_call_id or ""
     return CallInfo(
@@ -117,7 +117,7 @@ def call_info(tool_context: ToolContext) -> CallInfo:
 
 
 def as_result(value: Any) -> JsonObject:
-    """Any result as the storable object that ADK wants."""
+    """Any result as the storable object that ADK needs."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     storable = storable_json(value)
@@ -125,7 +125,7 @@ def as_result(value: Any) -> JsonObject:
 
 
 async def fitted(result: JsonObject, name: str, tool_context: ToolContext) -> JsonObject:
-    """The result itself, or what is left of one too long: where it is kept, and its beginning."""
+    """The result itself, or for one that is too long its beginning and its artifact."""
     text = json_text(result)
     if len(text) * 4 <= MAX_OUTPUT:
         return result
@@ -137,13 +137,13 @@ async def fitted(result: JsonObject, name: str, tool_context: ToolContext) -> Js
 
 
 async def _keep(data: bytes, name: str, tool_context: ToolContext) -> JsonObject:
-    # Hashed: a call's id may be anything, and the artifact's name may become a path.
+    # Hashed: a call's id may be any text, and the artifact's name may become a path.
     call = sha256(call_info(tool_context).key.encode(errors="replace")).hexdigest()[:16]
     filename = f"{name}-{call}.json"
     part = types.Part.from_bytes(data=data, mime_type="application/json")
     try:
         version = await tool_context.save_artifact(filename, part)
-    except Exception:  # the tool has run: what it did must not be lost with its output
+    except Exception:  # the tool has run: the model must still get the head of its output
         logger.warning("The long output of %r was not kept as an artifact", name, exc_info=True)
         return {"note": "The rest of the output was not kept: no artifact service took it."}
     return {"artifact": filename, "version": version}

@@ -1,4 +1,4 @@
-"""Who may pass a turn to whom, in a tree of ADK agents."""
+"""Which agents of an ADK tree may transfer a turn to which."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lango.adk.loading import Root
 from lango.errors import AppLoadError
 
 _CALLED_AS_TOOLS: Final = frozenset({"single_turn", "task"})
-"""Modes of agents that are given a task by a call of their own, never by a transfer."""
+"""Modes of agents that get a task by a tool call, never by a transfer."""
 
 
 def root_of(root: Root) -> BaseNode:
     """The agent or Workflow at the top."""
     if not isinstance(root, App):
         return root
-    if root.root_agent is None:  # ADK's App checks this itself, unless told not to
+    if root.root_agent is None:  # ADK's App checks this itself, unless built unchecked
         raise AppLoadError("The App has no root agent.")
     return root.root_agent
 
 
 def find_agent(root: BaseNode, name: str) -> BaseAgent | None:
-    """The agent of that name under a root, in a Workflow's graph too."""
+    """The agent of that name under a root, also in a Workflow's graph."""
     return next((agent for agent in agents_of(root) if agent.name == name), None)
 
 
@@ -44,7 +44,7 @@ def agents_of(node: BaseNode) -> Iterator[BaseAgent]:
 
 
 def check_names(root: BaseNode) -> None:
-    """Raise AppLoadError if two agents of a tree have one name: events name agents by it alone."""
+    """Raise AppLoadError if two agents of a tree share a name: events identify agents by name."""
     names = Counter(agent.name for agent in agents_of(root))
     twice = sorted(name for name, times in names.items() if times > 1)
     if twice:
@@ -57,8 +57,8 @@ def check_names(root: BaseNode) -> None:
 def transfer_targets(agent: BaseAgent) -> list[str]:
     """The names of the agents that an agent may transfer to, in ADK's order.
 
-    Its sub-agents; its parent and its siblings, unless it is told to keep from them or the parent
-    is one that runs its agents in a fixed order.
+    Its sub-agents; also its parent and siblings, unless its settings disallow these or the parent
+    runs its agents in a fixed order.
     """
     if not _transfers(agent):
         return []

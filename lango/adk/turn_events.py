@@ -1,4 +1,4 @@
-"""ADK's events of one run as turn events: each text told once, each call with its end."""
+"""Converts ADK's events of one run to turn events: each text once, each call with its end."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from lango.core.values import json_text, storable_json
 from lango.errors import ModelStoppedError
 
 ABORTED: Final = "INVOCATION_ABORTED"
-"""The error code of the events by which ADK closes a run that was aborted."""
+"""The error code of the events with which ADK closes an aborted run."""
 NOTHING_TO_SAY: Final = "MODEL_RETURNED_NO_CONTENT"
-"""The error code of an answer that ended well and is empty, as after a tool's last word."""
+"""The error code of an empty answer that ended normally, as after a final tool result."""
 LATER_TRY: Final = "lango_try"
-"""In an event's custom metadata: which try of its node has come to an end, if not the first."""
+"""In an event's custom metadata: which try of its node has ended, if not the first."""
 _TRANSFER: Final = transfer_to_agent.__name__
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A message of which only deltas have come."""
+    """A message of which only deltas have arrived."""
 
     newest: Event
     texts: list[str] = field(default_factory=list[str])
@@ -52,10 +52,10 @@ class _Draft:
 
 @dataclass(slots=True)
 class TurnReader:
-    """Reads the events of one run; afterwards it knows how the run ended."""
+    """Reads the events of one run, and then knows how the run ended."""
 
     waits: set[str] = field(default_factory=set[str])
-    """Calls that somebody has still to answer."""
+    """Calls that wait for an answer."""
     usage: Usage = field(default_factory=Usage)
     aborted: bool = False
     passed_on_by: str = ""
@@ -66,7 +66,7 @@ class TurnReader:
     _thought: set[str] = field(default_factory=set[str])
 
     def read(self, event: Event) -> Iterator[TurnEvent]:
-        """What an event tells."""
+        """The turn events of an ADK event."""
         if event.author == self._next_agent:
             self._next_agent = None
             yield AgentChanged(event.author)
@@ -93,7 +93,7 @@ class TurnReader:
             yield MessageDelta(event.id, part.text)
 
     def _note(self, event: Event) -> None:
-        """Take down what only the end of the run will show the meaning of."""
+        """Record what matters at the end of the run."""
         self.usage += usage_of(event.usage_metadata)
         self.aborted = self.aborted or event.error_code == ABORTED
         says = bool(_parts(event))
@@ -108,7 +108,7 @@ class TurnReader:
         self.waits -= closed_waits(event)
 
     def _message(self, event: Event) -> Iterator[TurnEvent]:
-        """The whole message, which replaces its deltas; its thoughts only if none were told."""
+        """The whole message, which replaces its deltas; thoughts only if none were streamed."""
         said = _text(part for part in _parts(event) if not part.thought) or _output(event)
         thoughts = _text(part for part in _parts(event) if part.thought)
         message = self._streamed_as(event)
@@ -125,7 +125,7 @@ class TurnReader:
         """The id of the deltas that a whole answer replaces.
 
         ADK gives the answer of an agent with a code executor another id than its deltas. An agent
-        has one answer at a time on a branch, so the newest deltas there are those of the answer.
+        gives one answer at a time on a branch, so the newest deltas there belong to the answer.
         """
         is_answer = any(part.function_response is None for part in _parts(event))
         if event.id in self._drafts or not is_answer:
@@ -147,19 +147,19 @@ class TurnReader:
                 yield ToolStarted(call.id or "", call.name or "", call.args or {})
 
     def _results(self, event: Event) -> Iterator[TurnEvent]:
-        """Results, but for the stand-in of a call that waits for its confirmation.
+        """Results, except the placeholder of a call that waits for its confirmation.
 
-        A user's message holds the results of long-running calls, and what a person has decided.
+        A user's message holds the results of long-running calls, and a person's decisions.
         """
         asked = event.actions.requested_tool_confirmations
-        # Large outputs as the session keeps them: a log has no second copy of one.
+        # Large outputs as the session stores them: the log has no second copy.
         for response in with_outputs_moved(event).get_function_responses():
             is_tool = response.name != _TRANSFER and response.name not in QUESTIONS
             if is_tool and response.id not in asked:
                 yield _finished(response)
 
     def unfinished(self) -> list[Event]:
-        """The messages that were cut off, as events a session can keep."""
+        """The interrupted messages, as events that a session can store."""
         return [
             draft.newest.model_copy(
                 update={
@@ -173,11 +173,11 @@ class TurnReader:
 
     @property
     def unfinished_text(self) -> str:
-        """What had come of the messages that were cut off."""
+        """The partial text of interrupted messages."""
         return "\n\n".join(draft.text for draft in self._drafts.values())
 
     def stopped(self) -> ModelStoppedError | None:
-        """The error of a run whose last answer was none, though nothing was raised."""
+        """The error of a run that ended without an answer, though nothing was raised."""
         event = self._stopped
         if event is None or event.error_code in (ABORTED, NOTHING_TO_SAY):
             return None
@@ -197,7 +197,7 @@ def _finished(response: types.FunctionResponse) -> ToolFinished:
 
 
 def _output(event: Event) -> str:
-    """What a whole Workflow gives, when it ends with a function and not with an agent's words."""
+    """The output of a whole Workflow that ends with a function, not with an agent's text."""
     whole = any("/" not in path for path in event.node_info.output_for or ())
     if _parts(event) or event.output is None or not whole:
         return ""
@@ -205,7 +205,7 @@ def _output(event: Event) -> str:
 
 
 def _ends_a_try(event: Event, failed: Event) -> bool:
-    """Whether a Workflow's node that failed has succeeded since, in a later try."""
+    """Whether a Workflow's failed node has succeeded in a later try."""
     path = failed.node_info.path
     gives = event.output is not None or event.actions.route is not None
     later = LATER_TRY in (event.custom_metadata or {})

@@ -1,4 +1,4 @@
-"""What ADK's responses say of their cost, in our words."""
+"""Converts the token usage in ADK's responses to lango's Usage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lango.core.streams import Usage
 
 
 def usage_of(metadata: types.GenerateContentResponseUsageMetadata | None) -> Usage:
-    """Tokens as a model reported them; thoughts are part of the output, as they are billed."""
+    """Tokens as a model reported them; thoughts count as output, as they are billed."""
     if metadata is None:
         return Usage()
     thoughts = metadata.thoughts_token_count or 0

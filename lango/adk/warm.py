@@ -1,4 +1,4 @@
-"""What ADK leaves to the first turn, done before it."""
+"""Loads in advance what ADK would load in the first turn."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from lango.adk.model import ModelAdapter
 
 _A2A_AGENT: Final = "google.adk.agents.remote_a2a_agent"
 _COLLECTIONS: Final = (2_000, 10, 500)
-"""How many new objects the collector waits for, and how many looks at those before longer ones.
+"""The garbage collector's thresholds for its three generations.
 
-A turn leaves some thirty objects behind that only a full look finds: one in some thousand turns is
-enough. The looks before it are kept short.
+A turn leaves about thirty objects that only a full collection finds: one in about a thousand turns
+is enough. The partial collections before it are kept short.
 """
 
 
 class _Absent(ModuleType):
-    """Stands for a module that cannot be imported, and says so to who asks for a part of it.
+    """Stands in for a module that cannot be imported: access to its classes raises ImportError.
 
-    What looks at every module there is, as linters and test tools do, asks for other names.
+    Other names raise AttributeError, for linters and test tools that inspect every module.
     """
 
     def __getattr__(self, name: str) -> object:
@@ -39,7 +39,7 @@ class _Absent(ModuleType):
 
 
 def skip_a2a() -> None:
-    """Without a2a, keep ADK from trying to import what needs it again in every turn."""
+    """Without a2a, keep ADK from retrying the import of what needs it in every turn."""
     if _A2A_AGENT not in sys.modules and find_spec("a2a") is None:
         sys.modules[_A2A_AGENT] = _Absent(_A2A_AGENT)
 
@@ -47,8 +47,8 @@ def skip_a2a() -> None:
 async def warm_up() -> None:
     """Import what ADK imports when it first runs, so that no user waits for it.
 
-    One turn of an agent with a tool and a scripted model, in memory; nothing is left of it. To be
-    called once, by a process that then serves.
+    Runs one turn of an agent with a tool and a scripted model, in memory, and keeps nothing of it.
+    Call it once, in a process that then serves.
     """
     skip_a2a()
     runner = Runner(
@@ -67,10 +67,10 @@ async def warm_up() -> None:
 
 
 def _settle() -> None:
-    """Take all that is loaded out of the garbage collector's sight: it is there to stay.
+    """Exclude all loaded objects from garbage collection: they stay in use.
 
-    Else every full collection walks over it, and the event loop stands still for that long. One
-    over a thousand turns that wait is as long, so there are few of them.
+    Otherwise every full collection walks over them and blocks the event loop for that long. A
+    collection over a thousand waiting turns takes as long, so full collections are made rare.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""ADK's own web UI for our agents, on our sessions and artifacts."""
+"""ADK's own web UI on lango's agents, sessions and artifacts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
 from google.adk.sessions.base_session_service import BaseSessionService
 
 PAGES: Final = Path(cli.__file__).parent / "browser"
-"""The pages as ADK's package has them."""
+"""The web UI's files in ADK's package."""
 
 
 class LoadedApps(BaseAgentLoader):
-    """Gives ADK's server the apps there are, and no others."""
+    """Gives ADK's server the loaded apps, and no others."""
 
     def __init__(self, apps: Mapping[str, App]) -> None:
         self._apps = apps
 
     def load_agent(self, agent_name: str) -> App:
-        """An app by its name; ValueError, which ADK answers with a 404, if there is none."""
+        """An app by its name; if there is none, ValueError, which ADK answers with a 404."""
         if agent_name not in self._apps:
             raise ValueError(f"There is no app {agent_name}.")
         return self._apps[agent_name]
@@ -51,12 +51,12 @@ def web_app(
 ) -> Any:
     """ADK's development server as an ASGI application.
 
-    `folder` is where ADK looks for files beside agents and would write some: an empty one. On a
-    loopback `host` it answers neither for other hosts nor to pages of other origins.
+    `folder` must be empty: ADK looks there for files beside agents, and may write some. On a
+    loopback `host` the server refuses requests for other hosts and from other origins.
     """
     for name in apps:
-        (Path(folder) / name).mkdir()  # ADK warns of an app without one
-    with warnings.catch_warnings():  # we know that it is experimental, and pin ADK for it
+        (Path(folder) / name).mkdir()  # ADK warns about an app without a folder
+    with warnings.catch_warnings():  # it is experimental, so lango pins ADK
         warnings.simplefilter("ignore", UserWarning)
         credentials = InMemoryCredentialService()
     server = DevServer(
