@@ -118,7 +118,7 @@ def _marks_a_node(event: Event) -> bool:
 
 
 def _role(event: Event, encoded: EncodedParts) -> str:
-    """From the parts, never from `content.role`: ADK gives function responses the role "user"."""
+    """The role by the parts, not by `content.role`: ADK gives function responses "user"."""
     if not encoded.layout:
         return CONTROL
     if encoded.responses:

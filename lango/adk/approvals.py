@@ -26,7 +26,7 @@ _STOCK_HINT: Final = "Please approve or reject the tool call "
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question as the session holds it."""
+    """A question in a session."""
 
     approval: Approval
     question: str  # the name of ADK's call

@@ -52,7 +52,7 @@ class Caller:
 
     session: tuple[str, str, str]  # app, user, session id
     turn: str = ""
-    tenant: str | None = None  # None: the session is not one of our store's
+    tenant: str | None = None  # None: the session is not in lango's store
     agent: str = ""
     session_pk: int | None = None  # in `database`
     database: Database | None = None

@@ -82,7 +82,7 @@ def _read_dotenv(target: str) -> None:
 
 
 def is_root(value: Any) -> TypeGuard[Root]:
-    """Whether ADK can run it."""
+    """Whether ADK can run the value."""
     return isinstance(value, (App, BaseNode))
 
 

@@ -118,7 +118,7 @@ class PreparedCall:
 
     @property
     def why(self) -> CutReason:
-        """Why not all of the conversation was sent."""
+        """Why part of the conversation was not sent; empty if all was."""
         if self.fitted.left_out or self.fitted.shortened:
             return "refused" if self.shrunk else self.bound
         return ""

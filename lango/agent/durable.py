@@ -197,7 +197,7 @@ def _options(how: TurnOptions) -> JsonObject:
 
 
 def _counted(event: TurnEvent, attempt: int) -> TurnEvent:
-    """Number the attempts of a correction on from the first try, which was a turn of its own."""
+    """Count the retry after an unknown agent, which is a turn of its own, as a later attempt."""
     if isinstance(event, Started) and attempt > 1:
         return replace(event, attempt=event.attempt + attempt - 1)
     return event
