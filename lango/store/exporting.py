@@ -1,11 +1,11 @@
-"""A session as JSON Lines: all that is needed to have the same session in another database.
+"""A session as JSON Lines: all that is needed to restore it in another database.
 
 The lines, each an object with its `kind`: the header `lango.session` (the session's row), `state`
 (of the user and the app), `message` and `change` (its entries, in order, undone ones too),
 `artifact` with its `chunk`s of base64, then the same from `child` on for each session of an agent
-that a tool ran, and `end`, with the number and the SHA-256 of the lines before it. Lines are
-read page by page, so a session of any length takes the same memory; what is added to it meanwhile
-is not in them.
+that a tool ran, and `end`, with the number and the SHA-256 of the lines before it. Rows are read
+page by page, so a session of any length takes the same memory. Entries that are appended during
+the export are not part of it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PAGE: Final = 100
 """Rows read at a time: one may hold 256 KiB of a tool's output."""
 
 Watch = Callable[[int], None]
-"""Told how many more entries are done."""
+"""Called with the number of entries done since the last call."""
 
 
 def columns(table: sa.Table, *left_out: str) -> dict[str, sa.Column[Any]]:
@@ -51,7 +51,7 @@ def columns(table: sa.Table, *left_out: str) -> dict[str, sa.Column[Any]]:
     return {column.name: column for column in table.c if column.name not in left_out}
 
 
-# Who it belongs to is said once, by name; who runs it, and its keys here, mean nothing elsewhere.
+# The header names app and user once; tenant, keys, epoch and owner mean nothing elsewhere.
 SESSION_COLUMNS: Final = columns(
     sessions, "pk", "tenant", "app_name", "user_id", "parent_pk", "epoch", "owner"
 )
@@ -73,7 +73,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class SessionExport:
-    """A session that is there, ready to be told line by line."""
+    """An existing session, ready to be exported line by line."""
 
     database: Database
     parts: tuple[_Part, ...]  # the session, and its children
@@ -82,7 +82,7 @@ class SessionExport:
 
     @property
     def entries(self) -> int:
-        """How many messages and changes of state there are."""
+        """The number of messages and state changes."""
         return sum(part.last_seq for part in self.parts)
 
     async def lines(self, watch: Watch | None = None) -> AsyncGenerator[bytes]:
@@ -136,9 +136,9 @@ class SessionExport:
 async def open_export(
     database: Database, key: SessionKey, *, with_app_state: bool = True
 ) -> SessionExport:
-    """A session to export; SessionNotFoundError if it is not there.
+    """Open a session for export; SessionNotFoundError if it does not exist.
 
-    The state of the app is everybody's: who may not see what others do leaves it out.
+    All users share the app's state: leave it out for a caller that may not see other users' data.
     """
 
     async def read(connection: AsyncConnection) -> SessionExport:
@@ -185,7 +185,7 @@ def _header(part: _Part) -> JsonObject:
 async def _entries(
     connection: AsyncConnection, part: _Part, first: int, last: int
 ) -> list[JsonObject]:
-    """A page of messages and changes; a mark by a rewind that came later is left out."""
+    """A page of messages and changes, without the marks of rewinds after the export began."""
     there = sa.select(sessions.c.pk).where(sessions.c.pk == part.pk)
     if await connection.scalar(there) is None:
         raise missing(SessionRef(part.key))
@@ -210,9 +210,9 @@ def _artifacts_of(key: SessionKey) -> sa.ColumnElement[bool]:
 async def _artifact_behind(
     connection: AsyncConnection, part: _Part, pk: int
 ) -> tuple[int, JsonObject] | None:
-    """The next artifact without its bytes, and its own pk."""
+    """The next artifact: its pk, and its line without the bytes."""
     found = (
-        # `metadata` is a name that SQLAlchemy's rows keep for themselves.
+        # SQLAlchemy's rows reserve the name `metadata`.
         sa.select(
             artifacts.c.pk, *(one.label(f"_{name}") for name, one in ARTIFACT_COLUMNS.items())
         )
@@ -225,7 +225,7 @@ async def _artifact_behind(
     if row is None:
         return None
     told = {name: _json(getattr(row, f"_{name}")) for name in ARTIFACT_COLUMNS}
-    # `kind` says what a line is; of an artifact it is told as `type`.
+    # `kind` is the kind of the line; that of the artifact is written as `type`.
     return row.pk, {"kind": ARTIFACT_LINE, "type": told.pop("kind"), **told}
 
 

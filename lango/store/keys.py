@@ -1,4 +1,4 @@
-"""API keys: made, found, listed, revoked, rotated."""
+"""API keys: create, find, list, revoke and rotate."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lango.store.database import Database
 from lango.store.tables import api_keys
 
 GRACE: Final = 24 * 3600.0
-"""Seconds that a rotated key still works, unless somebody says otherwise."""
+"""Seconds that a rotated key still works, by default."""
 _USE_NOTED: Final = timedelta(minutes=1)  # not with every request: a key in use is one hot row
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept: all but its secret. Times are epoch seconds."""
+    """A stored key, without its secret. Times are epoch seconds."""
 
     id: str
     tenant: str
@@ -41,7 +41,7 @@ class ApiKey:
 
 
 class MadeKey(NamedTuple):
-    """A new key, and the text that its owner must keep: it cannot be had again."""
+    """A new key, and the text that its owner must keep: it cannot be read again."""
 
     key: ApiKey
     text: str
@@ -63,10 +63,10 @@ class KeyStore:
         limits: KeyLimits = NO_LIMITS,
         lifetime: float | None = None,
     ) -> MadeKey:
-        """A new key, for `lifetime` seconds or until it is revoked.
+        """Create a key, valid for `lifetime` seconds or until it is revoked.
 
-        One that is neither bound to a user nor may say for whom it acts could do nothing but
-        list agents, and is an InvalidKeyError; an `admin` key needs neither.
+        InvalidKeyError if it has neither a user nor the scope `act_as` or `admin`: it could do
+        nothing but list agents.
         """
         allowed = checked_scopes(scopes)
         if user is not None:
@@ -83,7 +83,7 @@ class KeyStore:
             "limits": limits.checked().data(),
         }
         life = None if lifetime is None else _positive("lifetime", lifetime)
-        secret = KeyText.new()  # before the first try, which a retry repeats
+        secret = KeyText.new()  # before the first try: a retry reuses it
 
         async def once(connection: AsyncConnection) -> MadeKey:
             return MadeKey(_key(await _insert(connection, secret, row, life)), secret.text)
@@ -91,7 +91,7 @@ class KeyStore:
         return await self._database.change(once)
 
     async def find(self, given: KeyText) -> ApiKey | None:
-        """The key that somebody has sent; None if it is unknown, expired or revoked."""
+        """The key that a client has sent; None if it is unknown, expired or revoked."""
 
         async def once(connection: AsyncConnection) -> tuple[sa.Row[Any], bool] | None:
             moment = now(connection)
@@ -118,12 +118,12 @@ class KeyStore:
         await self._database.change(once)
 
     async def any(self) -> bool:
-        """Whether anybody has ever made a key here, for whichever tenant."""
+        """Whether the database holds a key of any tenant, even an expired or revoked one."""
         found = sa.select(sa.exists(sa.select(api_keys.c.id)))
         return bool(await self._database.look(lambda connection: connection.scalar(found)))
 
     async def of_tenant(self, tenant: str) -> list[ApiKey]:
-        """A tenant's keys, the oldest first, those that no longer work among them."""
+        """A tenant's keys, the oldest first, including expired and revoked ones."""
         mine = sa.select(api_keys).where(api_keys.c.tenant == tenant)
 
         async def once(connection: AsyncConnection) -> list[ApiKey]:
@@ -133,7 +133,7 @@ class KeyStore:
         return await self._database.look(once)
 
     async def revoke(self, tenant: str, key_id: str) -> ApiKey:
-        """End a key now; one that was revoked before stays so since then."""
+        """Revoke a key now; one that is revoked already keeps its time of revocation."""
 
         async def once(connection: AsyncConnection) -> ApiKey:
             row = await _locked(connection, tenant, key_id)
@@ -144,9 +144,9 @@ class KeyStore:
         return await self._database.change(once)
 
     async def rotate(self, tenant: str, key_id: str, *, grace: float = GRACE) -> MadeKey:
-        """A new key that may do the same; the old one ends after `grace` seconds.
+        """Create a key with the same rights; the old one expires within `grace` seconds.
 
-        The new one lives as long as the old one was made for.
+        The new key gets the lifetime that the old one was created with.
         """
         if grace < 0:
             raise InvalidKeyError(f"The grace must not be below 0 seconds: {grace}.")
@@ -154,7 +154,7 @@ class KeyStore:
 
         async def once(connection: AsyncConnection) -> MadeKey:
             old = await _locked(connection, tenant, key_id)
-            if old.replaced_by != secret.id:  # else a try of ours got through, unheard
+            if old.replaced_by != secret.id:  # else an earlier try has committed, and its reply was lost
                 await _replace(connection, old, secret, timedelta(seconds=grace))
             made = sa.select(api_keys).where(_is_key(tenant, secret.id))
             return MadeKey(_key((await connection.execute(made)).one()), secret.text)
@@ -169,7 +169,7 @@ async def _insert(
     given = {**row, "id": secret.id, "hash": secret.hash, "created": moment}
     given["expires"] = None if life is None else moment + life
     made = sa.select(api_keys).where(_is_key(row["tenant"], secret.id))
-    there = (await connection.execute(made)).one_or_none()  # by a try of ours, unheard
+    there = (await connection.execute(made)).one_or_none()  # an earlier try's, whose reply was lost
     if there is not None:
         return there
     written = sa.insert(api_keys).values(given).returning(api_keys)

@@ -1,4 +1,4 @@
-"""Lists for user interfaces: sessions newest first, messages a page at a time, by keyset."""
+"""Pages for user interfaces: sessions newest first, and messages, by keyset pagination."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page, and the cursor of the next; None at the end."""
+    """One page, and the cursor of the next page; None on the last page."""
 
     items: Sequence[T]
     next_cursor: str | None
@@ -38,7 +38,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """What a list shows of a session, without reading its messages."""
+    """A session's entry in a list, read without its messages."""
 
     tenant: str
     app_name: str
@@ -54,17 +54,17 @@ class SessionSummary:
 
     @property
     def key(self) -> SessionKey:
-        """Its name."""
+        """The session's key."""
         return SessionKey(self.tenant, self.app_name, self.user_id, self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the sessions of a list have in common, besides their app and user."""
+    """Filters of a session list, besides app and user."""
 
-    title: str = ""  # part of it, whatever the case
+    title: str = ""  # substring, case-insensitive
     status: TurnState | None = None
-    since: datetime | None = None  # last active then or later; aware
+    since: datetime | None = None  # last active at this time or later; aware
     until: datetime | None = None  # last active before
 
 
@@ -89,7 +89,7 @@ def _decode(cursor: str) -> tuple[datetime, int]:
 
 
 _is_nobodys_child = sessions.c.parent_pk.is_(None)
-"""Sessions of agents that a tool ran belong to the session of that tool."""
+"""Top-level sessions: those of agents that a tool ran are children of the tool's session."""
 _turns = turns.c.session_pk == sessions.c.pk
 _newest_turn = sa.select(turns.c.state).where(_turns).order_by(turns.c.number.desc()).limit(1)
 _status = sa.func.coalesce(
@@ -100,7 +100,7 @@ _SUMMARY: Final = sa.select(sessions, _status)
 
 
 def check_limit(limit: int) -> int:
-    """How many to list: some, and not so many that a page is no page."""
+    """Return the limit of a page; ValueError unless it is 1 to MAX_PAGE."""
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"The limit of a page is 1 to {MAX_PAGE}, not {limit}.")
     return limit
@@ -132,7 +132,7 @@ async def list_page(
 
 
 def _values(user_id: str | None, wanted: Wanted) -> dict[str, Any]:
-    """What is asked for, by the names in the statement."""
+    """The values of the filters that are set, by bind parameter."""
     values = {
         "of_user": user_id,
         "in_title": _escaped(wanted.title) or None,
@@ -144,12 +144,12 @@ def _values(user_id: str | None, wanted: Wanted) -> dict[str, Any]:
 
 
 def _escaped(text: str) -> str:
-    """A text in which `LIKE` finds nothing but characters."""
+    """A text with the wildcards of `LIKE` escaped."""
     return "".join(f"{_ESCAPE}{each}" if each in f"{_ESCAPE}%_" else each for each in text)
 
 
 def _place(cursor: str) -> dict[str, Any]:
-    """The last session of the page before."""
+    """The position of the previous page's last session."""
     time, pk = _decode(cursor)
     return {"active": time, "pk": pk}
 
@@ -169,12 +169,12 @@ _CONDITIONS: Final[dict[str, sa.ColumnElement[bool]]] = {
     "until": _time < sa.bindparam("until"),
     "pk": _is_behind,
 }
-"""What a session must be, by the name of a value that is given."""
+"""Conditions by bind parameter: a statement has those whose value is given."""
 
 
 @lru_cache(maxsize=256)
 def _newest(apps: int, given: frozenset[str]) -> Prepared:
-    """The newest of several apps: of each as many as are wanted, from the end of its index."""
+    """The newest sessions of several apps: up to `count` of each, from the end of its index."""
     where = [condition for name, condition in _CONDITIONS.items() if name in given]
     where += [sessions.c.tenant == sa.bindparam("in_tenant"), _is_nobodys_child]
     count = sa.bindparam("count", type_=sa.Integer())
@@ -194,7 +194,7 @@ def _newest(apps: int, given: frozenset[str]) -> Prepared:
 async def find(
     connection: AsyncConnection, condition: sa.ColumnElement[bool]
 ) -> SessionSummary | None:
-    """A session that is nobody's child, by what names it."""
+    """The top-level session that the condition identifies; None if there is none."""
     statement = _SUMMARY.where(condition, _is_nobodys_child)
     row = (await connection.execute(statement)).one_or_none()
     return None if row is None else _summary(row)
@@ -222,7 +222,7 @@ def _summary(row: Row | sa.Row[Any]) -> SessionSummary:
 
 
 async def app_names(connection: AsyncConnection, tenant: str) -> list[str]:
-    """The apps that a tenant has sessions of: one look into the index for each."""
+    """The apps in which a tenant has sessions: one index lookup for each."""
     mine = sessions.c.tenant == tenant
     first = sa.select(sa.func.min(sessions.c.app_name).label("app_name")).where(mine)
     known = first.cte(recursive=True)
@@ -239,7 +239,7 @@ async def app_names(connection: AsyncConnection, tenant: str) -> list[str]:
 async def list_all(
     connection: AsyncConnection, *, tenant: str, app_name: str, user_id: str | None
 ) -> list[StoredSession]:
-    """Every session with its state, oldest first: what ADK's list_sessions promises."""
+    """Every session with its state, the least recently updated first, for ADK's list_sessions."""
     statement = sa.select(sessions).where(
         sessions.c.tenant == tenant, sessions.c.app_name == app_name, _is_nobodys_child
     )
@@ -295,7 +295,7 @@ async def named_sessions(
     user_id: str | None = None,
     limit: int = 10,
 ) -> list[SessionSummary]:
-    """The sessions that somebody may mean by an id, their own or the public one."""
+    """The sessions whose id or public id is `name`."""
     where = [
         sessions.c.tenant == tenant,
         _is_nobodys_child,

@@ -1,13 +1,13 @@
-"""Old rows that a load must bring along: of calls that wait for an answer, and of open tasks.
+"""Rows that every load includes, whatever its budget: of calls that wait, and of open tasks.
 
 `sessions.open_calls` maps the id of each long-running call, and each task's scope, to its rows:
 `{"invocation": id, "from": first seq, "to": last seq, "answered": seq}`. A task's rows are of many
-invocations, so it names none. An answered call stays as long as the turn that answers it goes on:
-resumed after a crash, that turn needs the rows too. Then it moves to `closed_calls`, from where a
-rewind that takes the answer back brings it back.
+invocations, so it names none. An answered call stays until the turn that answers it is over: a
+worker that resumes that turn after a crash needs the rows too. Then it moves to `closed_calls`; a
+rewind that undoes the answer reopens it.
 
 Every open call stays answerable, so none is dropped: a session with MAX_OPEN of them refuses the
-entry that would open another. Of the closed ones only the newest are kept.
+entry that would open another. Of the closed ones only the newest MAX_CLOSED are kept.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Calls = dict[str, dict[str, Any]]
 
 
 class Pins(NamedTuple):
-    """The calls of a session; None instead of an empty one, as the append statement wants it."""
+    """The calls of a session; None if there are none, as the append statement expects."""
 
     open: Calls | None
     closed: Calls | None
 
 
 def after_append(pins: Pins, entry: Entry, *, seq: int, turn_seq: int, new_turn: bool) -> Pins:
-    """The calls once the entry stands at `seq`."""
+    """The calls after the entry is stored at `seq`."""
     open_calls, closed = dict(pins.open or {}), dict(pins.closed or {})
     if new_turn:
         for call_id in [call_id for call_id, call in open_calls.items() if call["answered"]]:
@@ -62,7 +62,7 @@ def check_room(pins: Pins, entry: Entry) -> None:
 
 
 def _first_seq(calls: list[dict[str, Any]], invocation_id: str, turn_seq: int) -> int:
-    """Where an invocation begins: before this turn, if one that waited is going on in it."""
+    """The first seq of an invocation: before this turn, if the turn resumes one that waited."""
     return min([turn_seq, *(call["from"] for call in calls if call["invocation"] == invocation_id)])
 
 
@@ -84,7 +84,7 @@ def _newest(calls: Calls) -> Calls | None:
 
 
 def before_rewind(pins: Pins, first: int) -> Pins:
-    """The calls as they stood before a seq: later ones are gone, later answers not given."""
+    """The calls as they were before a seq, without later calls and answers."""
     known = {**(pins.closed or {}), **(pins.open or {})}
     kept = {call_id: call for call_id, call in known.items() if call["from"] < first}
     waiting = {
@@ -97,7 +97,7 @@ def before_rewind(pins: Pins, first: int) -> Pins:
 
 
 class Pinned:
-    """Tells the rows of open calls and tasks from others."""
+    """The rows of open calls and tasks: `row in Pinned(open_calls)`."""
 
     def __init__(self, open_calls: Calls | None) -> None:
         self._by_invocation: dict[str | None, list[dict[str, Any]]] = {}

@@ -1,7 +1,7 @@
-"""Taking back an invocation and all that followed.
+"""Rewinding: undo an invocation and all that followed.
 
 ADK computes what a rewind changes from the events it has loaded, and would set every key it does
-not see to None. Here it is computed from all the changes that were stored.
+not see to None. This module computes it from all stored changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHARED = ("app:", "user:", "temp:")
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What a rewind took back, and what it changes."""
+    """What a rewind undid, and what it changes."""
 
     tokens: int
     messages: int
@@ -37,15 +37,15 @@ class Undone:
 
     @property
     def changes(self) -> JsonObject | None:
-        """What the rewind's own row says it changed."""
+        """The changes that the rewind's own row records."""
         changes = {STATE: self.state, ARTIFACTS: self.artifacts}
         return {name: change for name, change in changes.items() if change} or None
 
 
 async def undo(connection: AsyncConnection, session: sa.Row[Any], entry: Entry) -> Undone | None:
-    """Mark the rows from the rewound invocation on, and work out the state before it.
+    """Mark the rows from the rewound invocation on, and compute the state before it.
 
-    None if the entry rewinds nothing that is here: it says itself what it changes.
+    None if the entry rewinds no stored invocation: its own changes then apply.
     """
     rewind = entry.rewind
     first = await _first_seq(connection, session, rewind) if rewind else None
@@ -64,7 +64,7 @@ async def undo(connection: AsyncConnection, session: sa.Row[Any], entry: Entry) 
 
 
 def state_delta(target: Mapping[str, Any], current: Mapping[str, Any]) -> JsonObject:
-    """The change from the current state to the target, as ADK writes it: None takes a key away."""
+    """The change from the current state to the target, as ADK writes it: None removes a key."""
     delta = {
         key: value for key, value in target.items() if key not in current or current[key] != value
     }
@@ -111,7 +111,7 @@ async def _first_seq(
 
 
 async def _mark(connection: AsyncConnection, session: sa.Row[Any], first: int) -> tuple[int, int]:
-    """Mark what is taken back; its tokens and its number of messages."""
+    """Mark the undone rows; returns their tokens and their number of messages."""
     taken = (
         messages.c.session_pk == session.pk,
         messages.c.seq >= first,
@@ -154,7 +154,7 @@ async def changes_around(
 
 
 def folded(changes: Iterable[JsonObject], kind: str) -> JsonObject:
-    """The values that a run of changes leaves standing; None takes one away, as in ADK's rewind."""
+    """The values after a series of changes; None removes one, as in ADK's rewind."""
     values: JsonObject = {}
     for change in changes:
         for key, value in change.get(kind, {}).items():
@@ -174,7 +174,7 @@ async def _artifacts(
     before: list[JsonObject],
     behind: list[JsonObject],
 ) -> dict[str, int]:
-    """ADK's artifact change, completed: it knows only versions that were loaded."""
+    """ADK's artifact change, completed: ADK knows only the versions that were loaded."""
     standing, current = folded(before, ARTIFACTS), folded([*before, *behind], ARTIFACTS)
     delta = dict(rewind.artifact_delta)
     key = SessionKey(session.tenant, session.app_name, session.user_id, session.id)
@@ -191,10 +191,10 @@ async def _artifacts(
 async def newest_compaction(
     connection: AsyncConnection, session: sa.Row[Any], first: int
 ) -> int | None:
-    """The newest compaction that still stands."""
+    """The newest compaction that the rewind does not undo."""
     if session.compacted_seq is None or session.compacted_seq < first:
         return session.compacted_seq
-    # Rare twice over (a rewind past a compaction): walk back to the one before.
+    # Rare (a rewind past a compaction): scan back to the one before.
     rows = await connection.execute(
         sa.select(messages.c.seq, messages.c.event)
         .where(

@@ -1,9 +1,9 @@
-"""Transactions whose process has fallen silent at the one moment when PostgreSQL does not see it.
+"""Stuck transactions: their process hangs at the one moment that PostgreSQL's timeout misses.
 
-A transaction that waits for its process is ended by `idle_in_transaction_session_timeout`, but not
-while a statement has been parsed and not yet executed: two messages of one statement, between which
-asyncpg waits for an answer. The server calls that "active", cancels nothing while it reads from the
-client, and a process frozen there keeps its rows for ever. Whoever waits for them ends it.
+`idle_in_transaction_session_timeout` ends a transaction that waits for its process, but not while
+a statement has been parsed and not yet executed: asyncpg sends two messages and waits for an answer
+in between. The server calls that "active", cancels nothing while it reads from the client, and a
+process frozen there keeps its rows locked for ever. An operation that waits for them ends it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ where datname = current_database() and usename = current_user
   and state = 'active' and wait_event = 'ClientRead' and backend_xid is not null
   and state_change < now() - make_interval(secs => $1)
 """
-"""Of our own connections alone, and of those only what has changed or locked rows.
+"""Ends only our own connections, and of those only the ones that have changed or locked rows.
 
-Takes the seconds of silence.
+The parameter is the seconds that the process has been silent.
 """

@@ -1,7 +1,7 @@
-"""The two hot statements, for PostgreSQL, as they go over the wire: append and load.
+"""The two hot statements, append and load, in SQL for PostgreSQL.
 
-Written by hand because each must be one round trip on a raw asyncpg connection (ADR 3). Everything
-else in this room is SQLAlchemy Core: prepared where it is hot, plain elsewhere.
+Written by hand because each must be one round trip on a raw asyncpg connection (ADR 3). Most of
+this layer is SQLAlchemy Core: prepared where it is hot, plain elsewhere.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from itertools import count, product
 from typing import Final
 
-# JSON as text: who needs the value parses it, and most rows of a window need none.
+# JSON as text: callers parse a value when they need it, and most rows of a window need none.
 _ROW: Final = """seq, event_id, invocation_id, role, author, content, tool_calls::text, tokens,
   timestamp, event::text, changes::text"""
 
-# The session row is locked by its update, which gives the sequence. If the event id is there
-# already, or somebody else may write, or older rows must be looked at, nothing is updated, so
-# nothing is inserted. A duplicate that commits while we wait for the row's lock is not seen by
-# `not exists`; the unique key then refuses the insert and undoes the statement whole.
-# The tenant is asked inside `case`, out of the planner's sight: on tables that were never analysed
-# it would else prefer an index that begins with the tenant, and walk all of the tenant's sessions.
+# The update locks the session row and assigns the sequence number. If the event id exists already,
+# or this writer may not write, or older rows must be read, it updates nothing, so nothing is
+# inserted. `not exists` does not see a duplicate that commits while we wait for the row's lock; the
+# unique key then refuses the insert and rolls back the whole statement.
+# The tenant is compared inside `case`, hidden from the planner: on tables that were never analysed
+# it would prefer an index that begins with the tenant, and scan all of the tenant's sessions.
 _APPEND_SESSION: Final = """
 with s as (
   update sessions set
@@ -42,8 +42,8 @@ _TURN: Final = """turn_seq = case when invocation_id = $5 then turn_seq else nex
     last_activity = case when invocation_id = $5 then last_activity else now() end,
     invocation_id = $5,"""
 
-# Left out where there is nothing to merge: the server sets up even what it never runs, and that is
-# a tenth of its work for an append. Cast to json first: as jsonb, numbers would change.
+# Left out if there is nothing to merge: the server sets up even parts that it never runs, a tenth
+# of its work for an append. Cast to json first: as jsonb, numbers would change.
 _STATE: Final = """state = (
       select json_object_agg(key, value) from (
         select key, value from json_each(state) where not {new}::json::jsonb ? key
@@ -60,7 +60,7 @@ _APPEND_STATE_CHANGE: Final = """, m as (
   select $1, seq, $8, $5, $9 from s
 )"""
 
-# Rows of shared states are locked in the order of their keys; a deadlock is retried all the same.
+# Locks the rows of shared states in the order of their keys; a deadlock is retried all the same.
 _APPEND_SHARED_STATE: Final = """, a as (
   insert into app_states (tenant, app_name, key, value)
   select $2, {app}, k.key, k.value from s, json_each({app_state}::json) k order by k.key
@@ -99,8 +99,8 @@ select s.epoch, s.owner, s.open_calls is not null as has_open_calls,
            (select seq from state_changes where session_pk = $1 and event_id = $3)) as seq
 from sessions s where s.pk = $1 and s.tenant = $2"""
 
-# One statement, so that state and messages are of one moment. The session comes first, as JSON in
-# the `event` column of a row 0; then the newest compaction if the window begins behind it; then the
+# One statement, so that state and messages are one snapshot. The session comes first, as JSON in
+# the `event` column of a row 0; then the newest compaction if the window begins after it; then the
 # window. Scalar subqueries, not joins: joined, the planner left the index at 50,000 rows.
 LOAD: Final = f"""
 with s as materialized (

@@ -1,8 +1,8 @@
 """Turns that may have killed their workers: how many run together, and which one is to blame.
 
-A death of a worker counts against all the turns it ran, but a turn is given up only for deaths in
-which it was the one to suspect. From its second death on a turn runs beside a few other suspects,
-from its third beside none, so that whatever kills workers is soon found out alone.
+A worker's death counts as a loss of every turn it ran, but a turn is given up only after deaths in
+which it was the only suspect. With two losses a turn runs beside a few other suspects, with more
+beside none, so that a turn that kills workers is soon identified.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _RUN_BY: Final = Prepared(
 
 
 def losses_of(row: Row) -> int:
-    """How many workers a turn has lost that is not run by a living one."""
+    """How many workers a turn has lost, if no living worker runs it."""
     return row.attempts - row.handed_over
 
 
 async def is_to_blame(transaction: Transaction, dead: str, turn_id: str) -> bool:
     """Whether a turn is the one to suspect for the death of its worker.
 
-    That is settled once, for all of the worker's turns, by the first that is taken over: later
-    ones no longer see which turns ran together.
+    The first takeover of one of the worker's turns decides it for all of them: later ones no
+    longer see which turns ran together.
     """
     worker = await transaction.one(_LOCK_WORKER, of_worker=dead)
-    if worker is None:  # it ended in order, or so long ago that it was struck out
+    if worker is None:  # it unregistered, or died so long ago that it was pruned
         return False
     blamed: str | None = worker.blamed
     if blamed is None:
@@ -51,10 +51,10 @@ async def is_to_blame(transaction: Transaction, dead: str, turn_id: str) -> bool
 
 
 async def may_run(transaction: Transaction, worker_id: str, losses: int) -> bool:
-    """Whether a worker may run a turn that has lost so many, beside the suspects that it runs."""
+    """Whether a worker may run a turn with so many losses beside the suspects that it runs."""
     if losses < SUSPECT_AFTER:
         return True
-    await transaction.one(_LOCK_WORKER, of_worker=worker_id)  # its claims come one after another
+    await transaction.one(_LOCK_WORKER, of_worker=worker_id)  # serialises its claims
     rows = await transaction.all(_RUN_BY, by_worker=worker_id)
-    held = [losses_of(row) - 1 for row in rows]  # each has begun one attempt more
+    held = [losses_of(row) - 1 for row in rows]  # their current attempts are no losses
     return losses <= most_losses_beside(held)

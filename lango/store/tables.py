@@ -1,4 +1,4 @@
-"""The tables as this version of lango uses them; `migrations/` says how they came to be.
+"""The tables that this version of lango uses; `migrations/` creates and changes them.
 
 Keys begin with the session, so that messages can be hash-partitioned or sharded by it.
 """
@@ -19,7 +19,7 @@ metadata: Final = sa.MetaData(
     }
 )
 
-Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers only INTEGER keys itself
+Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite generates only INTEGER keys
 Time = sa.DateTime(timezone=True)
 Json = json_column()
 
@@ -43,7 +43,7 @@ sessions: Final = sa.Table(
     # The turn that wrote last: its rows are loaded whatever the budget says.
     sa.Column("invocation_id", sa.Text, nullable=False, server_default=""),
     sa.Column("turn_seq", Key, nullable=False, server_default="1"),
-    # Older rows that a load must bring along: see store/pins.py.
+    # Older rows that every load includes: see store/pins.py.
     sa.Column("compacted_seq", Key),
     sa.Column("open_calls", Json),
     sa.Column("closed_calls", Json),
@@ -53,7 +53,7 @@ sessions: Final = sa.Table(
     sa.Column("last_activity", Time, nullable=False),
     sa.UniqueConstraint("tenant", "app_name", "user_id", "id"),
     postgresql_with={"fillfactor": "70"},
-    sqlite_autoincrement=True,  # else the key of a deleted session is given to the next
+    sqlite_autoincrement=True,  # else a new session could reuse the key of a deleted one
 )
 sa.Index(
     "sessions_user_activity_ix",
@@ -87,7 +87,7 @@ messages: Final = sa.Table(
     sa.Column("cum_tokens", Key, nullable=False),
     sa.Column("created", Time, nullable=False),
     sa.Column("timestamp", sa.Double, nullable=False),  # ADK's float, exact
-    sa.Column("undone_by", Key),  # the seq of the rewind that took this row back
+    sa.Column("undone_by", Key),  # the seq of the rewind that undid this row
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("event_id", sa.Text, nullable=False),
     sa.Column("invocation_id", sa.Text, nullable=False),
@@ -155,7 +155,7 @@ model_calls: Final = sa.Table(
     "model_calls",
     metadata,
     sa.Column("pk", Key, sa.Identity(), primary_key=True),  # the order they were written in
-    sa.Column("session_pk", Key),  # none: the session is kept elsewhere
+    sa.Column("session_pk", Key),  # null: the session is stored elsewhere
     sa.Column("tenant", sa.Text, nullable=False),
     sa.Column("app_name", sa.Text, nullable=False),
     sa.Column("user_id", sa.Text, nullable=False),
@@ -170,11 +170,11 @@ model_calls: Final = sa.Table(
     sa.Column("started", Time, nullable=False),
     sa.Column("first_byte", Time),
     sa.Column("ended", Time, nullable=False),
-    sa.Column("outcome", sa.Text, nullable=False),  # "started" before the model is asked
+    sa.Column("outcome", sa.Text, nullable=False),  # "started" until the attempt ends
     sa.Column("error", sa.Text, nullable=False),
     sa.Column("request_id", sa.Text, nullable=False),
     sa.Column("estimated_tokens", Key, nullable=False),
-    # As the provider reported them; none when it did not.
+    # As the provider reported them; null if it did not.
     sa.Column("input_tokens", Key),
     sa.Column("cached_tokens", Key),
     sa.Column("output_tokens", Key),
@@ -189,7 +189,7 @@ model_calls: Final = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     sa.Column("system_hash", sa.Text),
     sa.Column("tools_hash", sa.Text),
-    sa.UniqueConstraint("call_id", "number"),  # a write that is repeated is known by it
+    sa.UniqueConstraint("call_id", "number"),  # a repeated write finds its row by it
     sqlite_autoincrement=True,
 )
 sa.Index("model_calls_session_ix", model_calls.c.session_pk, model_calls.c.pk)
@@ -202,7 +202,7 @@ sa.Index(
     postgresql_where=_of_turn,
     sqlite_where=_of_turn,
 )
-# Any user may ask for its usage: what that reads must not grow with what others do.
+# Any user may query their usage: the query must not read the calls of others.
 sa.Index("model_calls_user_ix", model_calls.c.tenant, model_calls.c.user_id, model_calls.c.started)
 _elsewhere = model_calls.c.session_pk.is_(None)
 sa.Index(
@@ -219,7 +219,7 @@ sa.Index(
 prompt_parts: Final = sa.Table(
     "prompt_parts",
     metadata,
-    sa.Column("tenant", sa.Text, nullable=False),  # a text is never shared between two
+    sa.Column("tenant", sa.Text, nullable=False),  # tenants never share a text
     sa.Column("hash", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),  # "system" or "tools"
     sa.Column("text", sa.Text, nullable=False),
@@ -231,7 +231,7 @@ prompt_parts: Final = sa.Table(
 prompt_part_sessions: Final = sa.Table(
     "prompt_part_sessions",
     metadata,
-    sa.Column("session_pk", Key, nullable=False),  # 0: a session that is kept elsewhere
+    sa.Column("session_pk", Key, nullable=False),  # 0: a session that is stored elsewhere
     sa.Column("tenant", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
     sa.PrimaryKeyConstraint("session_pk", "tenant", "hash"),
@@ -275,7 +275,7 @@ turns: Final = sa.Table(
     sa.Column("session_pk", Key, nullable=False),
     sa.Column("number", Key, nullable=False),
     sa.Column("id", sa.Text, nullable=False, unique=True),
-    # The session's, where no join is needed to see them.
+    # Copies of the session's columns, which save a join.
     sa.Column("app", sa.Text, nullable=False),
     sa.Column("tenant", sa.Text, nullable=False, server_default=""),
     sa.Column("flow", sa.Text, nullable=False, server_default=""),  # tenant and key
@@ -286,21 +286,21 @@ turns: Final = sa.Table(
     sa.Column("input_hash", sa.Text, nullable=False),
     sa.Column("idempotency_key", sa.Text, nullable=False),  # its own id when none was given
     sa.Column("run_at", Time),
-    # Where a queued turn stands; those that interrupt go below the lowest.
+    # The position of a queued turn; a turn that interrupts goes below the lowest.
     sa.Column("place", Key),
-    # Since when the turn could run: only the first queued one of a session where none runs has it.
+    # Since when the turn is claimable: only the first queued one of a session where none runs is.
     sa.Column("ready", Time),
     sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("handed_over", sa.Integer, nullable=False, server_default="0"),  # by workers in order
-    # Of the workers it lost: those that died while it was the only turn to suspect.
+    sa.Column("handed_over", sa.Integer, nullable=False, server_default="0"),  # by live workers
+    # Workers that died while this turn was the only suspect.
     sa.Column("lost_alone", sa.Integer, nullable=False, server_default="0"),
     sa.Column("close_failures", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("closing", sa.Boolean, nullable=False, server_default=sa.false()),  # not run any more
+    sa.Column("closing", sa.Boolean, nullable=False, server_default=sa.false()),  # claimed to be closed
     sa.Column("epoch", Key, nullable=False, server_default="0"),
     sa.Column("worker", sa.Text),
     sa.Column("claim_id", sa.Text),
-    # The agent that runs it, and the one that ran it in the attempt before.
+    # The agent that runs it, and the last different one that ran an earlier attempt.
     sa.Column("fingerprint", sa.Text, nullable=False, server_default=""),
     sa.Column("ran_under", sa.Text, nullable=False, server_default=""),
     sa.Column("time_limit", sa.Double, nullable=False),
@@ -326,11 +326,11 @@ turns: Final = sa.Table(
 def _partial(
     name: str, condition: sa.ColumnElement[bool], *columns: sa.Column[Any], unique: bool = False
 ) -> None:
-    """An index of the few rows that somebody looks for, however many there are."""
+    """A partial index of the few rows that queries look for."""
     sa.Index(name, *columns, unique=unique, postgresql_where=condition, sqlite_where=condition)
 
 
-# Written out, not bound: a planner that sees no value does not see that a partial index fits.
+# Literals, not parameters: without the value, a planner does not see that a partial index fits.
 IS_SCHEDULED: Final = turns.c.state == sa.literal_column("'scheduled'")
 IS_QUEUED: Final = turns.c.state == sa.literal_column("'queued'")
 IS_RUNNING: Final = turns.c.state == sa.literal_column("'running'")
@@ -356,7 +356,7 @@ turn_events: Final = sa.Table(
     sa.Column("epoch", Key, nullable=False),
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("data", Json, nullable=False),
-    # Of the first event of a batch, which is known by it when it is written again after a fault.
+    # Set on the first event of a batch: a retry after a fault recognises its batch by it.
     sa.Column("batch", sa.Text),
     sa.Column("created", Time, nullable=False),
     sa.PrimaryKeyConstraint("session_pk", "turn", "number"),
@@ -380,7 +380,7 @@ tool_ledger: Final = sa.Table(
     sa.Column("result", Json),
     sa.Column("actions", Json),
     sa.Column("epoch", Key, nullable=False),
-    sa.Column("token", sa.Text, nullable=False),  # of the start: a repeated one knows itself by it
+    sa.Column("token", sa.Text, nullable=False),  # of the start: a retry recognises its entry by it
     sa.Column("started", Time, nullable=False),
     sa.Column("finished", Time),
     sa.PrimaryKeyConstraint("session_pk", "invocation_id", "call_key"),
@@ -395,7 +395,7 @@ workers: Final = sa.Table(
     sa.Column("pid", sa.Integer, nullable=False),
     sa.Column("started", Time, nullable=False),
     sa.Column("beat", Time, nullable=False),  # by the database's clock
-    # Of a dead one: the turn that is taken for the cause, "" if it could be any of several.
+    # The turn that is blamed for the worker's death, "" if it could be any of several.
     sa.Column("blamed", sa.Text),
 )
 
@@ -404,7 +404,7 @@ api_keys: Final = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("tenant", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Text),  # none: whoever holds it says for whom it acts, or nobody's
+    sa.Column("user_id", sa.Text),  # null: requests name the user they act for, or none
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("scopes", Json, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
@@ -423,7 +423,7 @@ allowances: Final = sa.Table(
     sa.Column("caller", sa.Text, primary_key=True),  # as `turns.key_id`
     # When the next request would come if they came evenly; in epoch seconds.
     sa.Column("next_request", sa.Double, nullable=False, server_default="0"),
-    # What the day's calls cost that went with a deleted session: deleting is no refund.
+    # The cost of the day's calls of deleted sessions: deleting is no refund.
     sa.Column("deleted_cost", sa.Double, nullable=False, server_default="0"),
     sa.Column("deleted_day", sa.Date),
 )

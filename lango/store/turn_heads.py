@@ -1,10 +1,10 @@
-"""Which sessions have work, in a fair order.
+"""Sessions with work, in a fair order.
 
-Turns are shared out between tenants, and within a tenant between the keys they were handed in
-with: the one with the fewest turns running and chosen comes first, and among equals it is drawn by
-lot. By the longest wait, the same would win each time that a turn of its own ends. A tenant that
-hands in thousands is held up by them; others are not. The turns of one key come in the order in
-which they wait.
+Workers are shared between tenants, and within a tenant between the keys that submitted the turns:
+the one with the fewest turns running and chosen comes first, and ties are broken at random. If the
+longest wait broke them, the same one would win each time one of its turns ends. A tenant that
+submits thousands of turns delays only its own. The turns of one key run in order of their waits,
+the longest first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lango.store.prepared import Prepared
 from lango.store.tables import IS_RUNNING, Time, turns, workers
 
 FLOWS: Final = 64
-"""Flows that one look takes in. Where more have turns to run, the next look goes on behind them."""
+"""Flows of an app that one query reads. If more have ready turns, the next query reads on."""
 _Found = sa.Select[*tuple[Any, ...]]
 _SHOWN: Final = (turns.c.session_pk, turns.c.app, turns.c.ready, turns.c.tenant, turns.c.flow)
 _FIRST: Final = sa.literal_column("1", sa.Integer)
@@ -27,27 +27,27 @@ _NEVER: Final = sa.literal_column("'9999-12-31 00:00:00'", Time)
 
 
 def flow_of(tenant: str, key_id: str) -> str:
-    """Whose turns are served one after the other: those of a tenant's key."""
+    """The name of a flow: the turns of one key of a tenant, which are served in order."""
     return f"{tenant}/{key_id}"
 
 
 def heads(apps: int, limit: int, *, lateral: bool) -> Prepared:
-    """Turns that run without a living worker, then turns that could run, for so many apps.
+    """A query for running turns without a living worker, then for ready turns, of `apps` apps.
 
-    Up to `limit`, or somewhat more. Flows are looked at from the parameter `from_flow` on, FLOWS at
-    most: `next_flow` is where to go on, None when these were all. `lateral` is for PostgreSQL, as
-    SQLite has no such joins.
+    Returns up to `limit` rows, rounded up to a power of two. It reads FLOWS flows of each app at
+    most, from the parameter `from_flow` on: `next_flow` is where the next query continues, None if
+    these were all. `lateral` is for PostgreSQL: SQLite has no lateral joins.
     """
     return _heads(apps, 1 << (limit - 1).bit_length(), lateral)
 
 
 @cache
 def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
-    """The first are a walk over what runs, which is never much. Of the others each flow gives those
-    that wait longest, as many as rows are wanted: the index is entered once for each flow, however
-    many turns of it wait.
+    """Build the query: lost turns from a scan of the running ones, which are never many.
 
-    The limit is written out: where it is a parameter, PostgreSQL plans for a tenth of all rows.
+    Of the ready turns, each flow contributes those that wait longest, `limit` at most: one index
+    lookup for each flow, however many of its turns wait. The limit is a literal: for a parameter,
+    PostgreSQL plans for a tenth of all rows.
     """
     most = sa.literal_column(str(limit), sa.Integer)
     names: list[sa.BindParameter[str]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
@@ -92,7 +92,7 @@ def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Fo
 
 
 def _flows(app: sa.BindParameter[str]) -> sa.CTE:
-    """The flows of an app that have a turn which could run: each is found behind the one before."""
+    """The flows of an app that have a ready turn, each found after the one before (a skip scan)."""
     is_ready = turns.c.ready.is_not(None), turns.c.app == app
     first = sa.select(sa.func.min(turns.c.flow).label("flow"), _FIRST.label("step"))
     flows = first.where(*is_ready, turns.c.flow >= sa.bindparam("from_flow")).cte(recursive=True)
@@ -105,19 +105,19 @@ def _flows(app: sa.BindParameter[str]) -> sa.CTE:
 
 
 def _waits(app: sa.BindParameter[str], flows: sa.CTE, *columns: sa.Column[Any]) -> _Found:
-    """The turns of a flow that could run, the longest wait first."""
+    """The ready turns of a flow, the longest wait first."""
     is_of_flow = turns.c.ready.is_not(None), turns.c.app == app, turns.c.flow == flows.c.flow
     return sa.select(*columns).where(*is_of_flow).order_by(turns.c.ready).correlate(flows)
 
 
 def _walked(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
-    """Of each flow the turns that wait longest."""
+    """The turns of each flow that wait longest."""
     waits = _waits(app, flows, *_SHOWN).limit(most).lateral()
     return sa.select(waits).select_from(flows.join(waits, sa.true()))
 
 
 def _cut(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
-    """The same without a lateral join: those that are not behind the last one wanted."""
+    """The same without a lateral join: the turns up to the cut-off time of their flow."""
     last = _waits(app, flows, turns.c.ready).limit(1).offset(most).scalar_subquery()
     until = sa.select(flows.c.flow, sa.func.coalesce(last, _NEVER).label("until")).cte()
     return sa.select(*_SHOWN).where(
@@ -129,7 +129,7 @@ def _cut(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) 
 
 
 def _ranked(ready: sa.Subquery) -> _Found:
-    """Each of these turns with its place in the order: within its flow, then within its tenant."""
+    """The ready turns with their ranks: within their flow, then within their tenant."""
     of_flow = _numbered(ready, "flow", ready.c.ready, ready.c.session_pk)
     of_tenant = _numbered(of_flow, "tenant", of_flow.c.place, sa.func.random())
     shown = of_tenant.c.session_pk, of_tenant.c.app
@@ -137,7 +137,7 @@ def _ranked(ready: sa.Subquery) -> _Found:
 
 
 def _numbered(found: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> sa.Subquery:
-    """These turns with their places in their groups, behind the turns of the group that run."""
+    """The turns with their ranks in their groups, counted after the group's running turns."""
     running = (
         sa.select(turns.c[group], sa.func.count().label("count"))
         .where(IS_RUNNING)

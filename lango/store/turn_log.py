@@ -1,8 +1,8 @@
-"""The log of a turn: what its readers are told, numbered by the database under the fence.
+"""The log of a turn: the events that subscribers read, numbered and fenced by the database.
 
-A batch is numbered by moving a counter in the turn's row, and that row carries the claim: a worker
-that lost its turn finds no row to move. The row stays locked until the batch is committed, so a
-reader that has seen event n has missed none before it.
+An append numbers its batch by incrementing a counter in the turn's row. That row carries the
+claim, so a worker that lost its turn finds no row to update. The row stays locked until the batch
+is committed, so a reader that has seen event n has missed none before it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from lango.store.tables import turn_events, turns
 from lango.store.turn_rows import Claim, Turn
 
 PAGE: Final = 1_000
-"""Events that are read at once."""
+"""Events that one query reads."""
 _TRIMMED_TOGETHER: Final = 1_000
-"""Logs that are dropped by one transaction."""
+"""Logs that one transaction deletes."""
 _END_TYPES: Final = frozenset(end.type for end in ENDS)
 
-# One round trip for the batches of all turns of a worker. The epoch is asked of the session too:
-# whoever raises it without taking the turn shuts the log as well.
+# One round trip for the batches of all turns of a worker. The session's epoch is checked too:
+# incrementing it closes the log, even if the turn is not taken over.
 _APPEND: Final = """
 with w as (
   select * from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[])
@@ -59,8 +59,8 @@ with w as (
 select claim_id, last_event, epoch, now() as created from t"""
 
 
-# The turns are locked first, in the order in which a deleted session's rows go: neither waits for
-# the other. Two statements for each turn would be slower than turns end on a busy day.
+# The turns are locked first, as when a session is deleted, so that the two cannot deadlock. Two
+# statements for each turn would be slower than turns end on a busy day.
 _TRIM: Final = """
 with doomed as (
   select session_pk, number from turns
@@ -90,7 +90,7 @@ _OF_BATCH: Final = Prepared(
 
 
 class Write(NamedTuple):
-    """Events on their way into one turn's log."""
+    """Events to append to one turn's log."""
 
     claim: Claim
     events: Sequence[Event]
@@ -109,21 +109,21 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Some events of a log, and the turn as it was at that moment."""
+    """Some events of a log, and the turn as it was last read."""
 
     turn: Turn
     events: Sequence[LoggedEvent]
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing will ever follow; the last event is then the turn's end."""
+        """Whether no event follows this page: the turn has ended."""
         if self.events:
             return self.events[-1].type in _END_TYPES
         return self.turn.ended is not None
 
     @property
     def is_full(self) -> bool:
-        """Whether there may be more to read at once."""
+        """Whether more events may be there already."""
         return len(self.events) >= PAGE
 
 
@@ -134,20 +134,20 @@ class TurnLog:
         self.database = database
 
     async def append(self, claim: Claim, events: Sequence[Event]) -> int:
-        """Write to one turn's log; the number of the last event. Fenced if the turn is lost."""
+        """Append to one turn's log; returns the last event's number. Fenced if the turn is lost."""
         (written,) = await self.append_many([Write(claim, events)])
         if written is None:
             raise Fenced
         return written[-1].number
 
     async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
-        """Write to many logs at once; what then stands in each, None for one that is lost.
+        """Append to many logs at once; returns the logged events, None for a turn that is lost.
 
-        No end is written here: a turn is ended by closing it.
+        ValueError for an end event: closing a turn writes it.
         """
         if any(isinstance(event, ENDS) for write in writes for event in write.events):
             raise ValueError("A turn's end is written by closing the turn.")
-        batch = new_id("bat")  # what is there already after a fault is known by it
+        batch = new_id("bat")  # a retry after a fault recognises its batch by it
         merged = _merged(writes)
 
         async def once() -> dict[str, list[LoggedEvent] | None]:
@@ -187,15 +187,15 @@ class TurnLog:
     async def read(
         self, tenant: str, turn_id: str, *, after: int = 0, limit: int = PAGE
     ) -> LogPage:
-        """The events behind number `after`, in order; TurnNotFoundError without such a turn."""
-        # First the turn, then its events: of what has come in between, these are the newer.
+        """The events after number `after`, in order; TurnNotFoundError without such a turn."""
+        # The turn first: its events are then at least as new as it.
         turn = await turn_rows.read_turn(self.database, tenant, turn_id)
         return await self.read_on(turn, after, limit=limit)
 
     async def read_on(self, turn: Turn, after: int, *, limit: int = PAGE) -> LogPage:
-        """The events behind number `after` of a turn that was read before, and is not read again.
+        """The events after number `after` of a turn that was read before, and is not read again.
 
-        The log itself tells its end; only that a log is no longer kept, it cannot tell.
+        The log itself shows its end; it cannot show that it was deleted.
         """
         rows = await self.database.find(
             _BEHIND, of_session=turn.session_pk, of_turn=turn.number, after=after, at_most=limit
@@ -203,7 +203,7 @@ class TurnLog:
         return LogPage(turn, [_logged(row) for row in rows])
 
     async def read_all(self, turn: Turn) -> list[LoggedEvent]:
-        """All that the log of a turn holds."""
+        """All events of a turn's log."""
         found: list[LoggedEvent] = []
         while True:
             after = found[-1].number if found else 0
@@ -213,7 +213,7 @@ class TurnLog:
                 return found
 
     async def trim(self, older_than: float, limit: int = 100_000) -> int:
-        """Drop the logs of turns that ended so many seconds ago; how many were dropped.
+        """Delete the logs of turns that ended over `older_than` seconds ago; returns how many.
 
         Several workers share the work: each skips the turns that another one has locked.
         """
@@ -227,7 +227,7 @@ class TurnLog:
         return dropped
 
     async def _trim(self, older_than: float, limit: int) -> int:
-        """Drop some logs in one transaction."""
+        """Delete up to `limit` logs in one transaction."""
 
         async def once(connection: AsyncConnection) -> int:
             old = turns.c.ended < now(connection) - timedelta(seconds=older_than)
@@ -247,19 +247,19 @@ class TurnLog:
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
-    """Rows as the arrays that stand for their columns: the server reads them faster than JSON."""
+    """Rows as one array for each column, which the server reads faster than JSON."""
     return [[row[place] for row in rows] for place in range(width)]
 
 
 def _told(events: Sequence[Event]) -> list[tuple[str, JsonObject]]:
-    """Events as a log holds them."""
+    """The types and data of events, as a log stores them."""
     return [(event.type, event.data()) for event in events]
 
 
 def _numbered(
     told: Sequence[tuple[str, JsonObject]], last: int, epoch: int, created: datetime
 ) -> list[LoggedEvent]:
-    """Events as they stand in a log in which the last of them has this number."""
+    """Logged events, numbered so that the last of them has the number `last`."""
     first, at = last - len(told) + 1, seconds(created)
     return [
         LoggedEvent(number, kind, data, epoch, at)
@@ -272,7 +272,7 @@ def _logged(row: Row) -> LoggedEvent:
 
 
 def _merged(writes: Sequence[Write]) -> list[Write]:
-    """One write per turn, in an order that is the same for everybody who locks several."""
+    """One write per claim, sorted: all transactions lock turns in the same order."""
     merged: dict[tuple[int, int, str], list[Event]] = {}
     claims: dict[str, Claim] = {}
     for claim, events in writes:
@@ -283,7 +283,7 @@ def _merged(writes: Sequence[Write]) -> list[Write]:
 
 
 async def _append(transaction: Transaction, write: Write, batch: str) -> list[LoggedEvent] | None:
-    """Write one batch in a transaction, unless it is there; None if the turn is lost."""
+    """Append one batch in a transaction, unless it is there; None if the turn is lost."""
     claim, events = write
     row = await turn_rows.lock_claimed(transaction, claim)
     if row is None:

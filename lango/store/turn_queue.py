@@ -1,7 +1,7 @@
-"""Turns for those who run them: which sessions have work, claim a turn, close it.
+"""Turns for workers: find sessions with work, claim a turn, close it.
 
-At most one turn runs in a session. The claim raises the session's epoch, and from then on only who
-knows the new one can write to the session, the log and the ledger.
+At most one turn runs in a session. Each claim increments the session's epoch (a fencing token):
+writes to the session, the log and the ledger with an older epoch fail.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from lango.store.turn_rows import OF_SESSION, Claim, Head, LockedSession, OnHead
 from lango.store.workers import Roll, Worker, Workers, call_roll
 
 _WHILE_LOCKED: Final = (0.01, 0.02, 0.04)
-"""Seconds between looks at a session that another transaction has locked: mostly for a moment."""
+"""Seconds between tries to lock a session that another transaction has locked, mostly briefly."""
 DEAD_AFTER: Final = 5.0
 """Seconds without a heartbeat after which a worker counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A turn that is over, and whether its session has more to do."""
+    """A closed turn, and whether its session has another one to run."""
 
     turn: Turn
     more: bool
@@ -66,7 +66,7 @@ _HELD_CLAIM: Final = Prepared(
     )
 )
 NO_WORKER: Final = ""
-"""Stands for the worker of a turn that was handed back: none that lives has this id."""
+"""The worker id of a turn that was handed back: no living worker has it."""
 _DUE: Final = Prepared(
     sa.select(turns.c.session_pk, turns.c.number)
     .where(IS_SCHEDULED, turns.c.run_at <= NOW)
@@ -99,14 +99,14 @@ class TurnQueue:
         self.dead_after = dead_after
         self._on_head = on_head
         self.from_flow = ""
-        """Where the next look for work begins; not empty while there are more flows to look at."""
+        """The flow at which the next query for work starts; empty if the last one read them all."""
 
     async def heads(
         self, apps: Sequence[str], limit: int = 100, most_losses: int = ANY_LOSSES
     ) -> list[Head]:
-        """Sessions with work to claim: turns of dead workers first, then whose turn it is.
+        """Sessions with work to claim: turns of dead workers first, then the ready ones, fairly.
 
-        Without turns to run that have lost more workers than `most_losses`.
+        Leaves out turns to resume that have lost more workers than `most_losses`.
         """
         if not apps:
             return []
@@ -134,13 +134,13 @@ class TurnQueue:
         *,
         take_over: bool = True,
     ) -> Claim | None:
-        """Take the turn that is next in a session, or go on with the one of a dead worker.
+        """Claim the next turn of a session, or take over the turn of a dead worker.
 
-        A dead worker's turn that is not worth another attempt comes with a verdict: it is to be
-        closed, not run. Nothing is taken while another worker that lives runs a turn there, or if
-        this one has not loaded the app or counts as dead itself, or while the session's row is
-        locked; without `take_over`, no turn that another worker began. A caller that chooses the
-        claim's id can find out what became of a claim whose reply was lost.
+        A dead worker's turn that gets no further attempt comes with a verdict: close it, do not
+        run it. None while another living worker runs a turn there, if this worker has not loaded
+        the app or counts as dead itself, or while the session's row is locked; without
+        `take_over`, also for a turn that another worker began. A caller that chooses the claim's
+        id can find out whether a claim succeeded whose reply was lost.
         """
         # Chosen before the first try: a retry recognises the claim that it made.
         taker = _Taker(worker, claim_id or new_id("clm"))
@@ -151,7 +151,7 @@ class TurnQueue:
                 return _Locked()
             if session.key.app_name not in worker.apps:
                 return None
-            # The roll first: of a worker that is struck out, we see what it handed over.
+            # The workers first: of one that has unregistered, we then see what it handed over.
             roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
             running = await turn_rows.running_turn(transaction, session_pk)
             if running is not None and running.claim_id == taker.claim_id:
@@ -162,7 +162,7 @@ class TurnQueue:
                 return None
             return await _take(transaction, session, running, taker, roll)
 
-        # A session whose row stays locked is skipped: waiting would keep a connection from others.
+        # Skip a session whose row stays locked: waiting would occupy a connection.
         for wait in (*_WHILE_LOCKED, None):
             found = await self.database.transact(once)
             if not isinstance(found, _Locked):
@@ -172,7 +172,7 @@ class TurnQueue:
         return None
 
     async def unloaded(self, limit: int = 1_000) -> list[int]:
-        """Sessions whose running turn has lost its worker, of apps that no living one has."""
+        """Sessions whose running turn lost its worker, and whose app no living worker has."""
         living = await Workers(self.database).living(self.dead_after)
         loaded = {app for worker in living for app in worker.apps}
         dead_after = timedelta(seconds=self.dead_after)
@@ -182,10 +182,10 @@ class TurnQueue:
     async def claim_unloaded(
         self, session_pk: int, worker: Worker, claim_id: str, *, gone: bool
     ) -> Claim | None:
-        """Take a dead worker's turn of an app that this one has not loaded, to close it.
+        """Claim a dead worker's turn of an app that this worker has not loaded, to close it.
 
-        That is to be done if it was cancelled, is over its time, or if its app counts as `gone`.
-        Nothing is taken while the session's row is locked.
+        None unless the turn was cancelled, is over its time, has lost too many workers, or its app
+        counts as `gone`. None, too, while the session's row is locked.
         """
         taker = _Taker(worker, claim_id)
 
@@ -221,10 +221,10 @@ class TurnQueue:
         events: Sequence[Event] = (),
         causes: Causes | None = None,
     ) -> Closed:
-        """End a turn in one transaction: state, last events, usage, and the session given back.
+        """End a turn in one transaction: write state, last events and usage, release the session.
 
         `causes` are those of tools that failed, by error id. Fenced if another worker has taken the
-        turn over. Repeated, it changes nothing.
+        turn over. Idempotent.
         """
 
         async def once(transaction: Transaction) -> Closed:
@@ -242,10 +242,10 @@ class TurnQueue:
         return await self.database.transact(once, claim.turn.session)
 
     async def renew(self, claim: Claim, verdict: GivenUp, claim_id: str) -> Claim:
-        """The turn of a claim under a new epoch, to be closed by the same worker.
+        """Renew a claim under a new epoch, so that the same worker can close the turn.
 
-        What still runs under the old claim can write nothing from here on. Fenced if another worker
-        has taken the turn over. Repeated with the same id, it changes nothing.
+        From here on, writes under the old claim fail. Fenced if another worker has taken the turn
+        over. Idempotent for the same `claim_id`.
         """
 
         async def once(transaction: Transaction) -> Claim:
@@ -270,11 +270,11 @@ class TurnQueue:
     async def hand_back(
         self, worker_id: str, claim_id: str, *, unclosed: bool = False, wait: bool = True
     ) -> bool:
-        """Give up a claim of a living worker, so that any worker takes the turn over at once.
+        """Release a claim of a living worker, so that any worker can take the turn over at once.
 
-        It is no worker lost. `unclosed` notes that the worker could not close the turn. False if
-        the worker does not hold the claim (any more), or without `wait` if the session's row is
-        locked.
+        It does not count as a lost worker. `unclosed` records that the worker could not close the
+        turn. False if the worker does not hold the claim (any more), or without `wait` if the
+        session's row is locked.
         """
 
         async def once(transaction: Transaction) -> bool:
@@ -314,7 +314,7 @@ class TurnQueue:
         ended = await turn_rows.end_turn(
             transaction, session, row, end, epoch=row.epoch, before=events, causes=causes
         )
-        if isinstance(end, Waiting):  # for what may be answered already, through an earlier turn
+        if isinstance(end, Waiting):  # its calls may be answered already, through an earlier turn
             await turn_rows.settle_answers(transaction, session.pk, row.invocation_id)
             ended = await turn_rows.turn_row(transaction, session.pk, row.number) or ended
         await turn_rows.change_session(transaction, session, owner=None)
@@ -322,7 +322,7 @@ class TurnQueue:
         return Closed(turn_of(ended, session.key), head is not None)
 
     async def promote_due(self, limit: int = 100) -> list[Head]:
-        """Queue the scheduled turns whose time has come; the sessions that have work by it."""
+        """Queue the scheduled turns that are due; returns the sessions that now have work."""
         due: dict[int, list[int]] = {}
         for row in await self.database.find(_DUE, at_most=limit):
             due.setdefault(row.session_pk, []).append(row.number)
@@ -365,7 +365,7 @@ class TurnQueue:
 
 @dataclass(slots=True)
 class _Taker:
-    """Who claims, and what it has found so far."""
+    """The worker that claims, and its verdict on the turn."""
 
     worker: Worker
     claim_id: str
@@ -379,7 +379,7 @@ async def _take(
     taker: _Taker,
     roll: Roll,
 ) -> Claim | None:
-    """Go on with a dead worker's turn, to run or to close it, or take what is next."""
+    """Take over a dead worker's turn, to run or to close it, or claim the first queued one."""
     row = running or await turn_rows.first_queued(transaction, session.pk)
     if row is None:
         return None
@@ -397,7 +397,7 @@ async def _take(
     await turn_rows.change_session(transaction, session, epoch=epoch, owner=taker.worker.id)
     if taker.verdict is None:
         held = await _start(transaction, session, row, epoch, taker, lost_alone=alone)
-    else:  # no attempt: it may be cut off any number of times, and the verdict stays
+    else:  # no attempt: a close may be interrupted any number of times, and the verdict stays
         held = await turn_rows.change_turn(
             transaction,
             row,
@@ -411,7 +411,7 @@ async def _take(
 
 
 def _hopeless(row: Row, alone: int, clock: float) -> GivenUp | None:
-    """How a dead worker's turn is to end without another attempt, if it is."""
+    """The end of a dead worker's turn; None if it gets another attempt."""
     if row.cancel_requested:
         return Cancelled()
     losses = suspects.losses_of(row)
@@ -459,7 +459,7 @@ async def _start(
 def _ran_under(row: Row, agent: str) -> str:
     """The fingerprint of the last attempt with another agent; if there was none, of the last.
 
-    Who finds that the agent has changed may die before it says so: the next one must find it too.
+    A worker that sees the agent's change may die before it reports it: the next must see it too.
     """
     is_same = row.fingerprint == agent
     return row.ran_under if is_same and row.ran_under else row.fingerprint

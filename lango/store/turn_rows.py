@@ -1,8 +1,8 @@
 """Rows of turns, and the steps that every change of a session's queue is made of.
 
-The law of the queue: lock the session's row first, then look, in a later statement of the same
-transaction. A statement that locks and looks at once sees the rows as they were before it waited
-for the lock, and misses what its rival has just committed.
+The rule of the queue: lock the session's row first, then read, in a later statement of the same
+transaction. A statement that locks and reads at once sees the rows as they were before it waited
+for the lock, and misses what the other transaction has just committed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Turn:
     id: str
     session: SessionKey
     session_pk: int
-    number: int  # in its session, in the order they were accepted
+    number: int  # in its session, in the order of acceptance
     state: TurnState
     invocation_id: str
     input: JsonObject
@@ -57,7 +57,7 @@ class Turn:
     error: JsonObject | None
     causes: Mapping[str, JsonObject]  # of its failures, by error id; for the operator alone
     last_event: int  # in its log
-    trimmed: bool  # its log is no longer kept
+    trimmed: bool  # its log was deleted
     run_at: float | None
     time_limit: float  # seconds it may run, over all attempts
     key_id: str | None  # the API key, or token's user, whose limits it counts towards
@@ -73,22 +73,22 @@ class Claim:
 
     id: str
     turn: Turn
-    epoch: int  # what an append to the session, or to a child of it, must carry
+    epoch: int  # a fencing token: appends to the session, or to a child of it, must carry it
     worker: str
     time_left: float  # seconds
-    ran_under: str  # the last other fingerprint of its attempts, else the same; "" in the first
-    verdict: GivenUp | None = None  # the turn is not run again: it is to be closed like this
-    losses: int = 0  # workers that it has lost before
+    ran_under: str  # the last different fingerprint of its attempts, else the same; "" in the first
+    verdict: GivenUp | None = None  # the end to close the turn with, instead of running it
+    losses: int = 0  # workers that the turn has lost before
     close_failures: int = 0  # workers that ran it to its end and could not close it
 
     @property
     def ref(self) -> SessionRef:
-        """The turn's session by its primary key: a name may be given again after a delete."""
+        """The turn's session by its primary key: after a delete, its name may be reused."""
         return SessionRef(self.turn.session, self.turn.session_pk)
 
     @property
     def resumes(self) -> bool:
-        """Whether another attempt came before."""
+        """Whether there was an earlier attempt."""
         return self.turn.attempts > 1 or self.verdict is not None
 
 
@@ -98,23 +98,23 @@ class Head(NamedTuple):
     session_pk: int
     app: str
     lost: bool = False  # a turn runs there whose worker is dead
-    place: int = 0  # among its tenant's turns: those that run come first, then those chosen before
+    place: int = 0  # rank among its tenant's turns: after the running and the chosen ones
 
 
 OnHead = Callable[[Transaction, Head], Awaitable[None]]
-"""Called inside the transaction that gives a session work, where a job can be written with it."""
+"""Called inside the transaction that gives a session work, so that it can also write a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockedSession:
-    """A session whose queue is ours to change until the transaction ends."""
+    """A session whose row this transaction has locked: only it may change the queue."""
 
     pk: int
     public_id: str
     key: SessionKey
     epoch: int
     owner: str | None
-    clock: datetime  # the database's time; on PostgreSQL, of all the transaction
+    clock: datetime  # the database's time; on PostgreSQL, when the transaction began
 
 
 def is_turn(session_pk: Any, number: Any) -> sa.ColumnElement[bool]:
@@ -127,9 +127,9 @@ def is_log_of(session_pk: Any, number: Any) -> sa.ColumnElement[bool]:
     return sa.and_(turn_events.c.session_pk == session_pk, turn_events.c.turn == number)
 
 
-# The names of places are no column's: such a name would mean the new value of that column.
+# No bind parameter has a column's name: that would mean the new value of the column.
 OF_SESSION: Final = turns.c.session_pk == sa.bindparam("of_session")
-"""The turns of the session that a prepared statement is told."""
+"""The turns of the session in the bind parameter `of_session`."""
 _THIS_TURN: Final = is_turn(sa.bindparam("of_session"), sa.bindparam("of_number"))
 _OF_INVOCATION: Final = sa.and_(OF_SESSION, turns.c.invocation_id == sa.bindparam("invocation"))
 _KEY: Final = (sessions.c.tenant, sessions.c.app_name, sessions.c.user_id, sessions.c.id)
@@ -202,7 +202,7 @@ _WAITING: Final = Prepared(sa.select(turns).where(_OF_INVOCATION, turns.c.waits_
 
 
 def user_event_id(turn_id: str) -> str:
-    """The id of the event that holds what a turn was submitted with."""
+    """The id of the event that holds a turn's submitted input."""
     return f"{turn_id}.user"
 
 
@@ -233,7 +233,7 @@ async def change_session(transaction: Transaction, session: LockedSession, **val
 
 
 async def lock_session_of(transaction: Transaction, turn: Turn) -> tuple[LockedSession, Row]:
-    """Lock the session that a turn belongs to; the turn's row is read again once that is done."""
+    """Lock the session of a turn, then read the turn's row again."""
     session = await lock_session(transaction, turn.session_pk)
     row = await transaction.one(_TURN_BY_ID, turn_id=turn.id)
     if session is None or row is None:  # deleted meanwhile
@@ -242,7 +242,7 @@ async def lock_session_of(transaction: Transaction, turn: Turn) -> tuple[LockedS
 
 
 def unknown_turn(turn_id: str) -> TurnNotFoundError:
-    """The error for a turn that is not there."""
+    """The error for a turn that does not exist."""
     return TurnNotFoundError(f"Turn {turn_id} not found.")
 
 
@@ -284,7 +284,7 @@ def _seconds(time: datetime | None) -> float | None:
 async def lock_claimed(transaction: Transaction, claim: Claim) -> Row | None:
     """Lock the row of a claimed turn; None if the claim no longer holds.
 
-    Enough of a fence for what changes no queue: whoever takes the turn over must change this row.
+    That fences writes that change no queue: a worker that takes the turn over updates this row.
     """
     turn = claim.turn
     return await transaction.one(
@@ -293,13 +293,13 @@ async def lock_claimed(transaction: Transaction, claim: Claim) -> Row | None:
 
 
 async def still_held(database: Database, claim: Claim) -> bool:
-    """Whether the claim holds, at this moment: a look that locks nothing."""
+    """Whether the claim holds at this moment, read without a lock."""
     of = {"of_session": claim.turn.session_pk, "of_number": claim.turn.number}
     return bool(await database.find(_CLAIMED, **of, claim=claim.id))
 
 
 async def hold(transaction: Transaction, claim: Claim) -> Row:
-    """Nobody takes the turn over until the transaction ends; Fenced if somebody has."""
+    """Prevent a takeover of the turn until the transaction ends; Fenced if the claim is lost."""
     row = await lock_claimed(transaction, claim)
     if row is None:
         raise Fenced
@@ -324,9 +324,9 @@ async def first_queued(transaction: Transaction, session_pk: int) -> Row | None:
 async def change_turn(
     transaction: Transaction, row: Row, *, new_events: int = 0, **values: Any
 ) -> Row:
-    """Change a turn; its row as it is then.
+    """Change a turn, and return its new row.
 
-    The log's counter is moved by the database: a batch may have moved it since we looked.
+    The database increments the log's counter: a batch may have changed it since we read the row.
     """
     of = {"of_session": row.session_pk, "of_number": row.number}
     changed = await transaction.one(_CHANGE_TURN, **of, new_events=new_events, **values)
@@ -336,9 +336,9 @@ async def change_turn(
 
 
 async def make_ready(transaction: Transaction, session: LockedSession) -> Head | None:
-    """Show the first queued turn to the workers; None if there is none, or it was shown before.
+    """Make the first queued turn claimable; None if there is none, or it is claimable already.
 
-    To be called when no turn runs in the session.
+    Call it only when no turn runs in the session.
     """
     first = await first_queued(transaction, session.pk)
     if first is None or first.ready is not None:
@@ -358,11 +358,11 @@ async def end_turn(
     causes: Causes | None = None,
     **values: Any,
 ) -> Row:
-    """Close a turn: its state, usage and error, and its last events, `end` behind the others.
+    """Close a turn: write its state, usage and error, and its last events, `end` after the others.
 
-    Its usage is what the records of its model calls say, where they are kept.
+    Its usage comes from the records of its model calls, where they are kept.
 
-    A turn that fails or is cancelled before its answer was stored gives the question back.
+    If a turn fails or is cancelled before its answer was stored, its call can be answered again.
     `causes` are those of tools that failed, by their error ids.
     """
     if isinstance(end, Failed) and not isinstance(end.error, LangoError):
@@ -394,7 +394,7 @@ async def end_turn(
 
 
 def _all_causes(row: Row, end: End, causes: Causes) -> JsonObject | None:
-    """The causes of all attempts at a turn, that of its end first; a bounded number."""
+    """The causes of all attempts at a turn, that of its end first; MOST_CAUSES at most."""
     found: JsonObject = {}
     if isinstance(end, Failed) and end.error_id:
         found[end.error_id] = asdict(cause_of(end.error))
@@ -404,7 +404,7 @@ def _all_causes(row: Row, end: End, causes: Causes) -> JsonObject | None:
 
 
 async def _stored_answer(transaction: Transaction, row: Row) -> bool:
-    """Whether the session holds the answer of a turn; of a turn that answers nothing, True."""
+    """Whether the session holds the answer of a turn; True if the turn answers nothing."""
     if row.answers is None:
         return True
     event_id = user_event_id(row.id)
@@ -421,7 +421,7 @@ async def add_events(
     at: datetime,
     batch: str | None = None,
 ) -> None:
-    """Write the events that the row's counter has just been moved for."""
+    """Write events for which the row's counter has just been incremented."""
     first = row.last_event - len(events) + 1
     written: list[JsonObject] = [
         {
@@ -443,7 +443,7 @@ async def add_events(
 async def answered_calls(
     transaction: Transaction, session_pk: int, invocation_id: str
 ) -> dict[str, str]:
-    """The calls of an invocation that turns were handed in for, each with its turn's id.
+    """The calls of an invocation that submitted turns answer, each with its turn's id.
 
     A turn may answer several: `answers` holds the first, its input all.
     """
@@ -458,7 +458,7 @@ async def answered_calls(
 async def answering_turn(
     transaction: Transaction, session_pk: int, invocation_id: str, call: str
 ) -> Row | None:
-    """The turn that was handed in with the answer to a call, that one first."""
+    """The turn whose first answer is to this call."""
     of = {"of_session": session_pk, "invocation": invocation_id}
     return await transaction.one(_ANSWER, **of, call=call)
 
@@ -475,7 +475,7 @@ async def is_open_invocation(transaction: Transaction, session_pk: int, invocati
 
 
 async def settle_answers(transaction: Transaction, session_pk: int, invocation_id: str) -> None:
-    """Bring the states of an invocation's waiting turns in line with the answers there are."""
+    """Update the states of an invocation's waiting turns to match the submitted answers."""
     answers = await answered_calls(transaction, session_pk, invocation_id)
     waiting = await transaction.all(_WAITING, of_session=session_pk, invocation=invocation_id)
     for row in waiting:
@@ -499,9 +499,9 @@ async def read_turn(database: Database, tenant: str, turn_id: str) -> Turn:
 
 
 async def delete_turns(connection: AsyncConnection, session_pk: int) -> None:
-    """Delete the turns of a locked session: who runs one finds the fence closed.
+    """Delete the turns of a locked session: later writes of a worker that runs one are fenced.
 
-    The turns go first: a write to a log or the ledger that is under way is then waited for.
+    The turns are deleted first: that waits for a write to a log or the ledger in progress.
     """
     for table in (turns, turn_events, tool_ledger):
         await connection.execute(sa.delete(table).where(table.c.session_pk == session_pk))

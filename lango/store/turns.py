@@ -1,4 +1,4 @@
-"""Turns for those who hand them in: submit, answer, cancel, and look."""
+"""Turns for their submitters: submit, answer, cancel and read."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from lango.store.turn_heads import flow_of
 from lango.store.turn_rows import OF_SESSION, Head, LockedSession, OnHead, Turn, turn_of
 
 Check = Callable[[], object]
-"""Raises if an answer is of no use."""
+"""Raises if an answer cannot be used."""
 Admit = Callable[[], Awaitable[None]]
 """Raises if no new turn may be accepted; not called for one that was accepted before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of a turn that was handed in."""
+    """The result of submitting a turn."""
 
     turn: Turn
-    repeated: bool = False  # it was there already, under the same idempotency key
+    repeated: bool = False  # it existed: the same idempotency key, or the same answer
     wakes: bool = False  # the session had no work for a worker before, and has now
     interrupted: str | None = None  # the turn that was asked to stop for it
 
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """A session's queue at a glance."""
+    """A summary of a session's queue."""
 
     last_number: int
     running: str | None  # the id of the turn
@@ -55,7 +55,7 @@ class _Queue:
         return self.running is not None or self.first_place is not None
 
     def place(self, busy: Busy) -> int:
-        """Where a new turn goes: behind the others, or before them all."""
+        """The position of a new turn: after the others, or before them all."""
         if busy == "interrupt":
             return (1 if self.first_place is None else self.first_place) - 1
         return (self.last_place or 0) + 1
@@ -113,16 +113,16 @@ class SqlTurnStore:
         public_id: str | None = None,
         admit: Admit | None = None,
     ) -> Submitted:
-        """Accept a turn: from here on it ends, whatever happens.
+        """Accept a turn: from here on it ends or waits for input, even if its worker dies.
 
-        The same idempotency key and input give the same turn, another input TurnConflictError.
-        `busy` says nothing about a scheduled turn: that one goes behind the others when it is due.
-        SessionBusyError if the session's last turn has another number than `after`. With its
-        primary key or public id, another session that has got the name since is none:
-        SessionNotFoundError. `admit` raises if no new turn may be accepted.
+        The same idempotency key and input return the same turn, another input raises
+        TurnConflictError. `busy` does not apply to a scheduled turn: it is queued after the others
+        when it is due. SessionBusyError if the session's last turn has another number than `after`.
+        With `pk` or `public_id`, SessionNotFoundError if another session has the name by now.
+        `admit` raises if no new turn may be accepted.
         """
         key.checked()
-        turn_id, new = new_id("turn"), new.checked()  # before the first try, which a retry repeats
+        turn_id, new = new_id("turn"), new.checked()  # before the first try: a retry reuses them
         if admit is not None and not await self.is_accepted(key, new.idempotency_key):
             await admit()
 
@@ -162,13 +162,14 @@ class SqlTurnStore:
         check: Check | None = None,
         admit: Admit | None = None,
     ) -> Submitted:
-        """Accept an answer to a call that a turn waits for: a turn of the same invocation.
+        """Accept an answer to a call that a turn waits for, as a new turn of the same invocation.
 
-        It may answer others, too. The turn is any of the invocation's. A second answer to a call is
-        a TurnConflictError; with `repeats`, one that says the same is the turn that is there. A
-        call that no turn waits for is a CallNotFoundError, or a SessionBusyError while a turn of
-        the invocation may come to wait for it. `check` raises if the answer is of no use, `admit`
-        if no new turn may be accepted; neither is called for an answer that was accepted before.
+        It also answers the calls `others`. `turn_id` names any turn of the invocation. A second
+        answer to a call raises TurnConflictError; with `repeats`, the same answer returns the
+        existing turn. A call that no turn waits for raises CallNotFoundError, or SessionBusyError
+        while a turn of the invocation may come to wait for it. `check` raises if the answer cannot
+        be used, `admit` if no new turn may be accepted; neither is called for an answer that was
+        accepted before.
         """
         calls = call_id, *others
         for call in calls:
@@ -208,7 +209,7 @@ class SqlTurnStore:
         return await self.database.transact(once, found.session)
 
     async def cancel(self, tenant: str, turn_id: str) -> Turn:
-        """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+        """Cancel a turn: end a pending one, ask a running one to stop, leave an ended one."""
         found = await self.get(tenant, turn_id)
 
         async def once(transaction: Transaction) -> Turn:
@@ -249,7 +250,7 @@ class SqlTurnStore:
     async def _known(
         self, transaction: Transaction, session: LockedSession, new: JsonObject
     ) -> Submitted | None:
-        """The turn that stands under this key already, perhaps by a try of ours that was cut."""
+        """The existing turn with this idempotency key, perhaps of our own interrupted try."""
         given = new["idempotency_key"]
         row = await transaction.one(_UNDER_KEY, of_session=session.pk, given_key=given)
         if row is None:
@@ -297,7 +298,7 @@ class SqlTurnStore:
 
 
 def _new_row(session: LockedSession, new: NewTurn, turn_id: str) -> JsonObject:
-    """What a turn's row holds from the start, but for its place."""
+    """A new turn's row, without its number and its queue position."""
     app = session.key.app_name
     return {
         "session_pk": session.pk,
@@ -334,13 +335,13 @@ async def _insert(
 
 
 async def _glance(transaction: Transaction, session_pk: int) -> _Queue:
-    """A session's queue, each figure from the end of an index."""
+    """Summarise a session's queue, each value from the end of an index."""
     (row,) = await transaction.all(_GLANCE, of_session=session_pk)
     return _Queue(row.last_number or 0, row.running, row.first_place, row.last_place)
 
 
 async def _make_way(transaction: Transaction, session_pk: int) -> None:
-    """Ask the turn that runs to stop; the one that would be next no longer is."""
+    """Ask the running turn to stop, and make the next queued turn unclaimable."""
     await transaction.all(_STOP_RUNNING, of_session=session_pk)
     await transaction.all(_HIDE_READY, of_session=session_pk)
 
@@ -360,7 +361,7 @@ async def _same_answer(
 async def _check_waiting(
     transaction: Transaction, asked: Row, calls: Sequence[str], check: Check | None
 ) -> None:
-    """Raise unless every call waits for an answer, and the check finds nothing."""
+    """Raise unless every call waits for an answer and the check passes."""
     invocation = asked.session_pk, asked.invocation_id
     by = await turn_rows.answered_calls(transaction, *invocation)
     for call in calls:
@@ -373,16 +374,15 @@ async def _check_waiting(
             f"Turn {asked.id} is not over, and waits for no result yet. Send it again."
         )
     if check is not None:
-        check()  # which may know better what is wrong with an unknown call
+        check()  # its error for an unknown call may be more precise
     if unknown:
         raise CallNotFoundError(f"Turn {asked.id} does not wait for {unknown[0]}.")
 
 
 async def _drop(transaction: Transaction, session: LockedSession, row: Row) -> Row:
-    """End a turn that has not begun; the call that it was to answer is open again."""
+    """End a pending turn; the call that it was to answer is open again."""
     dropped = await turn_rows.end_turn(transaction, session, row, Cancelled(), epoch=session.epoch)
     if row.ready is not None:
-        await turn_rows.make_ready(
-            transaction, session
-        )  # whoever comes for this one takes the next
+        # A worker that comes for this turn claims the next one.
+        await turn_rows.make_ready(transaction, session)
     return dropped

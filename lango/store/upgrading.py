@@ -1,7 +1,7 @@
-"""Changing tables that others are working with: one upgrade at a time, in short tries.
+"""Changing tables that are in use: one upgrade at a time, in short tries.
 
-Whoever wants to change a table waits until nobody uses it, and all who come later wait behind. So
-an upgrade waits for a moment only, lets the others pass, and tries again.
+A change of a table waits until no transaction uses it, and all later statements wait for that
+change. So an upgrade waits only briefly, lets the others pass, and retries.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 LOCK_WAIT: Final = 2.0
-"""Seconds to wait for a table, less than any statement that waits behind is given up after."""
-TRIES: Final = 12  # again, over about a minute
+"""Seconds to wait for a table's lock: less than the timeout of the statements that wait after it."""
+TRIES: Final = 12  # over about a minute
 _LONGEST_PAUSE: Final = 5.0
 _IDLE: Final = 60
-"""Seconds after which PostgreSQL ends the transaction of an upgrade whose process fell silent."""
+"""Seconds after which PostgreSQL ends the transaction of an upgrade whose process hangs."""
 _ASK_AGAIN: Final = 0.2
 _LOCK: Final = 0x6C616E676F  # "lango"
 
@@ -44,10 +44,10 @@ order by xact_start limit 3
 
 
 async def alone(connection: AsyncConnection) -> None:
-    """Wait until no other upgrade of this database runs; until the connection ends, none will.
+    """Wait for the upgrade lock of this database, and hold it until the connection ends.
 
-    It is asked for again and again, in transactions of their own: one that stood waiting for the
-    lock would in turn be waited for by `create index concurrently` in the upgrade that holds it.
+    Polls, each time in a new transaction: `create index concurrently` in the upgrade that holds
+    the lock would wait for a transaction that waits for the lock.
     """
     mine = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
     said = False
@@ -63,9 +63,9 @@ async def alone(connection: AsyncConnection) -> None:
 
 
 async def patiently(connection: AsyncConnection, work: Callable[[], Awaitable[T]]) -> T:
-    """Do it, again when others had the tables, until the tries are used up.
+    """Do the work, and retry while other transactions hold the tables: TRIES tries in all.
 
-    What the work has committed it must find done when it is tried again.
+    On a retry, the work must recognise what it has already committed.
     """
     waits = delays(TRIES - 1, first=0.5, cap=_LONGEST_PAUSE)
     while True:

@@ -1,4 +1,4 @@
-"""Workers, and which of them live: by their heartbeats, on the database's clock."""
+"""Workers, and which of them are alive, by their heartbeats on the database's clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Workers:
         self.database = database
 
     async def register(self, worker: Worker) -> None:
-        """Enter a worker, alive from now; one that is there already gets the new particulars."""
+        """Register a worker, alive from now, or update one that is registered already."""
         given: dict[str, Any] = {"apps": dict(worker.apps), "host": worker.host, "pid": worker.pid}
 
         async def once(connection: AsyncConnection) -> None:
@@ -46,7 +46,7 @@ class Workers:
         await self.database.change(once)
 
     async def beat(self, worker_id: str) -> bool:
-        """Say that a worker lives; False if it is not entered, and must register again."""
+        """Record a heartbeat; False if the worker is not registered and must register again."""
 
         async def once(connection: AsyncConnection) -> bool:
             mine = sa.update(workers).where(workers.c.id == worker_id)
@@ -56,27 +56,27 @@ class Workers:
         return await self.database.change(once)
 
     async def remove(self, worker_id: str, handing_over: Sequence[str] = ()) -> None:
-        """Strike out a worker that ends; what it still runs can be taken over at once.
+        """Unregister a worker that ends; others can take over its turns at once.
 
-        For the attempts it hands over, by their claims, that is not counted as a worker lost.
+        For the claims in `handing_over`, it does not count as a lost worker.
         """
         left = (
             IS_RUNNING,
             turns.c.worker == worker_id,
             turns.c.claim_id.in_(handing_over),
-            sa.not_(turns.c.closing),  # to close a turn is no attempt at it
+            sa.not_(turns.c.closing),  # closing a turn is no attempt
         )
 
         async def once(connection: AsyncConnection) -> None:
             gone = await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
-            if handing_over and gone.rowcount:  # else a try before has done it
+            if handing_over and gone.rowcount:  # else an earlier try has done it
                 counted = sa.update(turns).where(*left)
                 await connection.execute(counted.values(handed_over=turns.c.handed_over + 1))
 
         await self.database.change(once)
 
     async def living(self, dead_after: float) -> list[Worker]:
-        """The workers that have beaten within so many seconds, the oldest first."""
+        """The workers with a heartbeat within `dead_after` seconds, the oldest first."""
 
         async def once(connection: AsyncConnection) -> list[Worker]:
             alive = sa.select(workers).where(beat_since(connection, dead_after))
@@ -86,7 +86,7 @@ class Workers:
         return await self.database.look(once)
 
     async def prune(self, silent_for: float) -> int:
-        """Strike out workers that died without a word; how many they were."""
+        """Unregister workers without a heartbeat in `silent_for` seconds; returns how many."""
 
         async def once(connection: AsyncConnection) -> int:
             gone = sa.not_(beat_since(connection, silent_for))
@@ -96,13 +96,13 @@ class Workers:
 
 
 def beat_since(connection: AsyncConnection, dead_after: float) -> sa.ColumnElement[bool]:
-    """The condition that a worker lives."""
+    """The condition that a worker is alive."""
     return workers.c.beat > now(connection) - timedelta(seconds=dead_after)
 
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """Which of some workers live, and the database's time when that was asked."""
+    """Which of two workers are alive, and the database's time of that query."""
 
     living: frozenset[str]
     clock: float
@@ -118,7 +118,7 @@ _ROLL: Final = Prepared(
 async def call_roll(
     transaction: Transaction, dead_after: float, one: str, other: str | None
 ) -> Roll | None:
-    """Ask for two workers; None if neither is entered."""
+    """Query whether two workers are alive; None if neither is registered."""
     rows = await transaction.all(_ROLL, one=one, other=other)
     if not rows:
         return None
