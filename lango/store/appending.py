@@ -1,7 +1,7 @@
-"""Appending in a transaction: all of it on SQLite, and on PostgreSQL what one statement cannot do.
+"""Appending in a transaction: every entry on SQLite, on PostgreSQL what one statement cannot do.
 
-That is an entry that must look at older rows (a rewind, a compaction, a long-running call), and any
-entry while a session waits for the answer to such a call.
+That is a rewind, a compaction, an entry that opens a long-running call, belongs to a task or has
+blobs, and every entry while calls of the session are open.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def append(
 
 
 async def _shorten_ledger(connection: AsyncConnection, root_pk: int, entry: Entry) -> None:
-    """Leave of a large output in the ledger what the event has of it: the artifact has it all."""
+    """Replace a large output in the ledger by the event's marker: the artifact has all of it."""
     for blob in entry.blobs:
         if blob.call and blob.marker is not None:
             run = sa.and_(
@@ -72,7 +72,7 @@ async def _shorten_ledger(connection: AsyncConnection, root_pk: int, entry: Entr
 
 
 async def _locked(connection: AsyncConnection, ref: SessionRef, epoch: int | None) -> sa.Row[Any]:
-    """The session's row, locked: first lock, then look, or a rival's commit would be missed."""
+    """The session's row, locked: lock first, then read, to see what others have just committed."""
     mine = (sessions.c.pk == ref.pk, sessions.c.tenant == ref.key.tenant)
     session = (
         await connection.execute(sa.select(sessions).where(*mine).with_for_update())
@@ -83,12 +83,12 @@ async def _locked(connection: AsyncConnection, ref: SessionRef, epoch: int | Non
 
 
 def deleted(ref: SessionRef, epoch: int | None) -> BaseException:
-    """What to raise for a session that is no longer there: whoever ran a turn in it lost that."""
+    """The error for a deleted session: Fenced for a writer with an epoch, which lost its turn."""
     return missing(ref) if epoch is None else Fenced()
 
 
 def missing(ref: SessionRef) -> SessionNotFoundError:
-    """The error for a session that is not there."""
+    """The error for a session that does not exist."""
     return SessionNotFoundError(f"Session {ref.key.session_id} not found.")
 
 
@@ -101,7 +101,7 @@ def check_writer(epoch: int, owner: str | None, given: int | None) -> None:
 
 
 async def seq_of_event(connection: AsyncConnection, ref: SessionRef, event_id: str) -> int | None:
-    """Where an event stands, if it is there already."""
+    """The seq of an event; None if it is not stored."""
     for table in (messages, state_changes):
         seq = await connection.scalar(
             sa.select(table.c.seq).where(table.c.session_pk == ref.pk, table.c.event_id == event_id)
@@ -134,7 +134,7 @@ async def _insert(
 
 
 def columns(entry: Entry) -> JsonObject:
-    """What an entry puts into its row, but for its place."""
+    """The columns of an entry's row, without its keys."""
     return {
         "created": entry.created,
         "timestamp": entry.timestamp,
@@ -185,7 +185,7 @@ async def _update_session(
 async def write_shared_states(
     connection: AsyncConnection, ref: SessionRef, state: StateChange
 ) -> None:
-    """The app's and the user's new values, keys in order so that writers lock alike."""
+    """Write the app's and the user's new values, in key order, so that all writers lock alike."""
     key = ref.key
     app = {"tenant": key.tenant, "app_name": key.app_name}
     await _upsert(connection, app_states, app, state.app)

@@ -1,6 +1,7 @@
-"""What a claimed turn writes beside its own session, under that turn's fence.
+"""Writes of a claimed turn outside its own session, under the turn's fence.
 
-Its child sessions (of agents that a tool runs) and its artifacts: who lost the turn writes none.
+These are its child sessions (of agents that a tool runs) and its artifacts. A worker that has lost
+the turn can write none of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ClaimedWrites:
         self.claim = claim
 
     async def open_child(self, key: SessionKey, state: StateChange) -> None:
-        """Make a child session, unless an earlier attempt has made it.
+        """Create a child session, unless an earlier attempt has created it.
 
         SessionExistsError if a session that is not this turn's child has the name.
         """
@@ -51,7 +52,7 @@ class ClaimedWrites:
         await self.database.change(once, key)
 
     async def append(self, ref: SessionRef, entry: Entry) -> Appended:
-        """Append to a child session; an entry that is there already counts as appended."""
+        """Append to a child session; idempotent by the entry's event id."""
         ref.key.check_state(entry.state)
 
         async def once(connection: AsyncConnection) -> Appended:
@@ -66,7 +67,7 @@ class ClaimedWrites:
 
     async def save_artifact(self, key: SessionKey, new: NewArtifact) -> int:
         """Save a new version, or find the one that the same call saved in an earlier attempt."""
-        named = new.named  # before the first try, which a retry repeats
+        named = new.named  # before the first try: a retry reuses it
 
         async def once(connection: AsyncConnection) -> int:
             await self._hold(connection)
@@ -78,5 +79,5 @@ class ClaimedWrites:
         return version
 
     async def _hold(self, connection: AsyncConnection) -> None:
-        """Nobody takes the turn over until the transaction ends; Fenced if somebody has."""
+        """Prevent a takeover of the turn until the transaction ends; Fenced if it is lost."""
         await turn_rows.hold(CoreTransaction(connection), self.claim)

@@ -1,4 +1,4 @@
-"""Where conversations stand whose clients send no session, by what was visible of them."""
+"""Finds where a conversation continues whose client sends no session, by its visible messages."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lango.store.tables import conversations, sessions, turns
 from lango.store.turn_rows import Turn
 from lango.store.upserts import upsert
 
-_LOOKED_AT: Final = 100  # of the newest that are alike so far
+_LOOKED_AT: Final = 100  # of the newest points with the same hash
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A turn of a session, behind which a conversation goes on."""
+    """A turn of a session, after which a conversation continues."""
 
     session: SessionKey
     session_pk: int
@@ -28,18 +28,18 @@ class Point:
     turn: int
     turn_id: str
     last: int  # the number of the session's newest turn
-    is_end: bool  # nothing else was said in the session since
-    has_key: bool  # the session has a turn under the idempotency key that was asked for
+    is_end: bool  # no other invocation has a later turn in the session
+    has_key: bool  # the session has a turn with the given idempotency key
 
 
 class ConversationStore:
-    """The conversations of all users; nobody finds another's."""
+    """The conversations of all users; a user finds only their own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, turn: Turn, known_by: str) -> None:
-        """Note what was visible when a turn had ended; nothing, if its session was deleted."""
+        """Record the hash of what was visible when a turn ended, unless its session was deleted."""
         key = turn.session
         row: dict[str, Any] = {
             "session_pk": turn.session_pk,
@@ -54,7 +54,7 @@ class ConversationStore:
             there = sa.select(sessions.c.pk).where(
                 sessions.c.pk == turn.session_pk, sessions.c.tenant == key.tenant
             )
-            kept = there.with_for_update(read=True, key_share=True)  # it stays, and may be written
+            kept = there.with_for_update(read=True, key_share=True)  # blocks deletes, not writes
             if await connection.scalar(kept) is not None:
                 insert = upsert(connection, conversations).on_conflict_do_nothing()
                 await connection.execute(insert.values(row | {"created": now(connection)}))
@@ -64,7 +64,7 @@ class ConversationStore:
     async def find(
         self, tenant: str, user: str, app: str, known_by: str, *, idempotency_key: str | None = None
     ) -> Point | None:
-        """Where a conversation goes on; at the end of a session, if there is one that fits."""
+        """Where a conversation continues: with the key if possible, then at a session's end."""
         statement = _points(idempotency_key).where(
             conversations.c.tenant == tenant,
             conversations.c.user_id == user,
@@ -92,7 +92,7 @@ class ConversationStore:
 
 
 def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
-    """The newest points first. A person's answer to an approval goes on with its turn."""
+    """The newest points first. The turn of an answer is of the same invocation: no later turn."""
     later, under_key, all_of_it = (turns.alias(name) for name in ("later", "under_key", "all"))
     last = sa.select(sa.func.max(all_of_it.c.number)).where(
         all_of_it.c.session_pk == conversations.c.session_pk

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _IS_READ_ONLY: Final = sa.text("select current_setting('transaction_read_only')")
 _PROBE: Final = {"tenant": "lango", "app_name": "lango_check_writes"}
-"""Whose row `check_writes` writes, which no transaction ever sees."""
+"""Names of the row that `check_writes` writes, which no other transaction ever sees."""
 POOL_SIZE: Final = 10
 POOL_OVERFLOW: Final = 5
 
@@ -52,10 +52,10 @@ async def _refuse_read_only(engine: AsyncEngine) -> None:
 
 
 class Database:
-    """Opens on first use: the URL can be given where no event loop runs yet.
+    """A database that opens on first use, so that it can be created before an event loop runs.
 
     `pool_size` connections are for turns and appends, `pool_overflow` for all other work. An
-    operation that gets none in `pool_timeout` seconds is tried again, then is a StoreBusyError.
+    operation that gets none in `pool_timeout` seconds is retried, then raises StoreBusyError.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Database:
         self._closed = False
         # Tasks wait for a connection here, not at the pool, which knows no tenants.
         self._connections = FairSemaphore(self._beside_leases())
-        # A SQLite file has one writer. Our own wait for each other here, where the next one is
-        # told at once: at the file they would have to ask again and again.
+        # A SQLite file has one writer. Our writers wait for each other here, where a release
+        # wakes the next one at once: at the file they would have to poll.
         self._one_writer = FairSemaphore(1) if self.is_sqlite else None
 
     async def open(self) -> AsyncEngine:
-        """The engine, its schema checked once; a new SQLite file gets its tables here.
+        """Open the engine, and check its schema once; a new SQLite file gets its tables here.
 
-        What was closed is opened again by this alone: whoever comes late must not do it unseen.
+        Only this method reopens a closed database: a late operation must not do it unnoticed.
         """
         self._closed = False
         return await self._opened()
@@ -117,7 +117,7 @@ class Database:
         return self._engine
 
     async def check(self) -> None:
-        """Check that the schema fits, which an upgrade may have changed, without a write.
+        """Check without a write that the schema still fits: an upgrade may have changed it.
 
         Raises StoreUnavailableError while the server is read-only, as after a failover.
         """
@@ -131,8 +131,8 @@ class Database:
     async def check_writes(self) -> None:
         """Raise unless the database takes a write: StoreUnavailableError if the fault may pass.
 
-        A row is inserted and deleted in one transaction, and committed: nothing is left of it, and
-        it has been on the disk. A transaction that is rolled back would not get there on SQLite.
+        Inserts and deletes a row in one transaction, and commits: nothing is left of it, but it
+        has been on the disk. On SQLite, a transaction that is rolled back would not get there.
         """
         values = {**_PROBE, "key": uuid4().hex}  # no two processes wait for each other
         with in_words(self.url.render_as_string(hide_password=False)):
@@ -142,7 +142,7 @@ class Database:
                 await connection.execute(sa.delete(app_states).where(*same))
 
     def _beside_leases(self) -> int:
-        """How many connections there are for all that does not use leases."""
+        """The number of connections for work that does not use leases."""
         if self.is_in_memory:
             return 1  # and it is in one transaction at a time
         if self.is_sqlite:
@@ -153,16 +153,16 @@ class Database:
         return nullcontext() if of is None else acquired(of, self._pool_timeout)
 
     def queue_of(self, session: SessionKey | None) -> AbstractAsyncContextManager[None]:
-        """Before a write that waits for the session's row: wait for this process's others here.
+        """Wait for this process's other writers to the session, before a write waits for its row.
 
-        No more than two of them use a connection. To be entered once per operation.
+        No more than two of them use a connection. Enter it once per operation.
         """
         if session is None or self.is_sqlite:  # a SQLite file has one writer anyway
             return nullcontext()
         return self._queues.turn_of(session)
 
     def twin(self, *, pool_size: int = 1) -> Database:
-        """The same database by connections of its own, for another thread and its event loop."""
+        """The same database with its own connections, for another thread and its event loop."""
         url = self.url.render_as_string(hide_password=False)
         return Database(
             url, schema=self.schema, pool_size=pool_size, pool_timeout=self._pool_timeout
@@ -192,7 +192,7 @@ class Database:
 
     @asynccontextmanager
     async def write(self, session: SessionKey | None = None) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that commits at the end; of a session's writers few run at a time."""
+        """A transaction that commits at the end; few writers to a session run at a time."""
         engine = await self._opened()
         one_writer = self._acquired(self._one_writer)
         connection_free = self._acquired(self._connections)
@@ -207,7 +207,7 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that sees one moment and changes nothing."""
+        """A read-only transaction that sees one snapshot."""
         engine = await self._opened()
         options: dict[str, Any] = dict(READ_ONLY)
         if not self.is_sqlite:
@@ -217,7 +217,7 @@ class Database:
                 yield await connection.execution_options(**options)
 
     async def change(self, work: Work[T], session: SessionKey | None = None) -> T:
-        """Do work in a transaction, all of it again after a transient fault."""
+        """Do work in a transaction; retry all of it after a transient fault."""
 
         async def once() -> T:
             async with self.write(session) as connection:
@@ -226,7 +226,7 @@ class Database:
         return await retrying(once)
 
     async def look(self, work: Work[T]) -> T:
-        """Read at one moment, again after a transient fault."""
+        """Read one snapshot; retry after a transient fault."""
 
         async def once() -> T:
             async with self.read() as connection:
@@ -252,7 +252,7 @@ class Database:
     async def transact(
         self, work: Callable[[Transaction], Awaitable[T]], session: SessionKey | None = None
     ) -> T:
-        """Do work of prepared statements in a transaction, all of it again after a fault."""
+        """Do work of prepared statements in a transaction; retry it after a transient fault."""
 
         async def once() -> T:
             async with self.transaction(session) as transaction:
@@ -261,7 +261,7 @@ class Database:
         return await retrying(once)
 
     async def find(self, statement: Prepared, **values: Any) -> Sequence[Row]:
-        """The rows of one prepared statement that changes nothing, again after a fault."""
+        """The rows of one prepared statement that changes nothing; retried after a fault."""
 
         async def once() -> Sequence[Row]:
             if self.is_sqlite:
@@ -272,7 +272,7 @@ class Database:
         return await retrying(once)
 
     async def run(self, statement: Prepared, **values: Any) -> Sequence[Row]:
-        """The rows of one prepared statement that changes something, again after a fault.
+        """The rows of one prepared statement that changes something; retried after a fault.
 
         On PostgreSQL it is one round trip.
         """
@@ -305,7 +305,7 @@ class Database:
         return cast(Leases, self._leases)
 
     async def _after(self, error: Exception) -> None:
-        """Free the rows that somebody waited for in vain, for the next try."""
+        """After a lock timeout, end stuck transactions, so that the next try gets their rows."""
         if self._leases is None or not is_locked_out(error):
             return
         ended = await self._leases.fetch(END_SILENT, float(IDLE_TIMEOUT))

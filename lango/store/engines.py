@@ -49,7 +49,7 @@ _NETWORK_FILE_SYSTEMS: Final = {
 }
 
 NAME: Final = "lango"
-"""What our connections are called in `pg_stat_activity`, unless the URL says otherwise."""
+"""The name of our connections in `pg_stat_activity`, unless the URL sets another."""
 
 CONNECT_TIMEOUT: Final = 10.0
 IDLE_TIMEOUT: Final = 3
@@ -58,9 +58,9 @@ IDLE_TIMEOUT: Final = 3
 Short, as a frozen process can have several of them, each waiting for the one before.
 """
 POOL_TIMEOUT: Final = 10.0
-"""Seconds to wait for one of the pool's connections before the operation is tried again."""
+"""Seconds to wait for one of the pool's connections before the operation is retried."""
 LOCK_TIMEOUT: Final = 5
-"""Seconds to wait for a row before the statement is given up, and tried again as any other."""
+"""Seconds to wait for a row's lock before the statement fails and is retried."""
 
 _ON_THE_WAY: Final = 5.0
 _TARGET: Final = "target_session_attrs"
@@ -70,7 +70,7 @@ READ_ONLY: Final = {"lango_read_only": True}
 
 
 def store_url(url: str) -> sa.URL:
-    """The SQLAlchemy URL for one of ours; a driver that we use anyway may be named."""
+    """The SQLAlchemy URL for a store's URL, which may name the driver that we use anyway."""
     try:
         parsed = sa.make_url(url)
     except (ArgumentError, ValueError) as problem:
@@ -141,9 +141,9 @@ def create_engine(
 def _is_of_no_more_use(context: ExceptionContext) -> None:
     """Drop a connection to a server that has become read-only, and with it all in the pool.
 
-    So with one that did not answer; SQLAlchemy would drop it alone, after a farewell. One that may
-    be out of step is dropped alone. SQLAlchemy would lend it again: it does not look whether what
-    was cancelled is the begin or the rollback of a transaction.
+    The same for one that did not answer: SQLAlchemy would drop it alone, after a graceful close.
+    One that may be out of step is dropped alone: SQLAlchemy would reuse it, as it does not check
+    whether the cancelled statement was the begin or the rollback of a transaction.
     """
     error, connection = context.original_exception, context.connection
     if is_read_only(error):
@@ -169,19 +169,19 @@ def _driver(connection: sa.Connection) -> Any:
 
 
 def _timeouts(statement_timeout: float) -> dict[str, str]:
-    """In milliseconds; work that may take any time, a migration or a copy, has none of them."""
+    """Timeouts in milliseconds; work that may take any time, a migration or a copy, has none."""
     if not statement_timeout:
         return {"statement_timeout": "0"}
     return {
         "statement_timeout": str(int(statement_timeout * 1000)),
-        # A process that is frozen in a transaction must not keep others from its rows for ever.
+        # A process that is frozen in a transaction must not keep its rows locked for ever.
         "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT * 1000),
         "lock_timeout": str(LOCK_TIMEOUT * 1000),
     }
 
 
 def _patience(statement_timeout: float) -> float | None:
-    """Seconds to wait for an answer: a server that lives has given up on the statement by then."""
+    """Seconds to wait for an answer: by then, a live server has cancelled the statement."""
     return statement_timeout + _ON_THE_WAY if statement_timeout else None
 
 
@@ -236,9 +236,9 @@ def _sqlite_engine(
 
 
 def _keep_values_from_logs() -> None:
-    """At DEBUG aiosqlite logs every statement with its values; only who asks for it shall have it.
+    """Keep aiosqlite from logging statements with their values if only the root is at DEBUG.
 
-    To ask is to set the level of its own logger: that of the root is set for other things.
+    To log them, set the level of the logger `aiosqlite` itself.
     """
     driver = logging.getLogger("aiosqlite")
     if driver.level == logging.NOTSET:
@@ -261,18 +261,18 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def _is_not_harmed(context: ExceptionContext) -> None:
-    """A connection is as good as before when somebody no longer waits for its thread.
+    """Keep a connection when the task that waited for its thread is cancelled.
 
     SQLAlchemy would close it. That ends a database in memory; and one in a file keeps the locks
-    of a closed connection until the last statement of it is forgotten: by a traceback, say, that
-    waits for the garbage collector. So it is kept, and rolled back as after any error.
+    of a closed connection until its last statement is released: by a traceback, say, that waits
+    for the garbage collector. So it is kept, and rolled back as after any error.
     """
     if isinstance(context.original_exception, asyncio.CancelledError):
         context.is_disconnect = False
 
 
 def refuse_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
-    """SQLite's locks do not hold on a network file system: rather no store than a broken one."""
+    """Refuse a network file system: SQLite's locks do not hold there."""
     if not mounts.exists():
         return
     target = os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out of it."""
+"""The values that the store takes and returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lango.core.values import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """The name of a session: a user's, in an app, of a tenant."""
+    """The name of a session: tenant, app, user and session id."""
 
     tenant: str
     app_name: str
@@ -21,7 +21,7 @@ class SessionKey:
     session_id: str
 
     def checked(self) -> SessionKey:
-        """This key, or InvalidIdError. The tenant alone may be empty: nobody set one."""
+        """This key, or InvalidIdError. Only the tenant may be empty: none is set."""
         if self.tenant:
             check_id("tenant", self.tenant)
         check_id("app name", self.app_name)
@@ -32,7 +32,7 @@ class SessionKey:
 
     @property
     def columns(self) -> tuple[str, str, str, str]:
-        """The key as tables have it."""
+        """The key as the values of its columns."""
         return self.tenant, self.app_name, self.user_id, self.session_id
 
     def check_state(self, state: StateChange) -> None:
@@ -74,14 +74,14 @@ class Blob:
     data: bytes
     part: JsonObject
     call: str = ""  # the tool call whose output it is
-    marker: JsonObject | None = None  # what stands for it in the event
+    marker: JsonObject | None = None  # its placeholder in the event
 
 
 @dataclass(slots=True)
 class Entry:
-    """One event on its way into a session, in the shape of a row.
+    """One event to append to a session, in the shape of a row.
 
-    Not frozen like its neighbours: that would cost a fifth of making one.
+    Not frozen like the other classes: that would cost a fifth of creating one.
     """
 
     event_id: str
@@ -106,31 +106,31 @@ class Entry:
     blobs: tuple[Blob, ...] = ()
 
     def begins_turn(self, current_invocation_id: str) -> bool:
-        """Whether the turn before is over: a summary or a bare change says no such thing."""
+        """Whether a new turn begins; a compaction or a state-only entry never begins one."""
         aside = self.state_only or self.compaction
         return self.invocation_id != current_invocation_id and not aside
 
     @property
     def created(self) -> datetime:
-        """When it happened, as a time people can read."""
+        """When it happened, as a datetime."""
         return readable_time(self.timestamp)
 
     def with_rewind_from(self, first_seq: int | None) -> Entry:
-        """This entry, knowing where the invocation it rewinds begins."""
+        """This entry, with the first seq of the invocation that it rewinds."""
         if self.rewind is None:
             return self
         return replace(self, rewind=replace(self.rewind, first_seq=first_seq))
 
     @property
     def is_plain(self) -> bool:
-        """Whether one statement can append it: no look at older rows, no other table."""
+        """Whether one statement can append it: it reads no older rows and has no blobs."""
         special = self.compaction or self.opens_calls or self.rewind or self.blobs or self.scope
         return not special
 
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Take back everything from an invocation on."""
+    """Undo everything from an invocation on."""
 
     before_invocation_id: str
     first_seq: int | None = None  # of that invocation's rows, as far as the caller has them
@@ -139,7 +139,7 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of an entry."""
+    """The result of appending an entry."""
 
     seq: int
     duplicate: bool = False  # it was there already: a retry
@@ -165,7 +165,7 @@ class StoredMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One row of `sessions`, with the states merged into view."""
+    """One row of `sessions`, with the states of its app and user."""
 
     pk: int
     public_id: str
@@ -185,13 +185,13 @@ class StoredSession:
 
     @property
     def ref(self) -> SessionRef:
-        """How to name it in an append."""
+        """The reference that an append takes."""
         return SessionRef(self.key, self.pk)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A session and the rows a load brought along."""
+    """A session and its loaded rows."""
 
     session: StoredSession
     messages: list[StoredMessage]
@@ -203,7 +203,7 @@ _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def readable_time(timestamp: float) -> datetime:
-    """A float of ADK's as a time; out of any calendar's range it is the epoch."""
+    """ADK's float as a datetime; the epoch if it is out of range."""
     try:
         return datetime.fromtimestamp(timestamp, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Files of sessions: the artifacts that have bytes, put in and taken out a chunk at a time."""
+"""Files of sessions: the artifacts that have bytes, written and read a chunk at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lango.store.tables import artifact_chunks, artifacts
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What is known of one version of a file."""
+    """One version of a file, without its bytes."""
 
     pk: int
     name: str
@@ -37,7 +37,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to keep."""
+    """A file to save."""
 
     name: str
     mime_type: str
@@ -45,12 +45,12 @@ class NewFile:
 
     @property
     def part(self) -> JsonObject:
-        """The ADK part it is, without its bytes."""
+        """The file as an ADK part, without its bytes."""
         return {"inline_data": {"mime_type": self.mime_type, "display_name": self.name}}
 
 
 class SqlFileStore:
-    """The files of sessions, which ADK's artifact service on the same database has as well."""
+    """The files of sessions; ADK's artifact service on the same database sees them, too."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -58,11 +58,10 @@ class SqlFileStore:
     async def save(
         self, key: SessionKey, new: NewFile, *, public_id: str | None = None
     ) -> StoredFile:
-        """Keep a file as the newest version of its name; SessionNotFoundError without a session.
+        """Save a file as the newest version of its name; SessionNotFoundError without a session.
 
-        With a public id, a session that has got the name since the caller looked does not count.
-        The bytes that the newest version has already are not kept again: who repeats a request
-        gets the same version.
+        With `public_id`, a newer session of the same name does not count. If the newest version is
+        the same file, nothing is saved: a repeated request gets the same version.
         """
         save = partial(_save, key=key, new=new, public_id=public_id)
         return await self._database.change(save, key)
@@ -70,27 +69,27 @@ class SqlFileStore:
     async def find(
         self, key: SessionKey, name: str, version: int | None = None
     ) -> StoredFile | None:
-        """One version, the newest when none is named. What has no bytes is no file."""
+        """One version, by default the newest; None, too, for an artifact without bytes."""
         found = await self._database.look(
             partial(artifact_rows.find_version, key=key, name=name, version=version)
         )
         return _file_of(found) if found is not None and found.size else None
 
     async def page(self, key: SessionKey, *, after: str = "", limit: int = 50) -> list[StoredFile]:
-        """The newest version of each file, by name, behind a name."""
+        """The newest version of each file, ordered by name, after the name `after`."""
         return await self._database.look(
             lambda connection: _newest(connection, key, artifacts.c.name > after, limit)
         )
 
     async def newest(self, key: SessionKey, names: Collection[str]) -> dict[str, FileRef]:
-        """The newest version of each of these files that is there."""
+        """The newest version of each of these files that exists."""
         found = await self._database.look(
             lambda connection: _newest(connection, key, artifacts.c.name.in_(names), len(names))
         )
         return {file.name: FileRef(file.name, file.version) for file in found}
 
     async def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
-        """The bytes of a file; no transaction stays open while somebody takes them slowly.
+        """The bytes of a file; no transaction stays open while a slow client reads them.
 
         UnknownFileError if it is deleted meanwhile.
         """
@@ -128,7 +127,7 @@ def _is_same(row: sa.Row[Any], new: NewFile) -> bool:
 async def _newest(
     connection: AsyncConnection, key: SessionKey, which: sa.ColumnElement[bool], limit: int
 ) -> list[StoredFile]:
-    """Newest versions by name, but for those without bytes: a rewind has taken them away."""
+    """Newest versions by name, except those without bytes, which a rewind has hidden."""
     mine = of_key(key, ARTIFACT)
     last = sa.func.max(artifacts.c.version).label("version")
     newest = sa.select(artifacts.c.name, last).where(mine, which).group_by(artifacts.c.name)

@@ -1,6 +1,6 @@
-"""A new session with the history of another up to a turn; the other stays as it is.
+"""Forking: a new session with the history of another up to a turn; the source is unchanged.
 
-Rows keep their numbers. What a later rewind took back was there at that point, and is copied.
+Rows keep their numbers. Rows that a later rewind undid existed at that point, and are copied.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lango.store.upserts import upsert
 
 
 async def fork(database: Database, point: Point, to: SessionKey, public_id: str) -> None:
-    """Make the session `to`, with all that `point` has behind it; one that is there is left.
+    """Create the session `to` with the history up to `point`; an existing one is left as it is.
 
-    SessionNotFoundError if the session of the point is gone.
+    SessionNotFoundError if the session of the point was deleted.
     """
     to.checked()
 
@@ -89,7 +89,7 @@ async def _fill(
         **await _figures(connection, new_pk, invocation or ""),
     }
     mine = sessions.c.pk == new_pk
-    # First as in the source: which of its summaries stands is then looked for among the copies.
+    # As in the source first: `newest_compaction` then looks among the copied ones.
     copied = (
         sa.update(sessions).where(mine).values(values | {"compacted_seq": source.compacted_seq})
     )
@@ -127,7 +127,7 @@ async def _copy_rows(
 async def _state(
     connection: AsyncConnection, source: sa.Row[Any], changes: list[JsonObject]
 ) -> JsonObject:
-    """What the changes leave standing, and what the session began with and nobody changed."""
+    """The state after the changes, with the initial values that no change touched."""
     before, _ = await rewinding.changes_around(connection, source.pk, source.next_seq)
     touched = {name for change in before for name in change.get(rewinding.STATE, {})}
     begun_with = {name: value for name, value in source.state.items() if name not in touched}
@@ -151,7 +151,7 @@ async def _figures(connection: AsyncConnection, pk: int, invocation_id: str) -> 
 async def _copy_artifacts(
     connection: AsyncConnection, old: SessionKey, to: SessionKey, changes: list[JsonObject]
 ) -> None:
-    """The data of events, and of each artifact the versions up to the one that stood."""
+    """Copy the data of events, and the versions of each artifact up to the one current then."""
     stood = rewinding.folded(changes, rewinding.ARTIFACTS)
     mine = sa.or_(of_key(old, ARTIFACT), of_key(old, EVENT_DATA))
     columns = [column for column in artifacts.c if column.name not in ("pk", "session_id")]

@@ -154,7 +154,7 @@ class KeyStore:
 
         async def once(connection: AsyncConnection) -> MadeKey:
             old = await _locked(connection, tenant, key_id)
-            if old.replaced_by != secret.id:  # else an earlier try has committed, and its reply was lost
+            if old.replaced_by != secret.id:  # else an earlier try has committed
                 await _replace(connection, old, secret, timedelta(seconds=grace))
             made = sa.select(api_keys).where(_is_key(tenant, secret.id))
             return MadeKey(_key((await connection.execute(made)).one()), secret.text)

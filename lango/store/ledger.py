@@ -1,6 +1,6 @@
-"""The ledger of tools: what was started and what it gave, so that nothing finished runs again.
+"""The tool ledger: calls that were started, and their results, so that no finished one runs again.
 
-It is kept with the root session, whose turn holds the fence for its child sessions too.
+Its rows belong to the root session, whose turn is the fence for its child sessions too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lango.store.turn_rows import Claim
 RUN: Final = "run"
 UNKNOWN: Final = "unknown"
 CONFIRMED: Final = "#confirmed"
-"""What the ledger adds to the id of a call that a person has agreed to."""
+"""The ledger's suffix for the id of a call that a person has approved."""
 NODE: Final = "node:"
-"""What the key of a Workflow's function begins with, which is no call of a tool."""
+"""The prefix of the key of a Workflow's function, which is no tool call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a tool gave in an earlier attempt, and what it did to its context."""
+    """What a tool returned in an earlier attempt, and its actions on its context."""
 
     result: Any
     actions: JsonObject
 
 
 Verdict = Literal["run", "unknown"] | Finished
-"""Run it; or it was begun and nobody knows how it went; or take what it gave."""
+"""Run the tool; or it was started and its outcome is unknown; or use its stored result."""
 
 
 class ToolLedger:
@@ -59,10 +59,10 @@ class ToolLedger:
         self.database = database
 
     async def start(self, claim: Claim, run: ToolRun) -> Verdict:
-        """Enter a call before its tool runs, unless it ran before. Fenced if the turn is lost.
+        """Record a call before its tool runs, unless it ran before. Fenced if the turn is lost.
 
         Raises LedgerConflictError if the entry under its key is of another tool or has other
-        arguments: what that gave is not what this call would give.
+        arguments: its result is not that of this call.
         """
         check_id("invocation id", run.invocation_id)
         check_id("call key", run.call_key)
@@ -93,7 +93,7 @@ class ToolLedger:
     async def finish(
         self, claim: Claim, run: ToolRun, result: Any, actions: JsonObject | None = None
     ) -> None:
-        """Enter what a started call gave; what was entered first stays. Fenced as above."""
+        """Record the result of a started call; the first one stays. Fenced if the turn is lost."""
         values = {"result": storable_json(result), "actions": storable_json(actions or {})}
 
         mine = _names(claim, run)
@@ -111,7 +111,7 @@ class ToolLedger:
         failpoint("ledger.finish.after")
 
     async def results(self, claim: Claim, invocation_id: str) -> dict[str, Finished]:
-        """What the tools of an invocation gave, by the keys of their calls."""
+        """The results of an invocation's tool calls, by call key."""
         of = {"of_session": claim.turn.session_pk, "invocation": invocation_id}
         rows = await self.database.find(_FINISHED, **of)
         return {row.call_key: Finished(row.result, row.actions or {}) for row in rows}
@@ -144,7 +144,7 @@ def _check_same(row: Row, run: ToolRun) -> None:
 
 
 def bounded_key(text: str) -> str:
-    """A key as the ledger takes it: a long one ends in a hash of the whole."""
+    """A key of at most MAX_ID_LENGTH characters: a longer text ends in a hash of the whole."""
     if len(text) <= MAX_ID_LENGTH:
         return text
     digest = sha256(text.encode()).hexdigest()
@@ -152,7 +152,7 @@ def bounded_key(text: str) -> str:
 
 
 def key_of_call(call_id: str, *, confirmed: bool = False) -> str:
-    """The key of a tool call; what was confirmed is another run than what only asked."""
+    """The key of a tool call; a confirmed run has another key than the run that asked."""
     return bounded_key(f"{call_id}{CONFIRMED}" if confirmed else call_id)
 
 
@@ -162,7 +162,7 @@ def keys_of_call(call_id: str) -> tuple[str, str]:
 
 
 def _names(claim: Claim, run: ToolRun) -> JsonObject:
-    """The places of a statement about one run."""
+    """The bind parameters of a statement about one run."""
     return {
         "of_session": claim.turn.session_pk,
         "invocation": run.invocation_id,
@@ -171,7 +171,7 @@ def _names(claim: Claim, run: ToolRun) -> JsonObject:
 
 
 def _entry(claim: Claim, run: ToolRun, token: str) -> JsonObject:
-    """A new row, but for its time."""
+    """A new row, without its time."""
     return {
         "session_pk": claim.turn.session_pk,
         "invocation_id": run.invocation_id,

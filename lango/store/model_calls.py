@@ -1,4 +1,4 @@
-"""The records of model calls, and the prompts they shared."""
+"""The records of model calls, and the prompt parts that they share."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from lango.store.upserts import upsert
 
 _MOST_KNOWN_PARTS: Final = 4_096
 _ROOM: Final = 512
-"""Bytes of a name in the index of sessions that are kept elsewhere."""
+"""Bytes of a name in the index of sessions that are stored elsewhere."""
 _WHILE_LOCKED: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
-"""Seconds between tries for sessions that other transactions have locked: mostly for a moment."""
+"""Seconds between tries for sessions that other transactions have locked, mostly briefly."""
 _SETTLE: Final = Prepared(
     sa.update(model_calls).where(
         model_calls.c.call_id == sa.bindparam("of_call"),
@@ -42,12 +42,12 @@ _SETTLE: Final = Prepared(
     )
 )
 _Kept = tuple[ModelCall, int | None]
-"""A record, and the key of its session."""
+"""A record, and the primary key of its session."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModelCall:
-    """One row: the record without its texts, which `prompt_part` has under their hashes."""
+    """One row: the record without its texts, which `prompt_part` returns by their hashes."""
 
     pk: int
     call: ModelCall
@@ -60,23 +60,23 @@ class ModelCallStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Parts that a session has sent already are not sent again, however many calls name them:
-        # as long as the session is there, its link keeps the part.
+        # Parts that were written for a session are not written again, however many calls use them:
+        # as long as the session exists, its link keeps the part.
         self._known_parts: OrderedDict[PartLink, None] = OrderedDict()
 
     async def add(self, tenant: str, records: Sequence[ModelCall]) -> None:
-        """Write records, each once however often it is given.
+        """Write records (idempotent).
 
-        A record that knows its session is dropped if that was deleted, even if another session
-        has its name now. StoreBusyError if a session stays locked: the records of the others are
-        written then.
+        A record with its session's primary key is dropped if that session was deleted, even if
+        another one has its name now. StoreBusyError if a session stays locked, after the records
+        of the others are written.
         """
         await self._add_all(tenant, records, parts_only=False)
 
     async def add_parts(self, tenant: str, records: Sequence[ModelCall]) -> None:
         """Write the prompt parts of records, unless their sessions were deleted.
 
-        StoreBusyError likewise.
+        StoreBusyError as in `add`.
         """
         await self._add_all(tenant, records, parts_only=True)
 
@@ -95,7 +95,7 @@ class ModelCallStore:
     async def _add(
         self, tenant: str, records: Sequence[ModelCall], *, parts_only: bool
     ) -> Sequence[ModelCall]:
-        """Write records once; those of sessions that are locked come back."""
+        """Try to write records; returns those of locked sessions."""
         if not records:
             return ()
         locked: list[ModelCall] = []
@@ -114,9 +114,9 @@ class ModelCallStore:
         return locked
 
     async def settle(self, records: Sequence[ModelCall]) -> None:
-        """Write what came of calls that have a row; one whose session was deleted stays away.
+        """Write the outcomes of calls that have a row; one that was deleted is not written again.
 
-        It is not fenced: a worker that has lost its turn has paid for its calls.
+        Not fenced: a worker that has lost its turn has still paid for its calls.
         """
         rows = [{"of_call": one.call, "of_number": one.number, **_came_of(one)} for one in records]
         failpoint("call.settle.before")
@@ -151,7 +151,7 @@ class ModelCallStore:
     ) -> list[StoredModelCall]:
         """A page of a session's calls, the newest first; `before` is the pk of the last one seen.
 
-        The session need not be one of this database's: its records are here all the same.
+        The session may be stored elsewhere: its records are here all the same.
         """
         check_limit(limit)
 
@@ -177,7 +177,7 @@ class ModelCallStore:
         return await self._database.look(read)
 
     async def prompt_part(self, tenant: str, hashed: str) -> str | None:
-        """The text with this hash, as far as the tenant has sent it to a model."""
+        """The text with this hash; None if the tenant has not sent it to a model."""
         return await self._database.look(
             lambda connection: prompt_parts.read(connection, tenant, hashed)
         )
@@ -186,7 +186,7 @@ class ModelCallStore:
 async def calls_of_turn(
     connection: AsyncConnection, session_pk: int, turn: str, limit: int
 ) -> list[ModelCall]:
-    """The first calls of an invocation, those of agents that its tools ran among them."""
+    """The first calls of an invocation, including those of agents that its tools ran."""
     mine = (model_calls.c.session_pk == session_pk, model_calls.c.turn == turn)
     found = sa.select(model_calls).where(*mine).order_by(model_calls.c.pk).limit(limit)
     return [_stored(row).call for row in await connection.execute(found)]
@@ -209,7 +209,7 @@ def _parts(record: ModelCall) -> Iterator[tuple[str, PromptPart]]:
 
 
 def _key(tenant: str, record: ModelCall) -> SessionKey:
-    """The session of a record; empty names where nobody knows it."""
+    """The session of a record, with empty names if it is unknown."""
     app_name, user_id, session_id = map(storable_text, record.session or ("", "", ""))
     return SessionKey(tenant, app_name, user_id, session_id)
 
@@ -217,10 +217,10 @@ def _key(tenant: str, record: ModelCall) -> SessionKey:
 async def _with_sessions(
     connection: AsyncConnection, tenant: str, records: Sequence[ModelCall]
 ) -> tuple[list[_Kept], list[ModelCall]]:
-    """Each record with its session's key, but for those whose session was deleted.
+    """Each record with its session's primary key, without those whose session was deleted.
 
-    The sessions are held until the records are in: a delete waits, an append does not. Records of
-    sessions that are locked come second: the others do not wait for them.
+    The sessions are locked until the records are written: a delete waits, an append does not. The
+    second list has the records of sessions that others have locked: the rest does not wait.
     """
     pks = {record.session_pk for record in records} - {None}
     by_pk = _Held()
@@ -245,7 +245,7 @@ async def _with_sessions(
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Sessions that stay until the transaction ends, and those that another one has locked."""
+    """Sessions locked against deletion by this transaction, and those that another one locks."""
 
     pks: frozenset[int] = frozenset()
     locked: frozenset[int] = frozenset()
@@ -254,7 +254,7 @@ class _Held:
 async def _held(
     connection: AsyncConnection, which: sa.ColumnElement[bool], tenant: str, count: int
 ) -> _Held:
-    """Hold up to `count` sessions."""
+    """Lock up to `count` sessions against deletion."""
     found = sa.select(sessions.c.pk).where(which, sessions.c.tenant == tenant)
     lock = found.with_for_update(read=True, key_share=True, skip_locked=True)
     pks = frozenset((await connection.execute(lock)).scalars())
@@ -270,7 +270,7 @@ async def _of(connection: AsyncConnection, key: SessionKey) -> sa.ColumnElement[
 
 
 def _indexed(key: SessionKey) -> SessionKey:
-    """The names of a session that is kept elsewhere, where they may have any length."""
+    """The names of a session that is stored elsewhere, shortened to fit the index."""
     fit = partial(fitted, room=_ROOM)
     return SessionKey(key.tenant, fit(key.app_name), fit(key.user_id), fit(key.session_id))
 
@@ -320,7 +320,7 @@ def row_of(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject
 
 
 def _came_of(record: ModelCall) -> JsonObject:
-    """The columns that only the end of an attempt knows."""
+    """The columns that are known only when an attempt ends."""
     attempt, usage = record.attempt, record.attempt.usage
     return {
         "first_byte": _time(attempt.first_byte),
@@ -384,8 +384,8 @@ def _attempt(row: sa.Row[Any]) -> Attempt:
 async def delete_calls(connection: AsyncConnection, key: SessionKey, session_pk: int) -> None:
     """Delete the records of a locked session, and the prompt parts that no other session sent.
 
-    Records under its name without a key go too: before keys were kept, one that was written while
-    its session was deleted was left like this.
+    Records with its name and no primary key are deleted too: older versions left such a record if
+    they wrote it while its session was being deleted.
     """
     await prompt_parts.delete(connection, key.tenant, session_pk)
     for which in (model_calls.c.session_pk == session_pk, _elsewhere(key)):

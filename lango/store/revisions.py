@@ -1,7 +1,7 @@
-"""The migrations that a version of lango carries, and which older code their tables still serve.
+"""The migrations of this version of lango, and which older code works with their tables.
 
-Alembic is asked only when there is something to migrate: it is large, and a process that finds its
-tables as it needs them does without it.
+Alembic is imported only when there is something to migrate: it is large, and a process whose
+tables fit does not need it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SCRIPTS: Final = Path(__file__).parent / "migrations"
 
 
 class Revisions:
-    """The migrations in the package, and those in further folders, which tests may have."""
+    """The migrations in the package, and those in further folders, for tests."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = (_SCRIPTS / "versions", *folders)
 
     def config(self, connection: sa.Connection | None = None) -> Config:
-        """What Alembic is told, and what `migrations/env.py` finds in it."""
+        """The configuration for Alembic and for `migrations/env.py`."""
         from alembic.config import Config
 
         config = Config()
@@ -48,26 +48,26 @@ class Revisions:
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """By the names of the files, which begin with what each migration calls itself."""
+        """The revisions, from the file names, which begin with them."""
         files = (file for folder in self._folders for file in folder.glob("[0-9]*_*.py"))
         return frozenset(file.name.partition("_")[0] for file in files)
 
     @cached_property
     def head(self) -> str:
-        """The revision whose tables this version of lango works with: the last of them."""
+        """The newest revision, whose tables this version of lango uses."""
         if not self._known:
             raise SchemaError("This installation of lango carries no migrations: install it again.")
         return max(self._known)
 
     def knows(self, revision: str | None) -> bool:
-        """Whether this version carries the migration, and so is as new as it, or newer."""
+        """Whether this version has the migration, and so is at least as new."""
         return revision in self._known
 
     def oldest_code(self, revision: str) -> str | None:
-        """The oldest revision whose code works with the tables of this one; None: unsaid.
+        """The oldest revision whose code works with the tables of this one; None if undeclared.
 
-        A migration says by `additive = True` that code of the revision before it goes on working.
-        Those from before there was such a word say nothing.
+        A migration declares with `additive = True` that code of the revision before it still works.
+        Old migrations declare nothing.
         """
         if not hasattr(self._scripts.get_revision(revision).module, "additive"):
             return None
@@ -82,4 +82,4 @@ def _escaped(text: str) -> str:
 
 
 OURS: Final = Revisions()
-"""What this version carries."""
+"""The migrations of this version."""

@@ -40,7 +40,7 @@ from lango.store.tables import sessions
 class SqlSessionStore:
     """Sessions on PostgreSQL (`postgresql://…`) or SQLite (`sqlite:///file.db`).
 
-    Every operation may be repeated after a fault, and repeats itself while the fault is transient.
+    Every operation may be repeated after a fault, and retries by itself if the fault is transient.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class SqlSessionStore:
         *,
         public_id: str | None = None,
     ) -> StoredSession:
-        """A new session; SessionExistsError if its id is taken.
+        """Create a session; SessionExistsError if its id is taken.
 
-        Who gives the public id as well may create it again: the session is then the one there is.
+        With the same `public_id`, a repeated call returns the existing session.
         """
         key.checked()
         key.check_state(state or NO_CHANGE)
@@ -113,7 +113,7 @@ class SqlSessionStore:
         return await retrying(once)
 
     async def load(self, key: SessionKey, budget: int | None) -> LoadedSession | None:
-        """The newest rows within a token budget (None: all), with the rows that must come along."""
+        """The newest rows within a token budget (None: all), with the rows that are always loaded."""
 
         async def once() -> LoadedSession | None:
             if self.database.is_sqlite:
@@ -137,7 +137,7 @@ class SqlSessionStore:
         return await self.database.look(partial(loading.load_recent, key=key, recent=recent))
 
     async def append(self, ref: SessionRef, entry: Entry, epoch: int | None = None) -> Appended:
-        """Append an entry; one that is there already (by its event id) counts as appended."""
+        """Append an entry; idempotent by its event id."""
         check_id("event id", entry.event_id)
         ref.key.check_state(entry.state)
         located = ref if ref.pk is not None else await self.locate(ref.key)
@@ -204,7 +204,7 @@ class SqlSessionStore:
     async def list_all(
         self, tenant: str, app_name: str, user_id: str | None
     ) -> list[StoredSession]:
-        """Every session with its state, oldest first, as ADK lists them: unpaged."""
+        """Every session with its state, the least recently updated first, unpaged, as in ADK."""
         return await self.database.look(
             partial(listing.list_all, tenant=tenant, app_name=app_name, user_id=user_id)
         )
@@ -231,18 +231,18 @@ class SqlSessionStore:
         )
 
     async def app_names(self, tenant: str) -> list[str]:
-        """The apps that a tenant has sessions of."""
+        """The apps in which a tenant has sessions."""
         return await self.database.look(partial(listing.app_names, tenant=tenant))
 
     async def find(self, tenant: str, user_id: str | None, public_id: str) -> SessionSummary:
-        """A session by its public id; SessionNotFoundError also if another user is named."""
+        """A session by its public id; SessionNotFoundError also if it is not the user's."""
         named = [sessions.c.tenant == tenant, sessions.c.public_id == public_id]
         if user_id is not None:
             named.append(sessions.c.user_id == user_id)
         return await self._summary(sa.and_(*named))
 
     async def summary(self, key: SessionKey) -> SessionSummary:
-        """What a list shows of a session; SessionNotFoundError if there is none."""
+        """A session's entry in a list; SessionNotFoundError if there is none."""
         return await self._summary(key_is(key))
 
     async def _summary(self, condition: sa.ColumnElement[bool]) -> SessionSummary:
@@ -266,9 +266,9 @@ class SqlSessionStore:
         )
 
     async def delete(self, key: SessionKey, *, public_id: str | None = None) -> None:
-        """Delete a session with all that is kept of it; a missing one is fine.
+        """Delete a session with all its data; a missing one is no error.
 
-        With a public id, a session that has got the name since stays as it is.
+        With `public_id`, a newer session of the same name is not deleted.
         """
         which = key_is(key)
         if public_id is not None:
@@ -276,7 +276,7 @@ class SqlSessionStore:
         await self.database.change(partial(delete_session, key=key, which=which), key)
 
     async def rename(self, key: SessionKey, title: str) -> None:
-        """Give a session a title."""
+        """Set the title of a session."""
 
         async def once() -> bool:
             async with self.database.write(key) as connection:
@@ -289,7 +289,7 @@ class SqlSessionStore:
             raise appending.missing(SessionRef(key))
 
     async def claim(self, key: SessionKey, owner: str) -> int:
-        """Take the session for a turn: from now on, only who has the new epoch can write."""
+        """Claim the session for a turn: from now on, only writes with the new epoch succeed."""
 
         async def once() -> int | None:
             async with self.database.write(key) as connection:
@@ -306,7 +306,7 @@ class SqlSessionStore:
         return epoch
 
     async def release(self, key: SessionKey, epoch: int) -> None:
-        """Give the session back, if it is still ours."""
+        """Release the session, if the epoch is still the current one."""
 
         async def once() -> None:
             async with self.database.write(key) as connection:
@@ -327,7 +327,7 @@ async def create_session(
     title: str = "",
     parent_pk: int | None = None,
 ) -> StoredSession:
-    """Write a new session in a transaction; a retry knows its own by the public id."""
+    """Write a new session in a transaction; a retry recognises its own by the public id."""
     found = await loading.read_session(connection, key)
     if found is not None:
         if found[0].public_id == public_id:
@@ -349,7 +349,7 @@ async def create_session(
     }
     try:
         await connection.execute(sa.insert(sessions).values(row))
-    except IntegrityError as error:  # somebody was quicker than our look
+    except IntegrityError as error:  # another transaction was faster
         raise SessionExistsError(f"Session with id {key.session_id} already exists.") from error
     await appending.write_shared_states(connection, SessionRef(key), state)
     created = await loading.read_session(connection, key)

@@ -296,7 +296,7 @@ turns: Final = sa.Table(
     # Workers that died while this turn was the only suspect.
     sa.Column("lost_alone", sa.Integer, nullable=False, server_default="0"),
     sa.Column("close_failures", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("closing", sa.Boolean, nullable=False, server_default=sa.false()),  # claimed to be closed
+    sa.Column("closing", sa.Boolean, nullable=False, server_default=sa.false()),  # only to close
     sa.Column("epoch", Key, nullable=False, server_default="0"),
     sa.Column("worker", sa.Text),
     sa.Column("claim_id", sa.Text),

@@ -23,7 +23,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 LOCK_WAIT: Final = 2.0
-"""Seconds to wait for a table's lock: less than the timeout of the statements that wait after it."""
+"""Seconds to wait for a table's lock: less than the timeout of statements that wait after it."""
 TRIES: Final = 12  # over about a minute
 _LONGEST_PAUSE: Final = 5.0
 _IDLE: Final = 60

@@ -1,6 +1,6 @@
 """Bounded waits inside one process: for a connection, and for a session that others write to.
 
-Tenants take turns at connections: one that wants hundreds waits for its own, others do not.
+Tenants take turns at connections: one that requests hundreds delays only itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FairSemaphore:
 
     def __init__(self, value: int) -> None:
         self._free = value
-        # By tenant, the one that is next first. Those who no longer wait are left in it.
+        # By tenant, the next one first. Cancelled tasks are left in it.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     def locked(self) -> bool:
@@ -35,7 +35,7 @@ class FairSemaphore:
         return not self._free
 
     async def acquire(self) -> None:
-        """Take one, once it is this tenant's and this task's turn."""
+        """Wait for the turn of this tenant and this task, and take a slot."""
         if self._free:
             self._free -= 1
             return
@@ -49,7 +49,7 @@ class FairSemaphore:
             raise
 
     def release(self) -> None:
-        """Give one back, to the next who waits."""
+        """Release a slot, to the next waiting task if there is one."""
         next_one = self._next()
         if next_one is None:
             self._free += 1
@@ -61,7 +61,7 @@ class FairSemaphore:
             tenant, tasks = self._waiting.popitem(last=False)
             first = tasks.popleft()
             if tasks:
-                self._waiting[tenant] = tasks  # behind the others
+                self._waiting[tenant] = tasks  # after the others
             if not first.done():
                 return first
         return None
@@ -93,7 +93,7 @@ class _Writers:
 
 
 class SessionQueues:
-    """Queues in memory before the sessions' rows: a locked session holds few connections."""
+    """In-memory queues of writers: those that wait for a locked session use few connections."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -101,7 +101,7 @@ class SessionQueues:
 
     @asynccontextmanager
     async def turn_of(self, session: SessionKey) -> AsyncGenerator[None]:
-        """Inside, write to the session; StoreBusyError if those before take too long."""
+        """Inside, write to the session; StoreBusyError if earlier writers take too long."""
         writers = self._sessions.setdefault(session, _Writers())
         writers.count += 1
         try:
