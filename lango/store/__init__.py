@@ -1,1 +1,1 @@
-"""Keeping sessions in SQL: the only room that speaks SQLAlchemy, asyncpg and Alembic."""
+"""Storage in SQL: the only layer that uses SQLAlchemy, asyncpg and Alembic."""

@@ -1,4 +1,4 @@
-"""Reading the tables of ADK's own session services, a batch at a time, and nothing but reading.
+"""Reads the tables of ADK's own session services, a batch at a time, and never writes.
 
 DatabaseSessionService (its schema 1, JSON) on PostgreSQL and SQLite, and SqliteSessionService's
 file, which `adk web` keeps beside an agent. They have the same columns; the file has times as
@@ -71,7 +71,7 @@ class AdkSource:
         self._tie_break: sa.ColumnElement[Any] = _events.c.id
 
     async def open(self) -> None:
-        """Connect, and refuse what is not ADK's, or is its old pickle format."""
+        """Connect, and refuse tables that are not ADK's or have its old pickle format."""
         with in_words(self._given):
             require_file(self._given)
             engine = _read_only_engine(self.url)
@@ -221,7 +221,7 @@ class AdkSource:
 
 
 def _as_url(source: str) -> str:
-    """A path as a URL, and PostgreSQL under whatever driver the app names."""
+    """A path or URL as a URL; one of PostgreSQL without its driver."""
     scheme, separator, rest = source.partition("://")
     if not separator:
         if not source:
@@ -254,12 +254,12 @@ def _require_columns(inspector: sa.Inspector, table: sa.TableClause) -> None:
 
 
 def _text(column: sa.ColumnClause[Any]) -> sa.ColumnElement[str]:
-    """JSON as text, whatever kind of column keeps it."""
+    """JSON as text, whatever the type of the column."""
     return sa.cast(column, sa.Text)
 
 
 def _event(id_: str, invocation_id: str, timestamp: Any, data: str | None) -> JsonObject:
-    """As ADK puts an event together: the payload has the exact time, the columns the ids."""
+    """An event as ADK assembles it: the payload has the exact time, the columns the ids."""
     event = _json_object(data, f"event {id_}") if data is not None else {}
     return {"timestamp": _seconds(timestamp)} | event | {"id": id_, "invocation_id": invocation_id}
 

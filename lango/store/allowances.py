@@ -1,6 +1,6 @@
-"""What a caller has used of its limits: requests in a minute, turns at once, money in a day.
+"""What a caller has used of its limits: requests per minute, concurrent turns, cost per day.
 
-A caller is known by the id of its API key, or by one that is made of the user that a token names.
+A caller is identified by its API key's id, or by an id that is derived from the user of a token.
 All processes count in the same rows.
 """
 
@@ -36,10 +36,10 @@ class Allowances:
         self._database = database
 
     async def take_requests(self, caller: str, allowed: int, wanted: int) -> Grant:
-        """Count `wanted` requests of the `allowed` ones in a minute, or one if there are fewer.
+        """Count `wanted` of the `allowed` requests per minute, or one if fewer are left.
 
-        This is the generic cell rate algorithm: a row has the time at which the next request would
-        come if the caller made them evenly, and a caller may be a minute ahead of that.
+        This is the generic cell rate algorithm: a row has the theoretical arrival time of the next
+        request, which may be a minute ahead of the clock.
         """
         every = _MINUTE / allowed
 
@@ -55,14 +55,14 @@ class Allowances:
         return await self._database.change(once)
 
     async def open_turns(self, caller: str) -> int:
-        """How many turns of a caller run or wait to run, scheduled ones among them."""
+        """How many turns of a caller run or wait to run, including scheduled ones."""
         mine = sa.select(sa.func.count()).where(turns.c.key_id == caller, turns.c.ended.is_(None))
         return await self._database.look(lambda connection: connection.scalar(mine)) or 0
 
     async def spent(self, tenant: str, caller: str, since: datetime) -> float:
         """US dollars that the turns of a caller have cost since a day began.
 
-        What has no known price costs nothing; what sessions cost that were deleted counts.
+        Calls without a known price cost nothing; calls of deleted sessions count.
         """
         of_caller = sa.exists().where(
             turns.c.key_id == caller,
@@ -84,7 +84,7 @@ class Allowances:
         return await self._database.look(once)
 
     async def check_cost(self, tenant: str, caller: str, allowed: float) -> None:
-        """KeyLimitError if a caller has spent what it may in a day."""
+        """KeyLimitError if a caller has reached its cost limit of the day."""
         since = today()
         if await self.spent(tenant, caller, since) >= allowed:
             tomorrow = since + _DAY
@@ -96,7 +96,7 @@ class Allowances:
 
 
 async def keep_costs(connection: AsyncConnection, session_pk: int) -> None:
-    """Note with its callers what a session has cost today, before its records are deleted."""
+    """Record for its callers what a session has cost today, before its records are deleted."""
     day = today()
     mine = (
         sa.select(turns.c.key_id, turns.c.invocation_id)
@@ -130,7 +130,7 @@ async def _keep_cost(connection: AsyncConnection, caller: str, cost: float, day:
 
 
 async def _count(connection: AsyncConnection, caller: str, seconds: float) -> bool:
-    """Move the time of the next request on; False if that is more than a minute from now."""
+    """Advance the time of the next request; False if that is more than a minute from now."""
     now = _epoch(connection)
     since = sa.case((allowances.c.next_request > now, allowances.c.next_request), else_=now)
     counted = (
@@ -154,5 +154,5 @@ def _epoch(connection: AsyncConnection) -> Any:
 
 
 def today() -> datetime:
-    """When the day began that costs are counted in."""
+    """The start of the day (UTC) in which costs are counted."""
     return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -22,11 +22,11 @@ CHUNK: Final = 1 << 20
 ARTIFACT: Final = "artifact"
 EVENT_DATA: Final = "event"
 
-# The empty version that ADK's rewind saves over an artifact that it takes away.
+# The empty version that ADK's rewind saves over an artifact that it removes.
 HIDDEN_TYPE: Final = "application/octet-stream"
 HIDDEN_PART: Final[JsonObject] = {"inline_data": {"mime_type": HIDDEN_TYPE}}
 
-# `metadata` is a name that SQLAlchemy's rows keep for themselves.
+# SQLAlchemy's rows reserve the name `metadata`.
 ROW: Final = [
     artifacts.c.pk,
     artifacts.c.name,
@@ -41,11 +41,11 @@ ROW: Final = [
 
 
 class Content(Protocol):
-    """Bytes to keep that need not be in memory; read anew whenever a transaction is repeated."""
+    """Bytes to save that need not be in memory; read again when a transaction is retried."""
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """The number of bytes."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Held:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """The number of bytes."""
         return len(self.data)
 
     @property
@@ -89,7 +89,7 @@ class NewArtifact:
     mime_type: str | None = None
     metadata: JsonObject | None = None
     kind: str = ARTIFACT
-    call_id: str | None = None  # the call that saves it, by which a save that is repeated is known
+    call_id: str | None = None  # the call that saves it: a repeated save is recognised by it
 
     @property
     def named(self) -> NewArtifact:
@@ -114,9 +114,9 @@ def of_key(key: SessionKey, kind: str, name: str | None = None) -> sa.ColumnElem
 async def hold_session(
     connection: AsyncConnection, key: SessionKey, public_id: str | None = None
 ) -> bool:
-    """Let no delete of the session pass until the transaction ends; False if there is none.
+    """Lock a session against deletion until the transaction ends; False if there is none.
 
-    A turn may go on writing to it.
+    A turn can still write to it.
     """
     which = [key_is(key)]
     if public_id is not None:
@@ -134,7 +134,7 @@ async def next_version(connection: AsyncConnection, key: SessionKey, name: str) 
 
 
 async def save_once(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
-    """Write a new version, or find the one that the same call saved; its number."""
+    """Write a new version, or find the one that the same call saved; returns its number."""
     if new.call_id is not None:
         mine = (of_key(key, ARTIFACT, new.name), artifacts.c.call_id == new.call_id)
         saved = sa.select(artifacts.c.version).where(*mine).limit(1)
@@ -145,10 +145,10 @@ async def save_once(connection: AsyncConnection, key: SessionKey, new: NewArtifa
 
 
 async def add_version(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
-    """Write a new version with its chunks; its number.
+    """Write a new version with its chunks; returns its number.
 
-    Another transaction may take the number first: then the insert waits for its end, and the next
-    number is tried. Two turns do so when they save an artifact of their user at the same time.
+    If another transaction takes the number first, the insert waits for its end, and tries the next
+    number: two turns may save an artifact of their user at the same time.
     """
     while True:
         version = await next_version(connection, key, new.name)
@@ -159,7 +159,7 @@ async def add_version(connection: AsyncConnection, key: SessionKey, new: NewArti
 async def insert_artifact(
     connection: AsyncConnection, key: SessionKey, new: NewArtifact, version: int
 ) -> bool:
-    """Write one version with its chunks; False, and nothing, if there is such a version.
+    """Write one version with its chunks; False, without a write, if the version exists.
 
     InvalidIdError if the name is too long.
     """
@@ -201,7 +201,7 @@ async def find_version(
     version: int | None,
     kind: str = ARTIFACT,
 ) -> sa.Row[Any] | None:
-    """One version's row, the newest when none is named."""
+    """One version's row, by default the newest."""
     statement = sa.select(*ROW).where(of_key(key, kind, name))
     if version is not None:
         statement = statement.where(artifacts.c.version == version)
@@ -224,7 +224,7 @@ async def read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[i
 
 
 async def save_blobs(connection: AsyncConnection, key: SessionKey, blobs: Iterable[Blob]) -> None:
-    """Write what was moved out of an event; a retry finds it there and leaves it."""
+    """Write the data that was moved out of an event; idempotent."""
     for blob in blobs:
         if await find_version(connection, key, blob.name, 0, blob.kind) is None:
             new = NewArtifact(blob.name, blob.data, blob.part, blob.mime_type, kind=blob.kind)
@@ -248,9 +248,9 @@ async def read_blobs(
 async def restore_version(
     connection: AsyncConnection, key: SessionKey, name: str, version: int | None
 ) -> int | None:
-    """Save an old version again as the newest, or an empty one where there was none; its number.
+    """Save an old version as the newest, or an empty one if there was none; returns its number.
 
-    None when the artifact is not kept here.
+    None if the artifact is not stored here.
     """
     if await find_version(connection, key, name, None) is None:
         return None
@@ -265,7 +265,7 @@ async def restore_version(
 async def refill_version(
     connection: AsyncConnection, key: SessionKey, name: str, version: int, *, into: int
 ) -> None:
-    """Put an old version's data into one that hides it; nothing if that holds something."""
+    """Put an old version's data into the version that hides it, unless that one has data."""
     hiding = await find_version(connection, key, name, into)
     old = await find_version(connection, key, name, version)
     if hiding is None or old is None or hiding.size > 0 or old.size == 0:

@@ -21,7 +21,7 @@ from lango.store.tables import artifacts
 
 @dataclass(frozen=True, slots=True)
 class StoredArtifact:
-    """One version; its bytes only when they were asked for."""
+    """One version; its bytes only if they were requested."""
 
     name: str
     version: int
@@ -41,13 +41,13 @@ class SqlArtifactStore:
     async def save(
         self, key: SessionKey, new: NewArtifact, *, requires_session: bool = False
     ) -> int:
-        """Save a new version; its number.
+        """Save a new version; returns its number.
 
-        A session of this database is held meanwhile, so that its deletion finds the artifact.
-        `requires_session`: without one, SessionNotFoundError (unless the artifact is the user's);
-        else it may be kept elsewhere.
+        Locks a session of this database meanwhile, so that its deletion finds the artifact. With
+        `requires_session`, SessionNotFoundError if there is none (unless the artifact is the
+        user's); else the session may be stored elsewhere.
         """
-        named = new.named  # before the first try, which a retry repeats
+        named = new.named  # before the first try: a retry reuses it
 
         async def once(connection: AsyncConnection) -> int:
             is_here = not key.session_id or await artifact_rows.hold_session(connection, key)
@@ -60,7 +60,7 @@ class SqlArtifactStore:
     async def load(
         self, key: SessionKey, name: str, version: int | None = None, *, with_data: bool = True
     ) -> StoredArtifact | None:
-        """One version, the newest when none is named."""
+        """One version, by default the newest."""
 
         async def once() -> StoredArtifact | None:
             async with self._database.read() as connection:

@@ -10,12 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 def now(connection: AsyncConnection) -> Any:
-    """The database's clock; SQLite's own knows whole seconds only."""
+    """The database's time; for SQLite this process's, as its own has whole seconds only."""
     return datetime.now(UTC) if connection.dialect.name == "sqlite" else sa.func.now()
 
 
 def seconds(time: datetime) -> float:
-    """A stored time as ADK's float; SQLite gives back times without their zone."""
+    """A stored time as ADK's float; SQLite returns times without their zone."""
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
@@ -30,7 +30,7 @@ class _Ago(sa.TypeDecorator[Any]):
 
 
 class _AgoHere(sa.TypeDecorator[Any]):
-    """The same on the clock of this process, which is SQLite's."""
+    """The same on the clock of this process, for SQLite."""
 
     impl = sa.DateTime
     cache_ok = True
@@ -45,7 +45,7 @@ _AGO: Final = (
 
 
 def ago(name: str) -> sa.BindParameter[Any]:
-    """A place of a prepared statement for a timedelta: the time so long ago."""
+    """A bind parameter for a timedelta: the database's time, so long ago."""
     return sa.bindparam(name, type_=_AGO)
 
 

@@ -1,4 +1,4 @@
-"""Why a database cannot be worked with, in words: what drivers raise, as errors of ours.
+"""Turns the errors of drivers into StoreErrors that say why a database cannot be used.
 
 No message shows a password, a statement or its parameters.
 """
@@ -23,7 +23,7 @@ _CLASS_PREFIX: Final = re.compile(r"^<class '[^']*'>: ")
 
 @contextmanager
 def in_words(url: str) -> Generator[None]:
-    """Inside, a database that is not there, or says no, raises a StoreError that reads well."""
+    """Inside, a database that is missing or refuses raises a StoreError with a readable message."""
     where = place(store_url(url))
     try:
         yield
@@ -41,14 +41,14 @@ def in_words(url: str) -> Generator[None]:
 
 
 def place(url: sa.URL) -> str:
-    """Where a database is, without who asks."""
+    """Where a database is, without user and password."""
     if is_sqlite(url):
         return url.database or ":memory:"
     return f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
 
 
 def require_file(url: str, *, may_create: bool = False) -> None:
-    """Refuse a SQLite file that is not there, which merely looking at would create."""
+    """Refuse a SQLite file that does not exist: merely opening it would create it."""
     parsed = store_url(url)
     if not is_sqlite(parsed) or not parsed.database:
         return

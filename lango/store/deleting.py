@@ -1,9 +1,9 @@
-"""Deleting a session with all that is kept of it, while others may be writing to it.
+"""Deleting a session with all its data, while others may be writing to it.
 
-The order is what makes it complete. The lock on the session's row keeps out appends, uploads,
-records of model calls and saves without a turn. The turns go next: every write of a claimed turn
-(child sessions, artifacts, ledger, log) locks the turn's row, so one that is under way is waited
-for, and a later one finds no row. Only then is it certain what there is to delete.
+The order makes it complete. The lock on the session's row blocks appends, uploads, records of
+model calls and saves without a turn. The turns are deleted next: every write of a claimed turn
+(child sessions, artifacts, ledger, log) locks the turn's row, so the delete waits for one that is
+in progress, and a later one finds no row. Only then is it certain what there is to delete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lango.store.tables import conversations, messages, sessions, state_changes
 async def delete_session(
     connection: AsyncConnection, key: SessionKey, which: sa.ColumnElement[bool]
 ) -> None:
-    """Delete a session in a transaction, and the child sessions of its turns; none is fine."""
+    """Delete a session in a transaction, with its child sessions; a missing one is no error."""
     pk = await connection.scalar(sa.select(sessions.c.pk).where(which).with_for_update())
     if pk is not None:
         await _delete(connection, key, pk)

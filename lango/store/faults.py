@@ -1,7 +1,7 @@
-"""Which database faults pass by themselves, and trying again until they have.
+"""Which database faults are transient, and how operations are retried after them.
 
-Everything the store does may safely be done twice: appends are known by their event id, sessions
-by the public id made before the first try.
+Every operation of the store can be repeated safely: a retry recognises appends by their event id,
+and sessions by the public id that was made before the first try.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from lango.errors import LangoError, StoreBusyError, StoreUnavailableError
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-TRIES: Final = 9  # again, over about seven seconds
+TRIES: Final = 9  # retries, over about seven seconds
 RETRY_FOR: Final = 30.0
-"""Seconds after which nothing is tried again, if each try takes long, as with a locked row."""
+"""Seconds after which nothing is retried, if each try takes long, as with a locked row."""
 _LONGEST_WAIT: Final = 2.0
 _outlasts_outages: ContextVar[bool] = ContextVar("lango_outlasts_outages", default=False)
 
 _READ_ONLY: Final = "25006"
 """The server was demoted, or the connection was opened on a replica."""
 _OUT_OF_STEP: Final = {"25P01", "25P02"}
-"""The driver believes in a transaction that did not begin, or did not end after an error."""
+"""The driver expects a transaction that did not begin, or one that did not end after an error."""
 _LOCKED: Final = "55P03"
 _CANCELLED: Final = "57014"
 """An operator cancelled the statement, or it took longer than `statement_timeout`."""
 _TRANSIENT_STATES: Final = {
     _READ_ONLY,
     *_OUT_OF_STEP,
-    "25P03",  # the transaction stood still for too long, as did its process
+    "25P03",  # idle in transaction for too long: its process was frozen
     "40001",  # serialization failure
     "40P01",  # deadlock detected
     "53000",  # insufficient resources
@@ -55,9 +55,9 @@ _TRANSIENT_STATES: Final = {
     "57P04",  # database dropped
     "57P05",  # idle session timeout
 }
-# asyncpg's words for a connection that went away under us carry no state. The second is raised
-# when the server's farewell arrives just as a statement is being sent, the third when no server
-# of several is the primary.
+# asyncpg's errors for a lost connection carry no state. It raises the second when the server closes
+# the connection just as a statement is being sent, the third when no server of several is the
+# primary.
 _CONNECTION_GONE: Final = {
     "InterfaceError",
     "InternalClientError",
@@ -117,18 +117,18 @@ def is_out_of_step(error: BaseException) -> bool:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Whether the server cancelled a statement: of a driver's own, too, as a begin or rollback."""
+    """Whether the server cancelled a statement, even the driver's own, as a begin or rollback."""
     return _CANCELLED in states(error)
 
 
 def is_locked_out(error: BaseException) -> bool:
-    """Whether a statement waited for a row until its time was up."""
+    """Whether a statement timed out while it waited for a row's lock."""
     return _LOCKED in states(error)
 
 
 @contextmanager
 def in_our_words() -> Generator[None]:
-    """Inside, StoreBusyError stands for the pool's own error when no connection becomes free."""
+    """Inside, StoreBusyError replaces the pool's own error when no connection becomes free."""
     try:
         yield
     except PoolTimeoutError as error:
@@ -143,10 +143,10 @@ def is_duplicate(error: BaseException) -> bool:
 
 
 def outlast_outages() -> None:
-    """Let this task, and those that it starts, retry for as long as the database is away.
+    """Let this task, and those that it starts, retry for as long as the database is unavailable.
 
-    For a turn that runs: to wait costs nothing, and to fail would repeat paid work. When the
-    database is back the fence decides whether the turn still belongs to this worker.
+    For a running turn: to wait costs nothing, and to fail would repeat paid work. When the
+    database is back, the fence decides whether the turn still belongs to this worker.
     """
     _outlasts_outages.set(True)
 
@@ -159,7 +159,7 @@ def _waits() -> Iterator[float]:
 
 
 def _is_over(error: BaseException, began: float, tried: float) -> bool:
-    """Whether the time is up; a statement too slow for the server is in no task tried for ever."""
+    """Whether the time is up; no task retries for ever what is too slow for the server."""
     now = time.monotonic()
     if _outlasts_outages.get():
         return is_cancelled(error) and now - tried >= RETRY_FOR
@@ -167,10 +167,10 @@ def _is_over(error: BaseException, began: float, tried: float) -> bool:
 
 
 async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
-    """Do it, again after a transient fault, until the tries are used up.
+    """Run the operation; retry it after a transient fault, until the tries are used up.
 
-    A transaction that is found aborted is tried once more, with a new connection. If that one is
-    aborted as well, the operation itself goes on after an error: it would never succeed.
+    An aborted transaction is retried once, with a new connection. If that one is aborted as well,
+    the operation itself continues after an error: it would never succeed.
     """
     waits, began, was_out_of_step = _waits(), time.monotonic(), False
     while True:

@@ -1,7 +1,7 @@
-"""Whether a worker still holds the turn it runs, asked only when it has reason to doubt.
+"""Whether a worker still holds the turn it runs, queried only when the last proof is old.
 
 Every write of a claimed turn proves it. A worker that was frozen since its last write may have lost
-the turn: before it does what no fence can refuse, such as asking a model, it looks.
+the turn: it checks before it does what no fence can refuse, such as calling a model.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lango.store.database import Database
 from lango.store.turn_rows import Claim
 
 PROOF_LASTS: Final = 1.0
-"""Seconds; a worker counts as dead after several times as long."""
+"""Seconds that a proof lasts; a worker counts as dead after several times as long."""
 
 
 @dataclass(slots=True)
 class Proof:
-    """Whether what was written shows that the claim holds."""
+    """Whether a statement proves that the claim holds."""
 
     counts: bool = True
 
@@ -39,9 +39,10 @@ class Holding:
 
     @contextmanager
     def proving(self) -> Generator[Proof]:
-        """Around a statement under the fence: if it gets through, the claim held when it began.
+        """Around a fenced statement: if it succeeds, the claim held when it began.
 
-        A statement that found its work done already says so: the fence was not looked at.
+        If the statement found its work done already, set `counts` to False: it did not check the
+        fence.
         """
         began, proof = _clocks(), Proof()
         yield proof
@@ -49,9 +50,9 @@ class Holding:
             self._proved = began
 
     async def check(self) -> None:
-        """Raise Fenced if another worker has the turn; a new proof is believed without a look.
+        """Raise Fenced if another worker has the turn; a recent proof saves the query.
 
-        A reply that is read long after its question is no proof: the process may have been frozen
+        A reply that is read long after its query is no proof: the process may have been frozen
         between the two.
         """
         while not self._is_proved():
@@ -67,5 +68,5 @@ class Holding:
 
 
 def _clocks() -> tuple[float, float]:
-    """Both, as one of them may stand still while a machine is suspended, and the other may jump."""
+    """Both clocks: one may stand still while a machine is suspended, and the other may jump."""
     return time.monotonic(), time.time()

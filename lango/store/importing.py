@@ -1,7 +1,7 @@
-"""Sessions from elsewhere, in bulk: each whole in one transaction, or not at all.
+"""Bulk import of sessions from another system: each whole in one transaction, or not at all.
 
-A second import finds everything by its event id and adds what is missing. What was written here in
-the meantime is never overwritten.
+A second import recognises entries by their event ids and adds the missing ones. It never overwrites
+what was written here in the meantime.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EntryBatches = Callable[[], AsyncGenerator[list[Entry]]]
 
 @dataclass(frozen=True, slots=True)
 class ForeignSession:
-    """A session to bring in, but for its events."""
+    """A session to import, without its events."""
 
     key: SessionKey
     state: JsonObject
@@ -44,7 +44,7 @@ class ForeignSession:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of a session."""
+    """The result of importing a session."""
 
     is_new: bool
     added: int  # rows
@@ -63,13 +63,13 @@ class StoredChange:
 
 
 class SessionImporter:
-    """Writes what another system kept."""
+    """Writes the sessions of another system."""
 
     def __init__(self, store: SqlSessionStore) -> None:
         self._database = store.database
 
     async def import_session(self, session: ForeignSession, batches: EntryBatches) -> Imported:
-        """Bring a session in; `batches` gives its entries in order, from the start each time."""
+        """Import a session; `batches` yields its entries in order, from the start on each call."""
         session.key.checked()
 
         async def once() -> Imported:
@@ -83,7 +83,7 @@ class SessionImporter:
     async def import_states(
         self, keys: Sequence[tuple[SessionKey, JsonObject]], *, overwrite: bool
     ) -> None:
-        """App states (keys without a user) and user states; else only what is not here yet."""
+        """Write app states (keys without a user) and user states; without `overwrite` only new."""
 
         async def once() -> None:
             async with self._database.write() as connection:
@@ -114,7 +114,7 @@ class SessionImporter:
 
     @asynccontextmanager
     async def stored(self, key: SessionKey) -> AsyncGenerator[StoredCopy]:
-        """Read a session back, all of one moment."""
+        """Read a session back, in one snapshot."""
         columns = (sessions.c.pk, sessions.c.next_seq, sessions.c.state)
         async with self._database.read() as connection:
             await _wait_for_source(connection)
@@ -124,7 +124,7 @@ class SessionImporter:
 
 @dataclass(frozen=True, slots=True)
 class StoredCopy:
-    """A session as it is here."""
+    """A session as it is stored here."""
 
     connection: AsyncConnection
     pk: int
@@ -152,7 +152,7 @@ async def _import(
             failpoint("import.batch")
             await writer.add(batch)
     imported = Imported(is_new, writer.added, writer.known, row.next_seq - 1 - writer.known)
-    if imported.continued and imported.added:  # raising undoes the transaction
+    if imported.continued and imported.added:  # raising rolls the transaction back
         raise SessionExistsError(
             "It has been used here since, and has new events in the source as well."
         )
@@ -162,7 +162,7 @@ async def _import(
 
 
 async def _wait_for_source(connection: AsyncConnection) -> None:
-    """Let the transaction stand still while the source is read, however slow that is."""
+    """Let the transaction be idle while the source is read, however slow that is."""
     if connection.dialect.name == "postgresql":
         await connection.execute(sa.text("set local idle_in_transaction_session_timeout = 0"))
 
@@ -170,7 +170,7 @@ async def _wait_for_source(connection: AsyncConnection) -> None:
 async def _insert_session(
     connection: AsyncConnection, session: ForeignSession
 ) -> sa.Row[Any] | None:
-    """The session's row if it is new here; one that is there already stays as it is."""
+    """Insert the session's row; None if it exists already, which stays as it is."""
     key = session.key
     row = {
         "tenant": key.tenant,
@@ -194,7 +194,7 @@ async def _locked(connection: AsyncConnection, key: SessionKey) -> sa.Row[Any]:
 
 
 class _Writer:
-    """Adds entries to a locked session: what one append does after another, in bulk."""
+    """Adds entries to a locked session in bulk, with the effect of single appends."""
 
     def __init__(
         self, connection: AsyncConnection, key: SessionKey, row: sa.Row[Any], *, is_new: bool
@@ -271,7 +271,7 @@ class _Writer:
             self._messages.append(place | columns(entry) | {"cum_tokens": self._tokens})
 
     async def _undo(self, entry: Entry) -> None:
-        """Mark what a rewind took back. What that changed is in its own event, as it happened."""
+        """Mark the rows that a rewind undid. Its own event has the changes that it made."""
         await self._flush()
         await self.update()
         undone = await undo(self._connection, await _locked(self._connection, self._key), entry)
@@ -289,7 +289,7 @@ class _Writer:
                 rows.clear()
 
     async def update(self, **others: Any) -> None:
-        """Bring the session's row to where its entries are."""
+        """Update the session's row to match its entries."""
         values: JsonObject = {
             "next_seq": self._next_seq,
             "total_tokens": self._tokens,
@@ -309,7 +309,7 @@ class _Writer:
 async def write_state(
     connection: AsyncConnection, key: SessionKey, state: Mapping[str, Any], *, overwrite: bool
 ) -> None:
-    """The user's state, or of a key without a user the app's; else only what is not here yet."""
+    """Write a user's state, or an app's (a key without a user); without `overwrite` only new."""
     scope = {"tenant": key.tenant, "app_name": key.app_name}
     if key.user_id:
         scope["user_id"] = key.user_id

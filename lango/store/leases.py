@@ -1,8 +1,8 @@
-"""PostgreSQL connections kept at hand for the hot statements, the last used first.
+"""PostgreSQL connections that stay checked out for the hot statements, the last used first.
 
-A check-out of SQLAlchemy's pool costs four times the statement itself, one of asyncpg's own pool
-twice (docs/benchmarks.md). These stay checked out between statements and are shared by all tasks,
-one statement or transaction at a time each; the pool still makes and counts them.
+A check-out from SQLAlchemy's pool costs four times the statement itself, one from asyncpg's own
+pool twice (docs/benchmarks.md). All tasks share these connections, and each connection runs one
+statement or transaction at a time. The pool still creates and counts them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lango.store.prepared import Prepared, Row, Wired, only
 from lango.store.waiting import FairSemaphore, acquired
 
 _ALONE: Final = 3
-"""Connections that transactions leave to single statements: these never wait for a row for long."""
+"""Connections reserved for single statements, which never wait long for a row."""
 
 
 class Lease:
-    """One connection, lent: as a `Transaction`, or for a statement."""
+    """One leased connection: as a `Transaction`, or for a statement."""
 
     def __init__(self, connection: AsyncConnection, raw: Any) -> None:
         self.connection = connection
@@ -52,7 +52,7 @@ class Lease:
         return only(await self.all(statement, **values))
 
     async def each(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The same statement for several sets of values, in one go."""
+        """Run a statement for several sets of values at once."""
         wired = self._wired(statement, rows[0])
         arguments = [wired.arguments(values) for values in rows]
         await self._done(self.raw.executemany(wired.sql, arguments))
@@ -120,7 +120,7 @@ class Leases:
                 await self._drop(each)
         elif lease.harmed or is_in_transaction(lease.raw):
             await self._drop(lease)
-        elif self._closed:  # while this one was lent
+        elif self._closed:  # while this one was in use
             await lease.connection.close()
         else:
             lease.used = time.monotonic()
@@ -136,7 +136,7 @@ class Leases:
         return Lease(connection, (await connection.get_raw_connection()).driver_connection)
 
     async def _is_usable(self, lease: Lease) -> bool:
-        """Whether a lease that was idle can be lent; else it is dropped."""
+        """Whether an idle lease can be used; else it is dropped."""
         usable = False
         try:
             usable = not lease.raw.is_closed() and await self._tried.answers(lease.raw, lease.used)
@@ -146,17 +146,17 @@ class Leases:
         return usable
 
     async def _drop(self, lease: Lease) -> None:
-        """Give up a connection that may be in mid-protocol, even while being cancelled."""
+        """Drop a connection that may be in mid-protocol, even while the task is being cancelled."""
         lease.raw.terminate()
         await asyncio.shield(_invalidate(lease.connection))
 
     async def close(self) -> None:
-        """Give all back to the pool; those in use follow when their statement ends."""
+        """Return all connections to the pool; those in use follow when they are released."""
         self._closed = True
         while self._idle:
             lease = self._idle.pop()
             if must_be_tried(lease.used):
-                lease.raw.terminate()  # a farewell could wait for an answer
+                lease.raw.terminate()  # a graceful close could wait for an answer
             await lease.connection.close()
 
 
@@ -166,7 +166,7 @@ async def _invalidate(connection: AsyncConnection) -> None:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the server refused the statement: the connection itself is as good as before."""
+    """Whether the server refused the statement, and the connection itself can still be used."""
     state = getattr(error, "sqlstate", None)
     if state is None or str(state).startswith(("08", "57")):
         return False

@@ -1,9 +1,9 @@
-"""Connections that die without a word, as when a NAT or a firewall forgets an idle one.
+"""Connections that die silently, as when a NAT or a firewall drops an idle one.
 
-No reset comes back: a statement sent over such a connection waits for its whole time, and so does
-a farewell. So TCP asks for a sign of life while nothing is sent, which also keeps a NAT from
-forgetting; what was idle for a while is tried before it is used; and what does not answer in time
-is terminated, never closed in order.
+No reset comes back: a statement sent over such a connection waits for its whole timeout, and so
+does a graceful close. So TCP keepalives probe an idle connection, which also keeps a NAT from
+dropping it; a connection that was idle for a while is tested before it is used; and one that does
+not answer in time is terminated, never closed gracefully.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from lango.errors import UnsupportedUrlError
 logger = logging.getLogger(__name__)
 
 TRY_AFTER: Final = 5.0
-"""Seconds without use after which a connection is tried before the next one."""
+"""Seconds without use after which a connection is tested before its next use."""
 ANSWERS_WITHIN: Final = 0.5
 """Seconds that it then has to answer; one that does not is replaced."""
 CLOSES_WITHIN: Final = 2.0
-"""Seconds that the server has to end a connection that is closed in order."""
+"""Seconds that the server has to end a connection that is closed gracefully."""
 _USED: Final = "lango_used"
 
 SERVER_SETTINGS: Final = {
@@ -44,7 +44,7 @@ SERVER_SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """What TCP does about a peer that is silent; in libpq's words, which a URL may use."""
+    """TCP's options for a silent peer, by libpq's names, which a URL may use."""
 
     keepalives: int = 1
     keepalives_idle: int = 10  # seconds without traffic until the first probe
@@ -54,7 +54,7 @@ class Keepalive:
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Keepalive:
-        """As a URL's query says; raises UnsupportedUrlError for what is no number."""
+        """The options of a URL's query; UnsupportedUrlError for a value that is no number."""
         try:
             return cls(**{name: int(query[name]) for name in cls.names() if name in query})
         except (TypeError, ValueError) as problem:
@@ -86,11 +86,11 @@ class Keepalive:
                 "TCP_KEEPINTVL": self.keepalives_interval,
                 "TCP_KEEPCNT": self.keepalives_count,
             }
-        return {name: value for name, value in options.items() if value}  # 0: as the system has it
+        return {name: value for name, value in options.items() if value}  # 0: system default
 
 
 def connection_class(asyncpg: Any, keepalive: Keepalive) -> Any:
-    """asyncpg's connection, with these options, and an end to the wait when it is closed."""
+    """asyncpg's connection class, with these options and a timeout for its close."""
 
     usual: Any = asyncpg.Connection
 
@@ -122,7 +122,7 @@ async def answers(raw: Any) -> bool:
         return False
     finally:
         late.cancel()
-    return not raw.is_closed()  # an answer and the end of its time may come together
+    return not raw.is_closed()  # the answer and the timeout may coincide
 
 
 def is_in_transaction(raw: Any) -> bool:
@@ -131,22 +131,22 @@ def is_in_transaction(raw: Any) -> bool:
 
 
 def must_be_tried(used: float) -> bool:
-    """Whether a connection that was last used then may have died since."""
+    """Whether a connection that was last used at `used` may have died since."""
     return time.monotonic() - used > TRY_AFTER
 
 
 class IdleConnections:
-    """Tries the idle connections of one engine before they are used, in its pool and outside.
+    """Tests the idle connections of one engine before they are used, in its pool and outside.
 
-    What has killed one silently has killed all that were idle as long: only the first is waited
-    for, and the others are terminated when their turn comes.
+    If one has died silently, so have all that were idle as long: only the first is waited for, and
+    the others are terminated when they are next taken.
     """
 
     def __init__(self) -> None:
         self._dead_before = 0.0
 
     async def answers(self, raw: Any, used: float) -> bool:
-        """Whether asyncpg's connection, last used then, can be used; else it is terminated."""
+        """Whether asyncpg's connection, last used at `used`, is usable; else it is terminated."""
         if not must_be_tried(used):
             return True
         if used < self._dead_before:
@@ -158,7 +158,7 @@ class IdleConnections:
         return False
 
     def listen(self, pool: Pool) -> None:
-        """Let a pool try what was idle before it lends it."""
+        """Let a pool test idle connections at check-out."""
         event.listen(pool, "checkin", _note_use)
         event.listen(pool, "checkout", self._try)
         event.listen(pool, "close", _terminate_idle)
@@ -176,7 +176,7 @@ def _note_use(_connection: object, record: Any) -> None:
 
 
 def _terminate_idle(connection: Any, record: Any) -> None:
-    """The farewell to a dead connection would wait for an answer."""
+    """Terminate an idle connection: the graceful close of a dead one would wait for an answer."""
     used = record.info.get(_USED)
     if used is not None and must_be_tried(used):
         connection.driver_connection.terminate()
@@ -186,7 +186,7 @@ _OF_ENGINES: Final[WeakKeyDictionary[Engine, IdleConnections]] = WeakKeyDictiona
 
 
 def idle_connections(engine: AsyncEngine) -> IdleConnections:
-    """Those of an engine, which its pool tries from the first call on."""
+    """The idle connections of an engine, which its pool tests from the first call on."""
     found = _OF_ENGINES.get(engine.sync_engine)
     if found is None:
         found = _OF_ENGINES[engine.sync_engine] = IdleConnections()

@@ -72,7 +72,7 @@ def from_header(key: SessionKey, header: JsonObject) -> StoredSession:
 
 
 def from_rows(key: SessionKey, rows: Sequence[Any]) -> LoadedSession | None:
-    """What the load statement brought."""
+    """The session from the rows of the load statement."""
     if not rows:
         return None
     found = sorted(map(StoredMessage._make, rows))
@@ -119,7 +119,7 @@ async def read_session(
 def stored_session(
     row: sa.Row[Any], app_state: JsonObject, user_state: JsonObject
 ) -> StoredSession:
-    """One row of `sessions` as the rooms to the left see it."""
+    """One row of `sessions` as the layers above see it."""
     return StoredSession(
         pk=row.pk,
         public_id=row.public_id,
@@ -152,7 +152,7 @@ async def select_rows(
 async def load_window(
     connection: AsyncConnection, key: SessionKey, budget: int | None
 ) -> LoadedSession | None:
-    """What the hand-written load statement does, in plain SQL: for SQLite."""
+    """The same as the hand-written load statement, in SQLAlchemy Core: for SQLite."""
     found = await read_session(connection, key)
     if found is None:
         return None
@@ -178,7 +178,7 @@ async def load_window(
 
 
 async def with_pinned(connection: AsyncConnection, loaded: LoadedSession) -> LoadedSession:
-    """The rows, and before them those of calls that still wait for an answer."""
+    """The loaded rows, with the older ones of open calls and tasks."""
     rows = {row.seq: row for row in loaded.messages}
     pinned = spans(loaded.session.open_calls, loaded.window_after)
     for first in range(0, len(pinned), _SPANS):
@@ -192,7 +192,7 @@ async def with_pinned(connection: AsyncConnection, loaded: LoadedSession) -> Loa
 
 
 def _spans(pinned: Sequence[tuple[str | None, int, int]]) -> sa.CTE:
-    """Spans of rows as a table; the invocation is empty where any will do."""
+    """Spans of rows as a table; an empty invocation matches any."""
     columns = sa.column("invocation", sa.Text), sa.column("first", Key), sa.column("last", Key)
     rows = [(invocation or "", first, last) for invocation, first, last in pinned]
     return sa.values(*columns).data(rows).cte("spans")
@@ -201,7 +201,7 @@ def _spans(pinned: Sequence[tuple[str | None, int, int]]) -> sa.CTE:
 async def load_recent(
     connection: AsyncConnection, key: SessionKey, recent: Recent
 ) -> LoadedSession | None:
-    """Exactly what a GetSessionConfig asks for, whatever that leaves unpaired."""
+    """Exactly what a GetSessionConfig asks for, even if that separates calls from responses."""
     found = await read_session(connection, key)
     if found is None:
         return None
@@ -219,7 +219,7 @@ async def load_recent(
 
 
 async def _last_before(connection: AsyncConnection, pk: int, timestamp: float) -> int:
-    """The seq of the newest row older than a time: what follows is the run of newer ones."""
+    """The seq of the newest row older than a time (0 if none): all rows after it are newer."""
     seq = await connection.scalar(
         sa.select(messages.c.seq)
         .where(messages.c.session_pk == pk, live, messages.c.timestamp < timestamp)

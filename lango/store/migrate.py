@@ -21,7 +21,7 @@ from lango.store.upgrading import alone, patiently
 T = TypeVar("T")
 
 carried: Revisions = OURS
-"""What this process takes for its own; a test may let it be a newer version of lango."""
+"""The migrations of this process; a test may replace them by those of a newer version."""
 _HOW: Final = "Run `lango db upgrade --url …` (docs/how-to/upgrading.md)."
 
 
@@ -37,19 +37,19 @@ def _current(connection: sa.Connection) -> str | None:
 
 
 def _oldest_code(connection: sa.Connection) -> str | None:
-    """The oldest schema whose code may work with the tables, as who made them has left it."""
+    """The oldest schema whose code works with the tables, as the last upgrade recorded it."""
     columns = {column["name"] for column in sa.inspect(connection).get_columns(VERSION_TABLE)}
     return _noted(connection, "oldest_code") if "oldest_code" in columns else None
 
 
 def _noted(connection: sa.Connection, what: str) -> str | None:
-    """A word of the one row in which Alembic and our migrations note how the tables stand."""
+    """A column of the one row in which Alembic and our migrations record the schema."""
     column = sa.column(what, sa.Text)
     return connection.scalar(sa.select(column).select_from(sa.table(VERSION_TABLE)))
 
 
 def _is_newer(connection: sa.Connection, revision: str) -> bool:
-    """Whether a newer lango made the tables; refused, if this version cannot work with them."""
+    """Whether a newer lango made the tables; SchemaError if this version cannot use them."""
     if carried.knows(revision):
         return False
     if carried.knows(_oldest_code(connection)):
@@ -61,7 +61,7 @@ def _is_newer(connection: sa.Connection, revision: str) -> bool:
 
 
 def _refuse_foreign_tables(connection: sa.Connection) -> None:
-    """Tables that have our names and are not ours: most likely ADK's own."""
+    """Refuse tables of another system with our names: most likely ADK's own."""
     taken = sorted(metadata.tables.keys() & sa.inspect(connection).get_table_names())
     if taken:
         raise SchemaError(
@@ -71,14 +71,14 @@ def _refuse_foreign_tables(connection: sa.Connection) -> None:
 
 
 def _upgrade(connection: sa.Connection, schema: str | None = None) -> str:
-    """On SQLite all of it is one transaction, which the file's lock guards."""
+    """Upgrade the tables; on SQLite in one transaction, which the file's lock guards."""
     if schema:
         connection.execute(CreateSchema(schema, if_not_exists=True))
     revision = _current(connection)
     if revision is None:
         _refuse_foreign_tables(connection)
     elif _is_newer(connection, revision):
-        return revision  # this version was put back after a newer one had been here
+        return revision  # this version was restored after a newer one
     from alembic import command
 
     if connection.dialect.name == "postgresql":
@@ -134,7 +134,7 @@ async def _looked(url: str, schema: str | None, look: Callable[[sa.Connection], 
 
 
 async def upgrade(url: str, schema: str | None = None) -> str:
-    """Bring the database to this version's schema; the revision it has then.
+    """Upgrade the database to this version's schema; returns its revision.
 
     On PostgreSQL each migration is a transaction of its own. A newer schema that this version can
     work with is left as it is.
@@ -148,10 +148,10 @@ async def upgrade(url: str, schema: str | None = None) -> str:
 
 
 async def check(url: str, schema: str | None = None) -> str:
-    """The revision, if the database has tables that this version can work with."""
+    """The revision of the database; SchemaError if this version cannot use its tables."""
     return await _looked(url, schema, _require_fitting)
 
 
 async def current(url: str, schema: str | None = None) -> str | None:
-    """The revision the database is at; None without tables of ours."""
+    """The revision of the database; None if it has no lango tables."""
     return await _looked(url, schema, _current)

@@ -1,4 +1,4 @@
-"""Short texts from process to process: PostgreSQL's LISTEN and NOTIFY."""
+"""Notifications between processes: PostgreSQL's LISTEN and NOTIFY."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lango.store.liveness import answers
 logger = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 7_900
-"""What one notice can hold; PostgreSQL's own limit is 8,000 bytes."""
+"""The longest notification; PostgreSQL's own limit is 8,000 bytes."""
 _CHANNEL: Final = "lango"
 _SEND: Final = "select pg_notify($1, $2)"
-_IS_THERE: Final = 10.0  # seconds between questions to a silent server
+_IS_THERE: Final = 10.0  # seconds between probes of a silent server
 _TRIES_THAT_GROW: Final = 8
 _LONGEST_WAIT: Final = 2.0
 
 
 class Notices:
-    """The notices of one database, or of one schema in it."""
+    """The notifications of one database, or of one schema in it."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -34,21 +34,21 @@ class Notices:
         self._channel = f"{_CHANNEL}:{schema}"[:63] if schema else _CHANNEL
 
     async def send(self, text: str) -> None:
-        """Tell everybody who listens now, this process too."""
+        """Notify all processes that listen now, including this one."""
         await self.database.fetch(_SEND, self._channel, text)
 
     async def listen(self, hear: Callable[[str], None], joined: Callable[[], None]) -> NoReturn:
-        """Hear until cancelled, on a connection of its own that comes back after each fault.
+        """Listen until cancelled, on a connection of its own; reconnect after each fault.
 
-        `joined` is called whenever it is there: what was sent before went unheard.
+        Calls `joined` whenever it has connected: notifications sent before are lost.
         """
         while True:
             waits = chain(delays(_TRIES_THAT_GROW), repeat(_LONGEST_WAIT))
             for wait in waits:
                 try:
                     await self._listen_once(hear, joined)
-                    break  # it was there: begin again with short waits
-                except Exception as error:  # noqa: BLE001 - whatever it was, polling goes on below
+                    break  # it was connected: restart with short waits
+                except Exception as error:  # noqa: BLE001 - retry after any fault
                     logger.info("cannot listen, trying again: %s", type(error).__name__)
                 await asyncio.sleep(wait)
 

@@ -1,6 +1,6 @@
-"""Statements that are built once, with named places for their values.
+"""Statements that are built once, with bind parameters for their values.
 
-SQLAlchemy builds, looks up and runs a statement at some ten times the CPU of sending it. On
+To build, look up and run a statement costs SQLAlchemy some ten times the CPU of sending it. On
 PostgreSQL these are compiled once and sent on a leased connection (ADR 3), on SQLite SQLAlchemy
 runs them like any other: each is written once.
 """
@@ -23,7 +23,7 @@ class Row(Protocol):
 
 
 class _Place(NamedTuple):
-    """What goes into one place of the text: a value by its name, or always the same."""
+    """One argument of a statement: a value by its name, or a constant."""
 
     name: str | None
     always: Any
@@ -39,7 +39,7 @@ class Wired:
     row: Callable[[Iterable[Any]], Row]
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
-        """The values in the order of their places."""
+        """The values in the order of the statement's arguments."""
         found: list[Any] = []
         for name, always, encode in self.places:
             value = always if name is None else values[name]
@@ -47,15 +47,15 @@ class Wired:
         return found
 
     def rows(self, records: Iterable[Iterable[Any]]) -> list[Row]:
-        """The records that came back."""
+        """The returned records as rows."""
         return [self.row(record) for record in records]
 
 
 class Prepared:
     """One statement, for both databases.
 
-    Values for an insert, or for what an update sets, are given by the names of their columns: like
-    SQLAlchemy, it writes those columns that values are given for.
+    The values of an insert, and those that an update sets, have the names of their columns: as in
+    SQLAlchemy, the statement writes the columns that have a value.
     """
 
     def __init__(self, statement: sa.Executable) -> None:
@@ -63,7 +63,7 @@ class Prepared:
         self._wired: dict[tuple[str, ...], Wired] = {}
 
     def wired(self, dialect: sa.Dialect, names: Iterable[str]) -> Wired:
-        """As PostgreSQL gets it, with values of these names."""
+        """The statement for PostgreSQL, with values of these names."""
         key = tuple(names)
         known = self._wired.get(key)
         if known is None:
@@ -97,12 +97,12 @@ class Transaction(Protocol):
         ...
 
     async def each(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The same statement for several sets of values, all of the same names."""
+        """Run a statement for several sets of values, all of the same names."""
         ...
 
 
 class CoreTransaction:
-    """A transaction of SQLAlchemy's, in which any other statement can be run as well."""
+    """An SQLAlchemy transaction, which can run any other statement as well."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self.connection = connection
@@ -117,12 +117,12 @@ class CoreTransaction:
         return only(await self.all(statement, **values))
 
     async def each(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The same statement for several sets of values."""
+        """Run a statement for several sets of values."""
         await self.connection.execute(statement.statement, list(rows))
 
 
 def only(rows: Sequence[Row]) -> Row | None:
-    """The one row there is, if any."""
+    """The only row; None if there is none, LookupError if there are several."""
     if len(rows) > 1:
         raise LookupError(f"{len(rows)} rows where there is one at most.")
     return rows[0] if rows else None

@@ -1,9 +1,9 @@
-"""Texts that many requests share: system prompts and tool declarations, each kept once per tenant.
+"""Texts that many requests share: system prompts and tool declarations, stored once per tenant.
 
-A part holds what a session's state put into it, so it must not outlive the sessions that sent it.
-Every session has a link to each of its parts; who deletes the last link deletes the part. A writer
-locks the part before it adds its link, and a delete locks it before it counts the links, so that
-neither misses the other.
+A part may hold values of a session's state, so it must not outlive the sessions that sent it.
+Every session has a link to each of its parts; the delete of the last link deletes the part. A
+writer locks the part before it adds its link, and a delete locks it before it looks for links, so
+that neither misses the other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lango.store.clock import now
 from lango.store.tables import model_calls, prompt_part_sessions, prompt_parts
 from lango.store.upserts import upsert
 
-_AT_ONCE: Final = 500  # a statement takes only so many arguments
+_AT_ONCE: Final = 500  # the arguments of a statement are limited
 ELSEWHERE: Final = 0
-"""The key that stands for sessions of the tenant that are kept in another database."""
+"""The primary key that stands for the tenant's sessions in another database."""
 
 
 class PartLink(NamedTuple):
@@ -33,7 +33,7 @@ class PartLink(NamedTuple):
 
 
 async def read(connection: AsyncConnection, tenant: str, hashed: str) -> str | None:
-    """The text with this hash, as far as the tenant has sent it to a model."""
+    """The text with this hash; None if the tenant has not sent it to a model."""
     named = (prompt_parts.c.tenant == tenant, prompt_parts.c.hash == hashed)
     return await connection.scalar(sa.select(prompt_parts.c.text).where(*named))
 
@@ -41,14 +41,14 @@ async def read(connection: AsyncConnection, tenant: str, hashed: str) -> str | N
 async def add(connection: AsyncConnection, parts: Mapping[PartLink, tuple[str, str]]) -> None:
     """Write parts, each with its kind and text, and link them to their sessions.
 
-    The sessions must be held: a link that is written after its session is deleted stays for ever.
+    The sessions must be locked: a link that is written after its session's delete stays for ever.
     """
     texts = {(link.tenant, link.hash): text for link, text in parts.items()}
     missing = set(texts)
     while missing:
         rows = [
             {"tenant": tenant, "hash": hashed, "kind": kind, "text": storable_text(text)}
-            for (tenant, hashed), (kind, text) in sorted(texts.items())  # two writers, one order
+            for (tenant, hashed), (kind, text) in sorted(texts.items())  # lock in one order
             if (tenant, hashed) in missing
         ]
         new = upsert(connection, prompt_parts).on_conflict_do_nothing()
@@ -68,9 +68,9 @@ async def _held(connection: AsyncConnection, names: set[tuple[str, str]]) -> set
 
 
 async def delete(connection: AsyncConnection, tenant: str, session_pk: int) -> None:
-    """Delete a locked session's links, and the parts that no other session has one to.
+    """Delete a locked session's links, and the parts that no other session links to.
 
-    To be called while the session's records are there: older versions wrote no links.
+    Call it before the session's records are deleted: older versions wrote no links.
     """
     links = prompt_part_sessions
     mine = (links.c.session_pk == session_pk, links.c.tenant == tenant)

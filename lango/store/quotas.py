@@ -17,6 +17,6 @@ async def count_open_turns(database: Database, tenant: str, most: int) -> int:
 
 
 async def sum_file_bytes(database: Database, tenant: str) -> int:
-    """The size of all versions of the tenant's artifacts, uploaded files among them."""
+    """The size of all versions of the tenant's artifacts, including uploaded files."""
     total = sa.select(sa.func.sum(artifacts.c.size)).where(artifacts.c.tenant == tenant)
     return int(await database.look(lambda connection: connection.scalar(total)) or 0)

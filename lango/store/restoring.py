@@ -1,4 +1,4 @@
-"""A session from its export: whole, in one transaction, or not at all."""
+"""Restoring a session from its export: whole, in one transaction, or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lango.store.loading import key_is
 from lango.store.tables import artifact_chunks, artifacts, messages, sessions, state_changes
 
 Lines = Callable[[], Iterator[bytes]]
-"""Gives the lines of an export, from the first one each time."""
+"""Returns the lines of an export, from the first one on each call."""
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 4 << 20
 _MOST: Final = 1 << 63
@@ -34,7 +34,7 @@ _MOST: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """What a session is to be called here; None: as in the export."""
+    """The names of the restored session; None: as in the export."""
 
     tenant: str = ""
     app_name: str | None = None
@@ -44,7 +44,7 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was brought in."""
+    """The result of a restore."""
 
     key: SessionKey
     public_id: str  # as in the export, unless another session has it
@@ -53,10 +53,10 @@ class Restored:
 
 
 async def restore_session(database: Database, lines: Lines, to: Renamed) -> Restored:
-    """Write the session that an export tells of.
+    """Write the session of an export.
 
-    SessionExistsError if there is one of its name, ImportSourceError if the export is not whole
-    and sound. States of the user and the app are written where there are none yet.
+    SessionExistsError if there is one of its name, ImportSourceError if the export is incomplete
+    or damaged. Of the states of the user and the app, only new keys are written.
     """
 
     async def once(connection: AsyncConnection) -> Restored:
@@ -68,7 +68,7 @@ async def restore_session(database: Database, lines: Lines, to: Renamed) -> Rest
     try:
         return await database.change(once)
     except IntegrityError as error:
-        if is_duplicate(error):  # the name was looked at: it is within the export
+        if is_duplicate(error):  # the name was free: the export repeats something
             raise _damaged("it has something twice") from error
         raise
 
@@ -84,7 +84,7 @@ class _Restorer:
         self._connection = connection
         self._to = to
         self._root: tuple[SessionKey, int, str] | None = None  # with its pk and public id
-        self._key = SessionKey("", "", "", "")  # of the session that lines are about
+        self._key = SessionKey("", "", "", "")  # of the session that the lines describe
         self._pk = 0
         self._batches = {messages: list[JsonObject](), state_changes: list[JsonObject]()}
         self._size = 0
@@ -103,7 +103,7 @@ class _Restorer:
         }
 
     async def take(self, line: bytes) -> None:
-        """Write what a line tells, now or with the next ones."""
+        """Write the data of a line, now or with the next ones."""
         told = _read(line)
         kind = told.pop("kind", None)
         taker = self._takers.get(kind) if isinstance(kind, str) else None
@@ -117,7 +117,7 @@ class _Restorer:
         self._hash.update(line)
 
     def restored(self) -> Restored:
-        """What was brought in, once the last line was taken."""
+        """The result, after the last line."""
         if self._root is None or not self._is_over:
             raise _damaged("its end is missing")
         key, _, public_id = self._root
@@ -220,7 +220,7 @@ class _Restorer:
 
 
 class _Artifact:
-    """An artifact whose bytes are on their way."""
+    """An artifact whose chunks are being read."""
 
     def __init__(self, pk: int, name: str, expected: str) -> None:
         self.pk = pk
@@ -230,14 +230,14 @@ class _Artifact:
         self._chunks = 0
 
     def add(self, data: bytes) -> int:
-        """Take the next bytes; the number of their chunk."""
+        """Add the next bytes; returns the number of their chunk."""
         self._hash.update(data)
         self._chunks += 1
         return self._chunks - 1
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are the bytes that it had."""
+        """Whether the bytes match the exported SHA-256."""
         return self._hash.hexdigest() == self._expected
 
 
@@ -248,7 +248,7 @@ def _read(line: bytes) -> JsonObject:
         raise _damaged("a line of it is not JSON") from error
     if not isinstance(told, dict):
         raise _damaged("a line of it is no object")
-    if b"\\u" in line:  # by which alone JSON can hold half a letter
+    if b"\\u" in line:  # only an escape can be half a surrogate pair
         _check_letters(told)
     return cast("JsonObject", told)
 
@@ -275,7 +275,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _values(kept: Mapping[str, sa.Column[Any]], told: Mapping[str, Any]) -> JsonObject:
-    """The columns of a row, each of the type that it must have."""
+    """The columns of a row; ImportSourceError if a value has the wrong type."""
     return {name: _value(column, told.get(name)) for name, column in kept.items()}
 
 

@@ -1,4 +1,4 @@
-"""What was in a session when a model was called: also what a rewind has taken back since."""
+"""The messages of a session when a model was called, with those that a later rewind undid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lango.store.tables import messages
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """So many stored messages, of which these are the oldest and the newest."""
+    """A range of stored messages: its first and last seq, their number and their tokens."""
 
     first: int
     last: int
@@ -26,7 +26,7 @@ class Stretch:
 
 
 class SeenMessages:
-    """The messages of a session as they stood when `upto` was the newest."""
+    """The messages of a session as they were when `upto` was the newest seq."""
 
     def __init__(self, database: Database, session_pk: int, upto: int) -> None:
         self._database = database
@@ -38,11 +38,11 @@ class SeenMessages:
         )
 
     async def since(self, first: int) -> list[StoredMessage]:
-        """All from a number on, in order."""
+        """All messages from seq `first` on, in order."""
         return await self._rows(sa.select(*ROW).where(*self._seen, messages.c.seq >= first))
 
     async def before(self, first: int, limit: int) -> list[StoredMessage]:
-        """The last ones before a number, in order."""
+        """The last `limit` messages before seq `first`, in order."""
         found = sa.select(*ROW).where(*self._seen, messages.c.seq < first)
         return await self._rows(found.order_by(messages.c.seq.desc()).limit(limit))
 
@@ -53,7 +53,7 @@ class SeenMessages:
         return await self._database.look(read)
 
     async def stretch(self, first: int, end: int) -> Stretch | None:
-        """How many there are from a number on, before another; None: not one."""
+        """The range of messages from seq `first` on, before `end`; None if it is empty."""
         column = messages.c.seq
         counted = sa.select(
             sa.func.min(column),

@@ -113,7 +113,7 @@ class SqlSessionStore:
         return await retrying(once)
 
     async def load(self, key: SessionKey, budget: int | None) -> LoadedSession | None:
-        """The newest rows within a token budget (None: all), with the rows that are always loaded."""
+        """The newest rows within a token budget (None: all), with those that are always loaded."""
 
         async def once() -> LoadedSession | None:
             if self.database.is_sqlite:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 
 class _Result(NamedTuple):
-    """What is left of a statement once its cursor is closed."""
+    """The result of a statement whose cursor is closed."""
 
     rows: list[Any]
     description: Any  # as PEP 249 has it; None if the statement returns no rows
@@ -68,7 +68,7 @@ class Cursor:
         return self._result.rows
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no statement is open."""
 
 
 class Connection(aiosqlite.Connection):
@@ -89,7 +89,7 @@ class Connection(aiosqlite.Connection):
 
 
 def connector(url: sa.URL, busy_timeout: float) -> Callable[[], Awaitable[Connection]]:
-    """Connects to the database of a URL; a statement waits so many seconds for a lock."""
+    """Connects to a URL's database; a statement waits `busy_timeout` seconds for a lock."""
     given, options = url.get_dialect()().create_connect_args(url)
 
     def connect() -> sqlite3.Connection:

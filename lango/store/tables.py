@@ -421,7 +421,7 @@ allowances: Final = sa.Table(
     "allowances",
     metadata,
     sa.Column("caller", sa.Text, primary_key=True),  # as `turns.key_id`
-    # When the next request would come if they came evenly; in epoch seconds.
+    # The theoretical arrival time of the next request (GCRA), in epoch seconds.
     sa.Column("next_request", sa.Double, nullable=False, server_default="0"),
     # The cost of the day's calls of deleted sessions: deleting is no refund.
     sa.Column("deleted_cost", sa.Double, nullable=False, server_default="0"),

@@ -1,4 +1,4 @@
-"""Timelines of turns, read from the rows that are kept of them anyway."""
+"""Timelines of turns, read from rows that are stored anyway."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _read(connection: AsyncConnection, turn: Turn, public_id: str) -> Time
     steps = [*model_steps(calls), *steps_of(related, events, runs)]
     steps.sort(key=lambda step: (step.started, step.kind != "queue", step.kind != "attempt"))
     reported = [call.attempt.usage for call in calls if call.attempt.usage is not None]
-    if not calls:  # their records are no part of every set-up
+    if not calls:  # not every set-up records them
         reported = [usage_of(one.usage) for one in related if one.usage is not None]
     ended = [one.ended for one in related if one.ended is not None]
     goes_on = len(ended) < len(related) or related[-1].state == "waiting"
@@ -83,7 +83,7 @@ async def _turns(connection: AsyncConnection, turn: Turn) -> list[Turn]:
 
 
 async def _runs(connection: AsyncConnection, turn: Turn) -> list[LedgerRun]:
-    """The tools that were run, by agents that tools ran as well: named after their caller."""
+    """The tool runs, including those of agents that tools ran: named after their caller."""
     inner = tool_ledger.c.invocation_id.startswith(f"{turn.invocation_id}/", autoescape=True)
     statement = (
         sa.select(

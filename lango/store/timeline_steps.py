@@ -1,4 +1,4 @@
-"""The steps of a timeline, from the rows that tell of them."""
+"""The steps of a timeline, built from stored rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lango.store.turn_rows import Turn
 TOLD_BY: Final = tuple(
     kind.type for kind in (Started, Retrying, ToolStarted, ToolFinished, ApprovalRequired)
 )
-"""The events that say what the rows of turns and tools do not."""
+"""The events that hold what the rows of turns and tools do not."""
 _INTERNAL: Final = "InternalError"
 _OUTCOMES: Final[Mapping[TurnState, StepOutcome]] = {
     "running": "running",
@@ -38,7 +38,7 @@ _OUTCOMES: Final[Mapping[TurnState, StepOutcome]] = {
 
 @dataclass(frozen=True, slots=True)
 class ToldEvent:
-    """What a timeline needs of an event of the log."""
+    """The part of a logged event that a timeline needs."""
 
     turn: int
     type: str
@@ -56,7 +56,7 @@ class ToldEvent:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """What a timeline needs of a row of the ledger."""
+    """The part of a ledger row that a timeline needs."""
 
     call_key: str
     tool: str
@@ -75,7 +75,7 @@ class LedgerRun:
 def steps_of(
     turns: Sequence[Turn], events: Sequence[ToldEvent], runs: Sequence[LedgerRun]
 ) -> Iterator[Step]:
-    """All but the model calls, in no order."""
+    """All steps except the model calls, unordered."""
     for turn in turns:
         mine = [event for event in events if event.turn == turn.number]
         yield _queued(turn)
@@ -99,7 +99,7 @@ def _queued(turn: Turn) -> Step:
 
 
 def _attempts(turn: Turn, events: Sequence[ToldEvent]) -> Iterator[Step]:
-    """A step for each worker that began the turn; without its log, one for all."""
+    """A step for each attempt at the turn; without its log, one for all."""
     if turn.started is None:
         return
     begun = [(one.at, one.attempt or 1) for one in events if one.type == Started.type]
@@ -119,7 +119,7 @@ def _attempts(turn: Turn, events: Sequence[ToldEvent]) -> Iterator[Step]:
 
 
 def _error_of(turn: Turn) -> StepError | None:
-    """Why a turn failed; a turn that an older version closed is known by its invocation's id."""
+    """Why a turn failed; an internal error without an error id gets its invocation's id."""
     told: JsonObject | None = turn.error
     if told is None:
         return None
@@ -152,7 +152,7 @@ def _tools(
 
 
 def _ran(run: LedgerRun, end: ToldEvent | None, is_over: bool) -> Step:
-    """A tool at work. The ledger knows best when; the log may know better how it ended."""
+    """The step of a tool run: its end and its error are from the ledger, or else from the log."""
     ended = run.finished if run.finished is not None else end and end.at
     error, error_id = run.error or (end and end.error) or "", run.error_id
     if ended is None:

@@ -1,7 +1,7 @@
-"""The model calls of a claimed turn: each has a row before its model is asked.
+"""The model calls of a claimed turn: each gets a row before the model is called.
 
-What such a row says of its usage is settled later, and without the fence (`ModelCallStore`): a
-worker that has lost its turn has paid all the same.
+The row's usage is settled later, and without the fence (`ModelCallStore`): a worker that has lost
+its turn has still paid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEW: Final = "new_"
 _COLUMNS: Final = [column for column in model_calls.c if column.name != "pk"]
 _ROUNDING: Final = 0.001  # seconds, of a time as a float
 _ENTER: Final = Prepared(
-    # The turn's row is locked against its deletion alone: a delete waits, and takes this row along.
+    # Locks the turn's row only against deletion: a delete waits, and then deletes this row too.
     sa.insert(model_calls)
     .from_select(
         [column.name for column in _COLUMNS],
@@ -74,7 +74,7 @@ async def enter_call(database: Database, claim: Claim, record: ModelCall) -> Non
 
 
 async def resume_calls(database: Database, claim: Claim) -> Spent:
-    """Mark what the attempts before left under way, and tell what they have spent.
+    """Mark the unfinished calls of earlier attempts as cut off; returns what the attempts spent.
 
     Fenced if the turn is lost.
     """
@@ -97,7 +97,7 @@ async def resume_calls(database: Database, claim: Claim) -> Spent:
 
 
 def _tool_calls(rows: Sequence[Row], began: float | None) -> Iterator[tuple[str, str]]:
-    """The calls of tools since the turn began: its invocation may have had turns before."""
+    """The tool calls since the turn began: its invocation may have had earlier turns."""
     since = (began or 0.0) - _ROUNDING
     for row in rows:
         if seconds(row.started) >= since and not row.call_key.startswith(NODE):

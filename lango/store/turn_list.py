@@ -1,4 +1,4 @@
-"""Turns of many sessions, for those who look after them: the newest first, by keyset."""
+"""Turns of many sessions, for operators: the newest first, by keyset pagination."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _CLOCKS_DIFFER: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class TurnsWanted:
-    """Which turns of a tenant; None: whatever it is."""
+    """Filters for a tenant's turns; None: any."""
 
     session_pk: int | None = None
     app: str | None = None
     user: str | None = None
     state: TurnState | None = None
-    since: datetime | None = None  # accepted then or later; aware
+    since: datetime | None = None  # accepted at this time or later; aware
     until: datetime | None = None  # accepted before
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTurn:
-    """A turn, and what its session is called elsewhere."""
+    """A turn, and its session's public name."""
 
     turn: Turn
     session: str  # the public id
@@ -50,7 +50,7 @@ async def list_turns(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ListedTurn]:
-    """A page of turns; ids are by time, so the index of ids gives the order."""
+    """A page of turns; ids sort by time, so the index of ids gives the order."""
     check_limit(limit)
     statement = (
         sa.select(
@@ -91,12 +91,12 @@ def _conditions(wanted: TurnsWanted) -> Iterator[sa.ColumnElement[bool]]:
     if wanted.since is not None:
         since = wanted.since.astimezone(UTC)
         yield turns.c.created >= since
-        # Where to stop on the way back through the ids, whose clock is another process's.
+        # Ends the scan of the ids, whose times are from the clocks of other processes.
         yield turns.c.id >= _id_at(since - _CLOCKS_DIFFER)
     if wanted.until is not None:
         yield turns.c.created < wanted.until.astimezone(UTC)
 
 
 def _id_at(moment: datetime) -> str:
-    """What ids begin with that were made at a moment."""
+    """The prefix of ids that were created at a moment."""
     return _ID.format(milliseconds=max(int(moment.timestamp() * 1000), 0))

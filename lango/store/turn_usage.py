@@ -69,16 +69,16 @@ _CALLS: Final = Prepared(
 async def mark_cut_off(
     transaction: Transaction, session_pk: int, number: int, at: datetime
 ) -> None:
-    """Mark the calls of a turn that are under way as cut off; their worker may settle them yet."""
+    """Mark the unfinished calls of a turn as cut off; their worker may still settle them."""
     await transaction.all(_CUT_OFF, of_session=session_pk, of_turn=number, ended=at)
 
 
 async def close_calls(
     transaction: Transaction, session_pk: int, number: int, at: datetime
 ) -> Usage | None:
-    """What the calls of a turn that ends have used; None if no record of any is kept.
+    """What the calls of a turn that ends have used; None if there is no record of any.
 
-    A call that is still under way is marked as cut off.
+    Marks an unfinished call as cut off.
     """
     used = await transaction.one(_USED, of_session=session_pk, of_turn=number)
     if used is None or not used.attempts:

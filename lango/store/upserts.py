@@ -1,4 +1,4 @@
-"""Inserts that may find their row there already: in the words of either database."""
+"""Inserts whose row may exist already, in the dialect of either database."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _SUMS: dict[str, sa.ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class UsageOf:
-    """Whose calls are summed up, and of when. None: of everybody, of every app."""
+    """Which calls are summed up; None: of all users, of all apps."""
 
     tenant: str
     since: datetime  # aware
@@ -40,7 +40,7 @@ class UsageOf:
 
 
 async def read_usage(database: Database, whose: UsageOf, by: Sequence[UsageBy]) -> UsageReport:
-    """The sums, told apart by what `by` names (something, at least), and the sum of all."""
+    """The sums grouped by `by` (which must not be empty), and the total."""
     kept = tuple(sorted(set(by), key=BY.index))
 
     async def once(connection: AsyncConnection) -> UsageReport:
@@ -91,7 +91,7 @@ def _groups(connection: AsyncConnection, by: Sequence[UsageBy]) -> list[sa.Label
 
 
 def _day(connection: AsyncConnection) -> sa.ColumnElement[Any]:
-    """The day of UTC, as text: SQLite keeps times as text of UTC."""
+    """The day in UTC, as text: SQLite stores times as text in UTC."""
     if connection.dialect.name == "sqlite":
         return sa.func.substr(sa.cast(model_calls.c.started, sa.Text), 1, 10)
     in_utc = sa.func.timezone(sa.literal_column("'UTC'"), model_calls.c.started)
@@ -99,7 +99,7 @@ def _day(connection: AsyncConnection) -> sa.ColumnElement[Any]:
 
 
 def _order(groups: Sequence[sa.Label[Any]]) -> list[sa.ColumnElement[Any]]:
-    """The newest day first, then the dearest, then the largest; the rest by name."""
+    """The newest day first, then the highest cost, then the most tokens, then by name."""
     days = [group.element.desc() for group in groups if group.name == "by_day"]
     names = [group.element for group in groups if group.name != "by_day"]
     tokens = _SUMS["input"] + _SUMS["output"]

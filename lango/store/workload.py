@@ -21,7 +21,7 @@ from lango.store.workers import beat_since
 async def read_workload(
     database: Database, tenant: str, *, dead_after: float = DEAD_AFTER
 ) -> Workload:
-    """What waits and runs for a tenant, and the workers that have beaten within so many seconds."""
+    """A tenant's open turns, and the workers with a heartbeat within `dead_after` seconds."""
 
     async def once(connection: AsyncConnection) -> Workload:
         running = await _running(connection, tenant)
@@ -53,7 +53,7 @@ async def read_workload(
 async def abandoned_turns(
     database: Database, apps: Collection[str], *, dead_after: float = DEAD_AFTER
 ) -> dict[str, int]:
-    """How many turns wait for an app that is not among these, and that no living worker has."""
+    """Queued and running turns by app, for apps not in `apps` that no living worker has."""
 
     async def once(connection: AsyncConnection) -> dict[str, int]:
         living = await connection.scalars(
@@ -74,7 +74,7 @@ def _of(tenant: str, *columns: Any) -> sa.Select[*tuple[Any, ...]]:
 
 async def _open(connection: AsyncConnection, tenant: str) -> OpenTurns:
     """Each count from the index of the turns in that state."""
-    # Written like the index of turns that ask something: only those can be waiting.
+    # Matches the partial index on `waits_for`: only turns that have it can be waiting.
     is_waiting = sa.and_(turns.c.waits_for.is_not(None), turns.c.state == "waiting")
     states = {
         "scheduled": IS_SCHEDULED,
