@@ -45,7 +45,7 @@ _AGO: Final = (
 
 
 def ago(name: str) -> sa.BindParameter[Any]:
-    """A bind parameter for a timedelta: the database's time, so long ago."""
+    """A bind parameter for a timedelta, which is subtracted from the database's time."""
     return sa.bindparam(name, type_=_AGO)
 
 

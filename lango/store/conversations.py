@@ -64,7 +64,10 @@ class ConversationStore:
     async def find(
         self, tenant: str, user: str, app: str, known_by: str, *, idempotency_key: str | None = None
     ) -> Point | None:
-        """Where a conversation continues: with the key if possible, then at a session's end."""
+        """Where a conversation continues; None if no point matches.
+
+        Prefers a session with the idempotency key, then a point at the end of its session.
+        """
         statement = _points(idempotency_key).where(
             conversations.c.tenant == tenant,
             conversations.c.user_id == user,
@@ -92,7 +95,7 @@ class ConversationStore:
 
 
 def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
-    """The newest points first. The turn of an answer is of the same invocation: no later turn."""
+    """The newest points first. Answers to approvals (same invocation) are not later turns."""
     later, under_key, all_of_it = (turns.alias(name) for name in ("later", "under_key", "all"))
     last = sa.select(sa.func.max(all_of_it.c.number)).where(
         all_of_it.c.session_pk == conversations.c.session_pk

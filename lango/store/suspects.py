@@ -51,7 +51,7 @@ async def is_to_blame(transaction: Transaction, dead: str, turn_id: str) -> bool
 
 
 async def may_run(transaction: Transaction, worker_id: str, losses: int) -> bool:
-    """Whether a worker may run a turn with so many losses beside the suspects that it runs."""
+    """Whether a worker may run a turn with `losses` lost workers beside the suspects it runs."""
     if losses < SUSPECT_AFTER:
         return True
     await transaction.one(_LOCK_WORKER, of_worker=worker_id)  # serialises its claims

@@ -40,7 +40,7 @@ sessions: Final = sa.Table(
     sa.Column("message_count", Key, nullable=False, server_default="0"),
     sa.Column("epoch", Key, nullable=False, server_default="0"),
     sa.Column("owner", sa.Text),
-    # The turn that wrote last: its rows are loaded whatever the budget says.
+    # The turn that wrote last: every load includes its rows, regardless of the budget.
     sa.Column("invocation_id", sa.Text, nullable=False, server_default=""),
     sa.Column("turn_seq", Key, nullable=False, server_default="1"),
     # Older rows that every load includes: see store/pins.py.
@@ -319,7 +319,7 @@ turns: Final = sa.Table(
     sa.Column("ended", Time),
     sa.PrimaryKeyConstraint("session_pk", "number"),
     sa.UniqueConstraint("session_pk", "idempotency_key"),
-    postgresql_with={"fillfactor": "70"},  # room for the log's counter, which changes often
+    postgresql_with={"fillfactor": "70"},  # space for the log's counter, which changes often
 )
 
 

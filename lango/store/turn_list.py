@@ -36,10 +36,10 @@ class TurnsWanted:
 
 @dataclass(frozen=True, slots=True)
 class ListedTurn:
-    """A turn, and its session's public name."""
+    """A turn, and its session's public id."""
 
     turn: Turn
-    session: str  # the public id
+    session: str
 
 
 async def list_turns(

@@ -38,7 +38,7 @@ from lango.store.turn_usage import close_calls
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn as it stands. Times are epoch seconds."""
+    """The current state of a turn. Times are epoch seconds."""
 
     id: str
     session: SessionKey
@@ -491,7 +491,7 @@ async def read_waited_calls(database: Database, turn: Turn) -> set[str]:
 
 
 async def read_turn(database: Database, tenant: str, turn_id: str) -> Turn:
-    """A turn as it stands; TurnNotFoundError if the tenant has none of that id."""
+    """The current state of a turn; TurnNotFoundError if the tenant has none of that id."""
     row = only(await database.find(_TURN_OF_TENANT, turn_id=turn_id, tenant=tenant))
     if row is None:
         raise unknown_turn(turn_id)

@@ -223,7 +223,7 @@ class SqlTurnStore:
         return await self.database.transact(once, found.session)
 
     async def get(self, tenant: str, turn_id: str) -> Turn:
-        """A turn as it stands; TurnNotFoundError if the tenant has none of that id."""
+        """The current state of a turn; TurnNotFoundError if the tenant has none of that id."""
         return await turn_rows.read_turn(self.database, tenant, turn_id)
 
     async def waited_calls(self, turn: Turn) -> set[str]:
