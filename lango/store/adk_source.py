@@ -26,7 +26,7 @@ from lango.store.migrate import VERSION_TABLE
 BATCH: Final = 100
 """Rows in memory at once: an event may hold megabytes."""
 
-# ADK's names. A test makes a database with each of ADK's services and reads it.
+# ADK's names. A test creates a database with each of ADK's services and reads it.
 METADATA_TABLE: Final = "adk_internal_metadata"
 SCHEMA_VERSION_KEY: Final = "schema_version"
 SCHEMA_VERSION: Final = "1"
@@ -51,7 +51,7 @@ _TABLES: Final = (_sessions, _events, _app_states, _user_states)
 
 @dataclass(frozen=True, slots=True)
 class SourceSession:
-    """One session of ADK's, without its events."""
+    """One ADK session, without its events."""
 
     app_name: str
     user_id: str

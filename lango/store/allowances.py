@@ -147,7 +147,7 @@ async def _count(connection: AsyncConnection, caller: str, seconds: float) -> bo
 
 
 def _epoch(connection: AsyncConnection) -> Any:
-    """The database's clock in seconds. A row may have been locked since the transaction began."""
+    """The database's time now, in seconds: the transaction may have waited for a row's lock."""
     if connection.dialect.name == "sqlite":
         return sa.literal(time.time())
     return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)

@@ -36,7 +36,7 @@ class SessionKey:
         return self.tenant, self.app_name, self.user_id, self.session_id
 
     def check_state(self, state: StateChange) -> None:
-        """Raise InvalidIdError for a key of an app's or user's state that no index could hold."""
+        """Raise InvalidIdError if a key of the app's or user's state is too long for its index."""
         for name in (*state.user, *state.app):
             check_key("state key", *self.columns[:3], name)
 

@@ -29,7 +29,7 @@ class _JsonText(sa.TypeDecorator[Any]):
 def json_column(*, none_as_null: bool = True) -> sa.types.TypeEngine[Any]:
     """`json`, not `jsonb`, on PostgreSQL: it keeps numbers and the order of keys (ADR 4).
 
-    With `none_as_null` None is the absence of a value, without it the JSON value null.
+    With `none_as_null`, None is stored as SQL's NULL, without it as the JSON value null.
     """
     plain: sa.types.TypeEngine[Any] = sa.JSON(none_as_null=none_as_null)
     return plain.with_variant(_JsonText(none_as_null=none_as_null), "sqlite")

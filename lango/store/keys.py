@@ -20,7 +20,7 @@ from lango.store.tables import api_keys
 
 GRACE: Final = 24 * 3600.0
 """Seconds that a rotated key still works, by default."""
-_USE_NOTED: Final = timedelta(minutes=1)  # not with every request: a key in use is one hot row
+_USE_NOTED: Final = timedelta(minutes=1)  # not on every request: a key in use is one hot row
 
 
 @dataclass(frozen=True, slots=True)

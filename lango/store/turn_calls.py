@@ -28,7 +28,7 @@ from lango.store.turn_usage import Spent
 
 _NEW: Final = "new_"
 _COLUMNS: Final = [column for column in model_calls.c if column.name != "pk"]
-_ROUNDING: Final = 0.001  # seconds, of a time as a float
+_ROUNDING: Final = 0.001  # seconds: a time as a float is rounded
 _ENTER: Final = Prepared(
     # Locks the turn's row only against deletion: a delete waits, and then deletes this row too.
     sa.insert(model_calls)

@@ -355,7 +355,7 @@ class TurnQueue:
         return head
 
     async def held_by(self, worker_id: str) -> dict[str, bool]:
-        """The claims a worker still holds, each with whether its turn should stop.
+        """The claims a worker still holds, each with whether its turn was asked to stop.
 
         A claim that is not among them is lost: taken over, or its session deleted.
         """

@@ -307,7 +307,7 @@ async def hold(transaction: Transaction, claim: Claim) -> Row:
 
 
 async def turn_row(transaction: Transaction, session_pk: int, number: int) -> Row | None:
-    """One turn as it is now."""
+    """The current row of a turn; None if there is none."""
     return await transaction.one(_TURN, of_session=session_pk, of_number=number)
 
 
@@ -317,7 +317,7 @@ async def running_turn(transaction: Transaction, session_pk: int) -> Row | None:
 
 
 async def first_queued(transaction: Transaction, session_pk: int) -> Row | None:
-    """The turn that is next in a session."""
+    """The first queued turn of a session."""
     return await transaction.one(_FIRST_QUEUED, of_session=session_pk)
 
 

@@ -85,7 +85,7 @@ async def acquired(lock: FairSemaphore | asyncio.Semaphore, seconds: float) -> A
 
 
 class _Writers:
-    """The writers of one session, in the order in which they came."""
+    """The writers of one session, in order of arrival."""
 
     def __init__(self) -> None:
         self.count = 0
