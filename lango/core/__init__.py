@@ -1,1 +1,1 @@
-"""What things are: messages, ids, authors, tokens, history. Standard library only; never awaits."""
+"""The domain: messages, ids, authors, tokens, history. Standard library only; never awaits."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 DEFAULT_AGENT_NAME: Final = "lango-agent"
-"""The author of last resort. No ADK agent can have it, so a runtime always gives a root name."""
+"""The author of last resort. No ADK agent can have this name: runtimes pass a root name."""
 
 
 def author_of(role: str, author: str, root_agent_name: str = "") -> str:
-    """A stored author always wins; otherwise only a user message is the user's.
+    """The stored author; else "user" for a user message, and the root agent for others.
 
-    Never the bare role: ADK warns about an author that is no agent's name ("model"), and drops
+    Never the bare role: ADK warns about an author that is not an agent's name ("model"), and drops
     the call that a message by "tool" answers.
     """
     if author:

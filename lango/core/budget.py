@@ -1,8 +1,8 @@
-"""What a request may hold, and making a conversation fit into it.
+"""The token limits of a request, and truncation of a conversation to fit them.
 
-Older messages are left out first, from the oldest on; a tool output too long for its place is
-shortened. The open turn, from the user's last message on, is never cut. Messages of earlier turns
-are history, also those of turns that failed before an answer.
+The oldest messages are left out first; a tool output over its share is shortened. No message of
+the open turn, which starts at the user's last message, is left out. Messages of earlier turns are
+history, also those of turns that failed before an answer.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from lango.core.values import json_text
 from lango.errors import ContextTooLongError
 
 ANSWER_ROOM: Final = 8_192
-"""Tokens kept free for the answer, and asked for where an API wants a number, if none is set."""
+"""Default answer size: tokens kept free, and sent to APIs that require a maximum."""
 
 FALL: Final = 0.3
 LOWEST: Final = 0.5
 HIGHEST: Final = 2.0
 MARGIN: Final = 0.05
 FIRST_MARGIN: Final = 0.15
-"""Before the first report, where the limit is the model's own."""
+"""The margin of the model's window before the first usage report."""
 
 OTHER_AGENT: Final = "For context: below is a transcript of what another agent did"
-"""How a user message begins by which ADK tells an agent what another one said or did."""
+"""The first words of a user message in which ADK quotes another agent."""
 
 _OPAQUE_PER_TOKEN: Final = 5
 _SHARE: Final = 4
-"""One output of an older turn may fill this part of the room, when there is not room for all."""
+"""A tool message of an older turn may fill 1/_SHARE of the room, when not everything fits."""
 
 
 def request_tokens(message: Message) -> int:
-    """The estimate of a message with all that a request shows of it: media and reasoning too."""
+    """The estimate of a message as a request contains it: with media and reasoning."""
     tokens = message_tokens(message)
     for media in message.media:
         tokens += binary_tokens(media.mime_type, media.data)
     for thought in message.reasoning:
-        # Data without a text is thoughts enciphered: counted by its length, not by its letters.
+        # Data without a text is encrypted reasoning: estimated by its length.
         words = tokens_of_weight(text_weight(thought.text)) if thought.text else 0
         tokens += words or len(thought.opaque) // _OPAQUE_PER_TOKEN
     return tokens
@@ -51,14 +51,14 @@ def request_tokens(message: Message) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How far the estimate is off for one model in one session, as its provider counts tokens."""
+    """The ratio of a provider's token count to the estimate, for one model in one session."""
 
     ratio: float | None = None
     sent: frozenset[int] = frozenset()
     """The messages of the last request, by hash."""
 
     def after(self, messages: Sequence[Message], *, estimated: int, reported: int) -> Calibration:
-        """What a report of the whole prompt's tokens teaches; it rises at once and falls slowly."""
+        """Learn from a reported prompt size: the ratio rises immediately and falls slowly."""
         if estimated <= 0 or reported <= 0:
             return self
         new = min(max(reported / estimated, LOWEST), HIGHEST)
@@ -68,25 +68,25 @@ class Calibration:
         return Calibration(new, frozenset(map(hash, messages)))
 
     def tokens(self, message: Message) -> int:
-        """The tokens to expect of a message; one never sent is not believed to be cheap."""
+        """The tokens to expect of a message; a message never sent gets a ratio of at least 1."""
         ratio = self.ratio or 1.0
         if ratio < 1.0 and hash(message) not in self.sent:
             ratio = 1.0
         return math.ceil(request_tokens(message) * ratio)
 
     def unsent(self, estimated: int) -> int:
-        """The tokens to expect of anything else."""
+        """The tokens to expect of anything else, with a ratio of at least 1."""
         return math.ceil(estimated * max(self.ratio or 1.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds a request; everything in tokens."""
+    """The limits of a request, in tokens."""
 
-    budget: int | None = 0  # for the messages; 0: the default, None: as much as the model takes
+    budget: int | None = 0  # for the messages; 0: the default, None: the model's window only
     window: int | None = None  # of the model; None: unknown
     overhead: int = 0  # system text and tool declarations
-    answer: int | None = None  # the most that may be said in return
+    answer: int | None = None  # maximum size of the answer
 
     def room(self, calibration: Calibration) -> int | None:
         """The room for messages: the smaller of the budget and what the window leaves."""
@@ -94,7 +94,7 @@ class Limits:
         return max(0, math.floor(min(rooms))) if rooms else None
 
     def bound(self, calibration: Calibration) -> CutReason:
-        """Which of the two it is."""
+        """Which of the two limits applies."""
         rooms = self._rooms(calibration)
         return min(rooms, key=lambda name: rooms[name]) if rooms else ""
 
@@ -113,18 +113,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A conversation that fits."""
+    """A conversation that fits its limits."""
 
     messages: list[Message]
     tokens: int
     left_out: int = 0
-    shortened: tuple[str, ...] = ()  # ids of the calls whose outputs were
+    shortened: tuple[str, ...] = ()  # ids of the calls whose outputs were shortened
 
 
 def open_turn(messages: Sequence[Message]) -> int:
-    """Where the open turn begins if only the messages tell: at the user's last one.
+    """The index of the open turn's first message: the user's last one.
 
-    What other agents said reaches a model as user messages too, after the user's own.
+    ADK passes other agents' messages to a model as user messages too, after the user's own.
     """
     users = [place for place, message in enumerate(messages) if message.role == "user"]
     own = [place for place in users if not is_quote(messages[place])]
@@ -132,7 +132,7 @@ def open_turn(messages: Sequence[Message]) -> int:
 
 
 def is_quote(message: Message) -> bool:
-    """Whether a user message is what another agent said or did."""
+    """Whether a user message quotes another agent."""
     return message.content.startswith(OTHER_AGENT)
 
 
@@ -142,10 +142,10 @@ def fit(
     calibration: Calibration | None = None,
     opens: Callable[[Sequence[Message]], int] = open_turn,
 ) -> Fitted:
-    """The newest messages that fit the room, the open turn whole; the results stand by their calls.
+    """The newest messages that fit the room, with all messages of the open turn.
 
-    `opens` finds the place where the open turn begins. Raises ContextTooLongError when the open
-    turn alone is over the room with its outputs shortened.
+    Calls and their results stay together. `opens` finds the index where the open turn begins.
+    Raises ContextTooLongError if the open turn does not fit even with its outputs shortened.
     """
     tokens = (calibration or Calibration()).tokens
     total = sum(map(tokens, messages))
@@ -180,7 +180,7 @@ Tokens = Callable[[Message], int]
 
 
 def _shortened(messages: Sequence[Message], room: int, tokens: Tokens) -> list[Message]:
-    """Outputs cut down to one height, as high as lets the messages fit."""
+    """The messages with long outputs shortened to a common maximum, so that they fit."""
     floors = [min(tokens(message), tokens(_with_ends(message, 0))) for message in messages]
     wants = [tokens(message) - floor for message, floor in zip(messages, floors, strict=True)]
     height = _water_level(sorted(filter(None, wants)), room - sum(floors))
@@ -191,7 +191,7 @@ def _shortened(messages: Sequence[Message], room: int, tokens: Tokens) -> list[M
 
 
 def _water_level(wants: Sequence[int], spare: int) -> int:
-    """The height at which what is wanted, each cut off there, comes to no more than is spare."""
+    """The highest cap at which the capped wants (sorted) sum up to at most `spare`."""
     for number, want in enumerate(wants):
         share = max(spare, 0) // (len(wants) - number)
         if want > share:
@@ -201,7 +201,7 @@ def _water_level(wants: Sequence[int], spare: int) -> int:
 
 
 def _shorter(message: Message, cap: int, tokens: Tokens) -> Message:
-    """A tool message over the cap with as much of its outputs, from both ends, as it allows."""
+    """A tool message over the cap, with as much of both ends of its outputs as the cap allows."""
     if not message.is_tool or tokens(message) <= cap:
         return message
     low, high = 0, max((len(call.output) for call in message.tool_calls), default=0)
@@ -224,7 +224,7 @@ def _with_ends(message: Message, length: int) -> Message:
 
 
 def _ends(text: str, length: int) -> str:
-    """A JSON object with the first two thirds and the last third of so many characters."""
+    """A text over `length` as JSON with its head (two thirds of `length`) and tail (a third)."""
     if len(text) <= length:
         return text
     tail = length // 3

@@ -1,9 +1,9 @@
-"""What is known of how models count tokens, for each conversation.
+"""Calibrations of the token estimate, per model and conversation.
 
-A conversation is a session, where somebody says which one. Else it is known by its end: the last
-three messages of a request stand together in the request that goes on from there.
-Mistaking one for another does little harm: a low ratio holds only for messages that were counted
-by it, and a high one leaves out more than it had to.
+A conversation is a session, if the caller names one. Otherwise its last three messages identify
+it: they appear in sequence in the next request of the same conversation. A mix-up does little
+harm: a low ratio applies only to messages that were counted with it, and a high one leaves out
+more messages than necessary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[Hashable, ...]
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Whose requests to one model are counted together."""
+    """A conversation with one model, whose requests share a calibration."""
 
     provider: str
     model: str
@@ -32,7 +32,7 @@ class Conversation:
     talk: Sequence[Message] = ()
 
     def names(self) -> Iterator[Key]:
-        """The names it may be known by, the likeliest first; the first is what it is kept by."""
+        """The possible keys, the likeliest first; the first is the one to store under."""
         if self.session:
             yield (self.provider, self.model, self.session)
             return
@@ -43,18 +43,18 @@ class Conversation:
 
 @dataclass(slots=True)
 class Calibrations:
-    """Remembers the conversations that were counted last, so many and no more."""
+    """Keeps the `most` calibrations that were learned last."""
 
     most: int = _MOST
     _known: OrderedDict[Key, Calibration] = field(default_factory=OrderedDict[Key, Calibration])
 
     def of(self, conversation: Conversation) -> Calibration:
-        """What is known; nothing of a conversation that is new."""
+        """The conversation's calibration; an empty one if it is new."""
         found = (self._known.get(name) for name in conversation.names())
         return next(filter(None, found), Calibration())
 
     def learn(self, conversation: Conversation, calibration: Calibration) -> None:
-        """Keep what is known now, in place of what was known before."""
+        """Replace the conversation's calibration."""
         names = list(conversation.names())
         if not names:
             return

@@ -1,4 +1,4 @@
-"""Ids of tool calls that came without one."""
+"""Ids for tool calls that have none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import count
 
 from lango.core.ids import MAX_ID_LENGTH, as_id
 
-_ROOM = MAX_ID_LENGTH - 12  # for the number behind it
+_ROOM = MAX_ID_LENGTH - 12  # leaves room for a number after it
 
 
 def with_fallback_ids(calls: Iterable[tuple[str | None, str | None]]) -> list[str]:
@@ -26,7 +26,7 @@ def with_fallback_ids(calls: Iterable[tuple[str | None, str | None]]) -> list[st
 
 
 def _free_id(fallback: str, taken: set[str]) -> str:
-    """The fallback, numbered when another call of the message has it."""
+    """The fallback, with a number if another call of the message has it."""
     if fallback not in taken:
         return fallback
     return next(numbered for n in count(2) if (numbered := f"{fallback}_{n}") not in taken)

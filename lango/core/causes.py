@@ -1,6 +1,6 @@
-"""The cause of a failure, for the developer and the operator: an exception's type, text and place.
+"""The cause of a failure, for developers and operators: an exception's type, text and place.
 
-A cause is kept beside the turn and never sent to clients.
+A cause is stored with the turn and never sent to clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What was raised; `place` is the innermost frame of the user's own code, else of any."""
+    """A raised exception; `place` is the innermost frame of the user's code, else of any code."""
 
     type: str
     message: str
@@ -45,10 +45,10 @@ Causes = Mapping[str, Cause]
 
 
 def cause_of(error: BaseException) -> Cause:
-    """The cause that an exception tells of: redacted, and of bounded length.
+    """The cause of an exception: redacted, and of bounded length.
 
-    Of a group it is the first exception. The exceptions that it was raised from are named in the
-    message, and looked through for the user's own code.
+    Of a group it is the first exception. The message names the exceptions that it was raised from;
+    their frames are searched for the user's code too.
     """
     first, *others = _chain(_single(error))
     said = [_text(first), *(f"caused by {type(each).__name__}: {_text(each)}" for each in others)]
@@ -77,7 +77,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the exception's own code, whatever that does
+    except Exception:  # noqa: BLE001 - foreign code may raise anything
         return "(its message cannot be read)"
 
 
@@ -96,7 +96,7 @@ def _frames(error: BaseException) -> Iterator[FrameSummary]:
 
 @cache
 def _is_own(filename: str) -> bool:
-    """Whether a file is neither Python's, nor installed, nor lango's."""
+    """Whether a file is the user's: not Python's, not installed, not lango's."""
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()

@@ -1,7 +1,7 @@
 """The context of a model call: what the model saw, what it did not, and why.
 
-It is told from the record of the call and the stored messages. What neither of them holds is
-said to be unknown, and not guessed.
+The view is built from the record of the call and the stored messages. What neither holds is
+marked as unknown, not guessed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from lango.core.streams import Usage
 from lango.core.tokens import estimate_tokens
 
 TEXT_ROOM: Final = 2_000
-"""Characters shown of a text, where nobody asks for more."""
+"""Characters shown of a text by default."""
 
 SectionKind = Literal["system", "tools", "history", "turn"]
 MessagesKnown = Literal["exact", "ends", "unknown"]
-"""What is known of the stored messages in a request: all of them; only the oldest and the newest,
-as more or fewer were sent than stand between them; nothing."""
+"""Which stored messages of a request are known: all; only the oldest and the newest, because the
+number sent differs from the number stored between them; none."""
 WhyNotSent = Literal["budget", "window", "refused", "not_given"]
 """Over the token budget or the model's window; the model refused more; or never part of the
-request, as it was not loaded or is not for this agent to see: which of the two is not recorded."""
+request: not loaded, or not visible to this agent (which of the two is not recorded)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +37,31 @@ class ContextSection:
 
     kind: SectionKind
     text: str
-    characters: int  # of the whole text, of which `text` may be the beginning
-    tokens: int | None  # estimated; None for an output that was shortened: not recorded
+    characters: int  # of the whole text; `text` may be only its beginning
+    tokens: int | None  # estimated; None (not recorded) for a shortened output
     role: str = ""
     author: str = ""
     number: int | None = None  # of the stored message
-    tools: tuple[str, ...] = ()  # declared, called or answering
+    tools: tuple[str, ...] = ()  # declared, called, or with results
     shortened: bool = False  # the model saw less of it than is stored
-    retold: bool = False  # another agent's, which ADK tells this one as the user's words
+    retold: bool = False  # another agent's message, which ADK passes on as a user message
 
 
 @dataclass(frozen=True, slots=True)
 class ContextCut:
-    """Stored messages that the model did not see. None: not known."""
+    """Stored messages that the model did not see. None: unknown."""
 
     first: int | None
     last: int | None
     messages: int
     tokens: int | None
     why: WhyNotSent
-    counted: bool = False  # where it begins is counted back from the oldest sent, not recorded
+    counted: bool = False  # `first` is counted back from the oldest message sent, not recorded
 
 
 @dataclass(frozen=True, slots=True)
 class ContextAttempt:
-    """One try of the call."""
+    """One attempt of the call."""
 
     number: int
     provider: str
@@ -73,13 +73,13 @@ class ContextAttempt:
     error: str  # the class of the error that ended it
     request_id: str
     estimated: int  # tokens of the whole prompt
-    usage: Usage | None  # as reported; None: it was not
-    cost: float | None  # US dollars; None: nobody knows
+    usage: Usage | None  # as reported; None: not reported
+    cost: float | None  # US dollars; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class ContextView:
-    """What a model call saw in its last attempt."""
+    """What the model saw in the last attempt of a call."""
 
     call: str
     turn: str
@@ -88,18 +88,18 @@ class ContextView:
     attempts: tuple[ContextAttempt, ...]
     budget: int | None  # tokens the messages were allowed; None: not recorded
     messages_known: MessagesKnown
-    messages_sent: int  # a row with several results is several messages to a model
+    messages_sent: int  # a row with several results counts as several
     sections: tuple[ContextSection, ...]
-    rest: int  # tokens of the estimate that no section has: shortened outputs, words of ADK's
+    rest: int  # estimated tokens in no section: shortened outputs, text added by ADK
     cut: tuple[ContextCut, ...]
-    shortened: tuple[str, ...]  # ids of the calls whose outputs were
+    shortened: tuple[str, ...]  # ids of the calls whose outputs were shortened
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPreview:
-    """The history that the next call would get: no record, and not certain."""
+    """A prediction of the history that the next call would get."""
 
-    budget: int | None  # tokens for messages, going by the newest call; None: no limit known
+    budget: int | None  # tokens for messages, based on the newest call; None: no limit known
     tokens: int
     sections: tuple[ContextSection, ...]
     cut: tuple[ContextCut, ...]
@@ -108,7 +108,7 @@ class ContextPreview:
 
 @dataclass(frozen=True, slots=True)
 class ContextCall:
-    """A call in a list of those that can be asked for, as its last attempt was."""
+    """An entry in a list of calls, with the data of the call's last attempt."""
 
     call: str
     turn: str
@@ -124,7 +124,7 @@ class ContextCall:
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """A call of a session; of the newest also what comes next, and those before it."""
+    """A call of a session; for the newest one also the preview and the earlier calls."""
 
     call: ContextView | None
     preview: ContextPreview | None = None
@@ -133,7 +133,7 @@ class SessionContext:
 
 @dataclass(frozen=True, slots=True)
 class StoredTalk:
-    """A stored message, and the messages it is in a request."""
+    """A stored message, and the messages that represent it in a request."""
 
     number: int
     turn: str
@@ -149,7 +149,7 @@ class StoredTalk:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The texts around the messages, as far as they are kept; None: there was none."""
+    """The instruction and the tool declarations of a request, if stored; None: there was none."""
 
     system: str | None = None
     tools: str | None = None
@@ -162,9 +162,9 @@ def view(
     cut: Sequence[ContextCut],
     text_room: int | None = TEXT_ROOM,
 ) -> ContextView:
-    """The view of a call by its attempts, of which the last is shown.
+    """The view of a call from its attempts; it shows the last one.
 
-    `sent` are the stored messages from the oldest sent to the newest; nothing if not known.
+    `sent` are the stored messages from the oldest sent to the newest; empty if unknown.
     """
     call = attempts[-1]
     messages = message_sections(
@@ -214,7 +214,7 @@ def _attempt(call: ModelCall) -> ContextAttempt:
 
 
 def earlier_calls(attempts: Sequence[ModelCall]) -> tuple[ContextCall, ...]:
-    """The calls before the newest one, the newest first; the attempts are in order."""
+    """The calls before the newest one, newest first; the attempts must be in order."""
     last = {call.call: call for call in attempts}
     return tuple(map(_listed, list(last.values())[-2::-1]))
 
@@ -255,7 +255,7 @@ def prompt_sections(prompt: Prompt, text_room: int | None = TEXT_ROOM) -> Iterat
 
 
 def _declared(text: str) -> Iterator[str]:
-    """The names of tools, as our models write declarations down, or as ADK does."""
+    """The tool names in declarations, in the format of lango's models or of ADK."""
     told: Any = json.loads(text)
     for tool in told:
         if isinstance(tool, list):
@@ -273,7 +273,7 @@ def message_sections(
     agent: str = "",
     shortened: Collection[str] = (),
 ) -> Iterator[ContextSection]:
-    """Stored messages, one by one, as a call of this turn and agent sees them."""
+    """A section for each stored message, as a call of this turn and agent sees it."""
     for stored in talk:
         calls = [one for message in stored.messages for one in message.tool_calls]
         text = "\n".join(map(_words, stored.messages))
@@ -293,7 +293,7 @@ def message_sections(
 
 
 def _words(message: Message) -> str:
-    """What a message says to a reader: text, thoughts, the inputs of calls, and what is shown."""
+    """A message as text for people: reasoning, content, inputs of calls, and media types."""
     thoughts = [thought.text for thought in message.reasoning]
     inputs = [f"{call.name} {call.input}" for call in message.tool_calls if not message.is_tool]
     media = [f"[{each.mime_type}]" for each in message.media]
@@ -301,7 +301,7 @@ def _words(message: Message) -> str:
 
 
 def newest_of(talk: Sequence[StoredTalk], messages: int) -> Sequence[StoredTalk]:
-    """The newest stored messages, as many as make so many of a request's."""
+    """The newest stored messages that make up this number of request messages."""
     start = len(talk)
     while start > 0 and messages > 0:
         start -= 1

@@ -1,4 +1,4 @@
-"""Conversations as those who hold them see them, and what each is known by."""
+"""Conversations as clients see them, and the hash that identifies each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Said:
 
 
 def conversation_hash(said: Iterable[Said], before: str = "") -> str:
-    """What a conversation is known by: chained, so that `before` stands for all that was said."""
+    """The hash that identifies a conversation: chained, `before` is that of earlier messages."""
     for one in said:
         told = json_text([before, one.role, normalised(one.text)])
         before = sha256(told.encode()).hexdigest()
@@ -27,5 +27,5 @@ def conversation_hash(said: Iterable[Said], before: str = "") -> str:
 
 
 def normalised(text: str) -> str:
-    """A text without what clients change on its way: white space, and how letters are composed."""
+    """A text without differences that clients introduce: white space and Unicode composition."""
     return " ".join(unicodedata.normalize("NFC", storable_text(text)).split())

@@ -1,4 +1,4 @@
-"""The extras of the package: which packages each one brings, and the command that installs it."""
+"""The extras of the package: their dependencies, and the command that installs an extra."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PACKAGES: Final[Mapping[str, Sequence[str]]] = {
     # google-adk brings most of these; only httptools is the extra's own.
     "server": ("fastapi", "httptools", "joserfc", "uvicorn"),
 }
-"""What a command cannot do without, by extra."""
+"""The required packages, by extra."""
 
 
 def is_installed(extra: str) -> bool:
-    """Whether all packages of the extra are there. None of them is imported."""
+    """Whether all packages of the extra are installed. Imports none of them."""
     return all(find_spec(package) is not None for package in PACKAGES[extra])
 
 

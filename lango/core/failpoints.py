@@ -1,4 +1,4 @@
-"""Named places where a test can end or freeze the process; nothing at all otherwise."""
+"""Failpoints: named places where a test can kill or freeze the process; no-ops otherwise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ armed: Callable[[str], None] | None = None
 
 
 def failpoint(name: str) -> None:
-    """Pass a named point; only an armed test does anything here."""
+    """Run the armed hook, if a test has set one."""
     if armed is not None:
         armed(name)

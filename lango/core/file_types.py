@@ -1,4 +1,4 @@
-"""What files are: the type that one says it has, and whether its bytes agree."""
+"""File types: the declared type of a file, and whether its bytes match."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE_TYPES: Final = (
     "text/markdown",
     "text/plain",
 )
-"""What some model or other can be shown."""
+"""Types that at least one model accepts."""
 
 _SAME: Final = {"audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav", "image/jpg": "image/jpeg"}
 _BEGINNINGS: Final = {
@@ -34,12 +34,12 @@ _BEGINNINGS: Final = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
     "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
 }
-_HEAD: Final = 64  # bytes that are enough to know any of them
+_HEAD: Final = 64  # bytes: enough to recognise each type
 _CHARSETS: Final = ("", "utf-8", "utf8", "us-ascii")
 
 
 def declared_type(content_type: str) -> str:
-    """The type in a Content-Type, by its usual name; MediaTypeError for text that is not UTF-8."""
+    """The normalised type of a Content-Type; MediaTypeError if its charset is not UTF-8."""
     kind, _, parameters = content_type.lower().partition(";")
     charset = re.search(r"charset\s*=\s*\"?([\w.:-]*)", parameters)
     if charset is not None and charset[1] not in _CHARSETS:
@@ -48,19 +48,19 @@ def declared_type(content_type: str) -> str:
 
 
 class TypeCheck:
-    """Looks at the bytes of a file as they pass; MediaTypeError once they are not of its type.
+    """Checks the bytes of a file as they stream; MediaTypeError if they do not match its type.
 
-    A type that has no mark of its own is believed, unless the bytes have the mark of another.
+    A type without a signature is accepted, unless the bytes have the signature of another type.
     """
 
     def __init__(self, declared: str) -> None:
         self._declared = declared
-        self._head: bytes | None = b""  # None: it has been looked at
+        self._head: bytes | None = b""  # None: already checked
         is_text = declared.startswith(TEXT_TYPES)
         self._text = getincrementaldecoder("utf-8")("strict") if is_text else None
 
     def see(self, data: bytes, *, last: bool = False) -> None:
-        """Look at the next bytes."""
+        """Check the next bytes."""
         if self._head is not None:
             self._head += data[:_HEAD]
             if last or len(self._head) >= _HEAD:

@@ -1,4 +1,4 @@
-"""Token-budget history: the newest messages that fit, never breaking a call from its response."""
+"""Token-budget history: the newest messages that fit, never separating a call and its response."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ M = TypeVar("M", bound=Message)
 
 
 def effective_budget(budget: int) -> int:
-    """0 means that nobody chose: the default."""
+    """The budget, or the default for 0 (not set)."""
     return budget if budget > 0 else DEFAULT_TOKEN_BUDGET
 
 
 def token_budget_truncate(
     messages: Sequence[M], budget: int = 0, *, tokens: Callable[[M], int] = message_tokens
 ) -> list[M]:
-    """The newest messages whose tokens fit the budget, beginning where a conversation may begin."""
+    """The newest messages whose tokens fit the budget, starting where a conversation may start."""
     remaining = effective_budget(budget)
     start = len(messages)
     while start > 0:
@@ -35,9 +35,9 @@ def token_budget_truncate(
 
 
 def unsafe_head(messages: Sequence[Message]) -> int:
-    """How many leading messages of a cut history must go: orphan tool messages, unanswered calls.
+    """The number of leading messages to drop: orphan tool messages and unanswered calls.
 
-    Only for a history that was cut. In a whole one an unanswered call is pending, not orphaned.
+    Only for a truncated history. In a whole one an unanswered call is pending, not orphaned.
     """
     start = 0
     while start < len(messages):
@@ -51,9 +51,9 @@ def unsafe_head(messages: Sequence[Message]) -> int:
 
 
 def _answered(message: Message, messages: Sequence[Message], following: int) -> bool:
-    """Whether every call of the message has its response somewhere behind it.
+    """Whether every call of the message has its response somewhere after it.
 
-    Somewhere, not right behind: the events of parallel agents are interleaved.
+    Somewhere, not directly after: the events of parallel agents are interleaved.
     """
     wanted = {call.id for call in message.tool_calls}
     if not wanted:

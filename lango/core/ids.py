@@ -1,4 +1,4 @@
-"""Ids: the ones we make, and the rule for the ones others give us."""
+"""Ids: creating our own, and validating those of others."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lango.errors import InvalidIdError
 
 MAX_ID_LENGTH = 256
 MAX_KEY_BYTES = 2_560
-"""Bytes of UTF-8 that all columns of a unique key have together: PostgreSQL indexes no more."""
+"""Maximum UTF-8 bytes of all columns of a unique key together: PostgreSQL's index limit."""
 MAX_SESSION_KEY_BYTES = 2_000
-"""The same for the names of a session alone, so that a key of something in it has room."""
+"""The same for a session's names alone: leaves room for the keys of what the session holds."""
 _MOST_BYTES_PER_CHARACTER = 4
 
-# C0, DEL and C1 controls, and lone surrogates: what some database, log or terminal would not keep.
+# C0, DEL and C1 controls, and lone surrogates: some database, log or terminal would not keep them.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def check_id(kind: str, value: str, room: int = MAX_ID_LENGTH) -> str:
-    """Return `value` if it may be an id, never normalised; raise InvalidIdError otherwise."""
+    """Return `value` unchanged if it is a valid id; raise InvalidIdError otherwise."""
     if 0 < len(value) <= room and (value.isalnum() or not _FORBIDDEN.search(value)):
         return value
     if not value:
@@ -34,7 +34,7 @@ def check_id(kind: str, value: str, room: int = MAX_ID_LENGTH) -> str:
 
 
 def check_key(kind: str, *columns: str, room: int = MAX_KEY_BYTES) -> None:
-    """Raise InvalidIdError if the columns of a key, the kind's own last, are too long together."""
+    """Raise InvalidIdError if the columns of a key (the kind's own last) exceed `room` bytes."""
     if sum(map(len, columns)) * _MOST_BYTES_PER_CHARACTER <= room:
         return
     used = sum(len(column.encode(errors="surrogatepass")) for column in columns)
@@ -46,7 +46,7 @@ def check_key(kind: str, *columns: str, room: int = MAX_KEY_BYTES) -> None:
 
 
 def fitted(text: str, room: int) -> str:
-    """A text of at most so many bytes of UTF-8: a longer one ends in a hash of the whole."""
+    """A text of at most `room` UTF-8 bytes: a longer one is cut and ends in a hash of the whole."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= room:
         return text
@@ -55,12 +55,12 @@ def fitted(text: str, room: int) -> str:
 
 
 def as_id(text: str, room: int = MAX_ID_LENGTH) -> str:
-    """A text made fit to be an id: cut to its room, U+FFFD for what an id may not hold."""
+    """A valid id from a text: cut to `room` characters, U+FFFD for forbidden ones."""
     return _FORBIDDEN.sub("\ufffd", text[:room])
 
 
 def new_id(prefix: str) -> str:
-    """A UUIDv7 behind a prefix (`ses_…`): unique everywhere, and sorts by the time it was made."""
+    """A prefix and a UUIDv7 (`ses_…`): globally unique, and sorts by creation time."""
     milliseconds = time.time_ns() // 1_000_000
     random_bits = int.from_bytes(os.urandom(10), "big")
     value = (milliseconds & (1 << 48) - 1) << 80 | random_bits

@@ -1,4 +1,4 @@
-"""Whether a host is this machine, and nobody else's way to it."""
+"""Whether a host or URL is loopback, or otherwise private."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME: Final = "localhost"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, can be reached from this machine alone."""
+    """Whether a host name or address can be reached only from this machine."""
     if host.lower().rstrip(".") == _NAME:
         return True
     try:
@@ -23,7 +23,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_private_way(url: str) -> bool:
-    """Whether nobody on the way can read or change what a URL brings: https, or loopback."""
+    """Whether third parties cannot read or change a URL's traffic: https, or loopback http."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

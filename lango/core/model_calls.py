@@ -10,15 +10,15 @@ from typing import Literal
 from lango.core.streams import Usage
 
 CallOutcome = Literal["completed", "failed", "cancelled", "started", "cut_off"]
-"""`started`: under way. `cut_off`: its worker died or lost the turn, and what it used is not known.
-A worker that was only frozen still settles such a call when it wakes up."""
+"""`started`: in progress. `cut_off`: its worker died or lost the turn, and its usage is unknown.
+A worker that was only frozen still records the outcome when it wakes up."""
 CutReason = Literal["", "budget", "window", "refused"]
-"""Why less was sent than there was: the token budget, the model's window, or the model said so."""
+"""Why messages were left out: the token budget, the model's window, or the model refused more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of a request, as whoever talked to the provider saw it. Times are epoch seconds."""
+    """One attempt at a request, as the provider's client saw it. Times are epoch seconds."""
 
     provider: str
     model: str
@@ -33,7 +33,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
-    """A text that many requests share; whoever stores it keeps it once, under its hash."""
+    """A text that many requests share; a store keeps it once, under its hash."""
 
     text: str
 
@@ -61,13 +61,13 @@ class ModelCall:
     why: CutReason = ""
     first_seq: int | None = None  # of the oldest stored message sent; None: not known exactly
     last_seq: int | None = None  # of the newest
-    price: float | None = None  # US dollars; None: nobody knows
+    price: float | None = None  # US dollars; None: unknown
     system: PromptPart | None = None
     tools: PromptPart | None = None
-    # The primary key of the session in lango's store; None: kept elsewhere, or not known.
+    # The primary key of the session in lango's store; None: stored elsewhere, or unknown.
     session_pk: int | None = field(default=None, compare=False)
     turn_number: int | None = field(default=None, compare=False)  # in its session; None: not queued
 
 
 CallHook = Callable[[ModelCall], Awaitable[None] | None]
-"""What receives the records: plain or async."""
+"""Receives the records; sync or async."""

@@ -1,4 +1,4 @@
-"""The timeline of a turn: what took how long in it, on one axis."""
+"""The timeline of a turn: its steps and how long each took."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lango.core.times import moment, moment_or_none
 from lango.core.turn_states import TurnState
 
 StepKind = Literal["queue", "attempt", "model", "retry", "tool", "wait"]
-"""Waiting for a worker; a worker's try of the turn; a try of a model call; the pause before the
-next one; a tool at work; waiting for a person."""
+"""Waiting for a worker; an attempt at the turn; an attempt at a model call; the pause before the
+next one; a tool call; waiting for a person."""
 StepOutcome = Literal[
     "completed",
     "failed",
     "cancelled",
-    "waiting",  # the attempt has ended with a question to a person
+    "waiting",  # the attempt ended with a question to a person
     "running",
     "lost",  # the worker of the attempt died or had to stop, and another took over; of a model
-    # call: its worker died, and what it used is not known
-    "unknown",  # of a tool: it was begun, and nobody knows how it went
-    "open",  # what is waited for has not come yet
+    # call: its worker died, and its usage is unknown
+    "unknown",  # of a tool: it was started, and its outcome is not recorded
+    "open",  # the wait has not ended yet
     "approved",
     "denied",
     "answered",
@@ -37,7 +37,7 @@ MOST_STEPS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StepError:
-    """What went wrong; `error_id` is what the log of the process knows it by."""
+    """The error of a step; `error_id` identifies it in the log of the process."""
 
     type: str
     message: str = ""
@@ -47,11 +47,11 @@ class StepError:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stretch of time. What a field has nothing to say about, it leaves empty."""
+    """One span of time. Fields that do not apply to its kind are empty."""
 
     kind: StepKind
     started: datetime
-    ended: datetime | None  # None: it goes on
+    ended: datetime | None  # None: in progress
     outcome: StepOutcome
     id: str = ""  # of the model call, the tool call or the approval
     name: str = ""  # of the model or the tool
@@ -60,9 +60,9 @@ class Step:
     provider: str = ""
     number: int | None = None  # of the attempt, from 1
     first_byte: datetime | None = None
-    usage: Usage | None = None  # as reported; None: it was not
-    cost: float | None = None  # US dollars; None: nobody knows
-    arguments: str = ""  # JSON, the beginning of it
+    usage: Usage | None = None  # as reported; None: not reported
+    cost: float | None = None  # US dollars; None: unknown
+    arguments: str = ""  # the beginning of their JSON
     error: StepError | None = None
     request_id: str = ""
 
@@ -76,17 +76,17 @@ class Timeline:
     app: str
     state: TurnState
     started: datetime
-    ended: datetime | None  # None: something goes on
+    ended: datetime | None  # None: in progress
     turns: tuple[str, ...]
     usage: Usage
     cost: float | None
-    log_kept: bool  # else steps that only the log knew are missing
-    steps: tuple[Step, ...]  # by when they began
-    more: bool  # whether there are more than are shown
+    log_kept: bool  # if not, steps that only the log held are missing
+    steps: tuple[Step, ...]  # by start time
+    more: bool  # whether steps were left out
 
 
 def model_steps(calls: Sequence[ModelCall]) -> Iterator[Step]:
-    """Every try of every call, and the pauses between the tries of one."""
+    """Every attempt of every call, and the pauses between the attempts of one call."""
     by_call = sorted(calls, key=lambda call: (call.call, call.number))
     for _, tries in groupby(by_call, key=lambda call: call.call):
         of_call = list(tries)
@@ -141,6 +141,6 @@ def _error(call: ModelCall) -> StepError | None:
 
 
 def total_cost(costs: Sequence[float | None]) -> float | None:
-    """The sum of what has a price; None if nothing has."""
+    """The sum of the known costs; None if none is known."""
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known else None

@@ -1,4 +1,4 @@
-"""What a turn is told, as its row keeps it: a user's message with files, or a person's answers."""
+"""The stored input of a turn: a user's message with files, or a person's answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lango.core.values import JsonObject, storable_json
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A file of the session that goes with a message: the version there was when it was said."""
+    """A session file attached to a message: the version at the time of submission."""
 
     name: str
     version: int
 
 
 def input_of(said: str | Sequence[Answer], files: Sequence[FileRef] = ()) -> JsonObject:
-    """The input of a turn that begins with this."""
+    """The input of a turn with this message or these answers."""
     if isinstance(said, str):
         shown = {"files": [asdict(file) for file in files]} if files else {}
         return {"text": said, **shown}
@@ -26,21 +26,21 @@ def input_of(said: str | Sequence[Answer], files: Sequence[FileRef] = ()) -> Jso
 
 
 def said_in(given: JsonObject) -> str | list[Answer]:
-    """What an input says."""
+    """The message or the answers in an input."""
     if "answers" in given:
         return [Answer(**answer) for answer in given["answers"]]
     return str(given["text"])
 
 
 def files_in(given: JsonObject) -> list[FileRef]:
-    """The files that go with an input."""
+    """The files attached to an input."""
     return [FileRef(**file) for file in given.get("files", ())]
 
 
 def as_asked(given: JsonObject) -> JsonObject:
-    """An input as whoever handed it in has said it: files by name, which version was found since.
+    """An input as the client submitted it: files by name, without the resolved version.
 
-    A request that is repeated means the same, though a newer version has come meanwhile.
+    A repeated request therefore equals the first, even if a file has a newer version by then.
     """
     if "files" not in given:
         return given

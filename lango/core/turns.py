@@ -1,7 +1,7 @@
-"""What happens in a turn, as its reader is told: the same events in process, in a log, on a wire.
+"""The events of a turn: the same in process, in the log, and over HTTP.
 
 A turn begins with Started and ends with exactly one of Completed, Failed, Cancelled and Waiting.
-Fields are only ever added, and readers ignore types they do not know.
+Fields are only ever added, and readers ignore unknown types.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ UNSAID: Final = (
     "Something went wrong inside the agent. Its operator finds the cause under `error_id`, in the "
     "log and with `lango turns show`."
 )
-"""Sent in place of the text of a foreign exception, which may hold what no client should read."""
+"""Replaces the text of a foreign exception, which may hold text that no client should read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person says to an approval: `call_id` is the approval's id, or its call's."""
+    """A person's answer to an approval: `call_id` is the approval's id, or its call's."""
 
     call_id: str
     approved: bool
-    payload: Any = None  # what the tool asked for beside a yes or no
+    payload: Any = None  # what the tool asked for in addition to a yes or no
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
     """A tool call that waits for a person."""
 
-    id: str  # unique in the session, which a call's id need not be
+    id: str  # unique in the session, unlike a call's id
     call_id: str
     name: str
     arguments: JsonObject
@@ -48,13 +48,13 @@ class Approval:
 
 
 class Event:
-    """What all turn events share: the name of their kind, and their fields as JSON."""
+    """Base class of turn events: the name of their kind, and their fields as JSON."""
 
     __slots__ = ()
     type: ClassVar[str]
 
     def data(self) -> JsonObject:
-        """The fields that say something, as JSON can hold them."""
+        """The fields that are not None, as storable JSON."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
         return {name: _json(value) for name, value in told.items() if value is not None}
 
@@ -68,7 +68,7 @@ def _json(value: Any) -> Any:
 
 
 def error_data(error: BaseException, error_id: str = "") -> JsonObject:
-    """An error as a client may see it; by the id, its operator finds the cause."""
+    """An error as a client may see it; operators find the cause by the error id."""
     ours = isinstance(error, LangoError)
     data: JsonObject = {
         "type": type(error).__name__ if ours else "InternalError",
@@ -97,7 +97,7 @@ class MessageDelta(Event):
 
 @dataclass(frozen=True, slots=True)
 class ThoughtDelta(Event):
-    """More of what the model thinks on its way to a message."""
+    """More of the model's reasoning before a message."""
 
     type: ClassVar[str] = "thought.delta"
     message: str
@@ -106,18 +106,18 @@ class ThoughtDelta(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageCompleted(Event):
-    """A message, whole: it replaces its deltas, if there were any."""
+    """A complete message: it replaces its deltas, if there were any."""
 
     type: ClassVar[str] = "message.completed"
     message: str
     author: str
     text: str
-    event: str | None = None  # the session's event, if that has another id than the deltas
+    event: str | None = None  # the session event's id, if it differs from that of the deltas
 
 
 @dataclass(frozen=True, slots=True)
 class MessageReset(Event):
-    """A message that will not be completed: forget its deltas."""
+    """A message that will not be completed: discard its deltas."""
 
     type: ClassVar[str] = "message.reset"
     message: str
@@ -135,7 +135,7 @@ class ToolStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished(Event):
-    """The tool gave a result, or an error in its place."""
+    """The tool returned a result or an error."""
 
     type: ClassVar[str] = "tool.finished"
     call: str
@@ -143,7 +143,7 @@ class ToolFinished(Event):
     result: JsonObject | None = None
     error: str | None = None
     truncated: bool = False
-    error_id: str | None = None  # what the log knows the error by
+    error_id: str | None = None  # of the error in the process's log
     cause: Cause | None = field(default=None, compare=False)  # stays in this process
 
     def data(self) -> JsonObject:
@@ -159,7 +159,7 @@ class ApprovalRequired(Event):
     approval: Approval
 
     def data(self) -> JsonObject:
-        """The approval in the words of the other events, where `call` is a call's id."""
+        """The approval with the field names of other events, where `call` is a call's id."""
         told = storable_json(asdict(self.approval))
         return {"approval": told.pop("id"), "call": told.pop("call_id"), **told}
 
@@ -174,7 +174,7 @@ class AgentChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class Retrying(Event):
-    """The turn is tried again, `after` so many seconds."""
+    """The turn is retried after `after` seconds."""
 
     type: ClassVar[str] = "retrying"
     why: str
@@ -183,7 +183,7 @@ class Retrying(Event):
 
 @dataclass(frozen=True, slots=True)
 class Completed(Event):
-    """The end: the agent has answered."""
+    """The turn ended: the agent has answered."""
 
     type: ClassVar[str] = "completed"
     usage: Usage = NO_USAGE
@@ -191,7 +191,7 @@ class Completed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """The end, by an error; `text` is what had come of the message it cut off."""
+    """The turn ended with an error; `text` is what had arrived of an unfinished message."""
 
     type: ClassVar[str] = "failed"
     error: Exception
@@ -208,7 +208,7 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cancelled(Event):
-    """The end, as somebody wished; `text` is what had come of the message it cut off."""
+    """The turn was cancelled; `text` is what had arrived of an unfinished message."""
 
     type: ClassVar[str] = "cancelled"
     text: str = ""
@@ -217,7 +217,7 @@ class Cancelled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Event):
-    """The end of the run, not of the turn: these calls are still to be answered."""
+    """The run ended, the turn did not: these calls wait for an answer."""
 
     type: ClassVar[str] = "waiting"
     calls: tuple[str, ...]
@@ -245,6 +245,6 @@ LEAKED_CANCELLATION: Final = (
     "The agent was cancelled from inside: a tool or a library let asyncio.CancelledError out. "
     "Catch it in the tool and raise another error."
 )
-"""The error of code that lets a CancelledError out though its task is not cancelled."""
+"""The error of code that leaks a CancelledError although its task was not cancelled."""
 KINDS: Final[dict[str, type[TurnEvent]]] = {kind.type: kind for kind in TurnEvent.__args__}
-"""Every kind of event by the name it has on the wire."""
+"""Every kind of event, by its type name."""

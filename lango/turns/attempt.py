@@ -1,4 +1,4 @@
-"""One attempt at a turn: from the claim to the close, or to the moment it is lost."""
+"""One attempt at a turn: from the claim until the turn is closed or the claim is lost."""
 
 from __future__ import annotations
 
@@ -51,35 +51,35 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STOP_GRACE: Final = 5.0
-"""Seconds an agent has to end after it was asked to."""
+"""Seconds that an agent has to end after a stop request."""
 _AGAIN: Final = 1.0
 _TRIES: Final = 5
 _NOT_STORED: Final = "The end of this turn could not be stored; the log says why."
 
 
 class _RefusedError(Exception):
-    """The database, or what is stored in it, does not let this worker end the turn."""
+    """This worker cannot end the turn: the database or the stored data prevents it."""
 
 
 class LoadedApp(Protocol):
-    """An app that a worker can run turns of."""
+    """An app whose turns a worker can run."""
 
     @property
     def fingerprint(self) -> str:
-        """What tells this agent from a changed one."""
+        """Identifies this version of the agent."""
         ...
 
     def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
-        """Run or resume the turn of a claim: what happens, one end. The turn is not closed.
+        """Run or resume the turn of a claim: its events, then one end. Does not close the turn.
 
-        A claim with a verdict is not run: its history is closed, and the verdict is its end.
+        A claim with a verdict is not run: this closes its history and ends with the verdict.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What every attempt of a worker needs."""
+    """What all attempts of a worker share."""
 
     store: SqlSessionStore
     queue: TurnQueue
@@ -88,15 +88,15 @@ class Desk:
     feeds: Feeds = field(default_factory=Feeds)
     beginning: Turnstile = field(default_factory=lambda: Turnstile(at_once=1))
     left_behind: set[asyncio.Task[End]] = field(default_factory=set[asyncio.Task[End]])
-    """Runs of agents that ignored their cancellation, until they end."""
+    """Agent runs that ignored their cancellation and have not ended yet."""
 
 
 class Attempt:
     """A claimed turn while this worker runs it.
 
-    The attempt's own task accounts for the turn: it closes it, hands it back, or finds that another
-    worker has it. The agent runs in a task below, so that nothing an agent does to its task, a
-    swallowed or a leaked cancellation included, ends or holds up the one that accounts.
+    The attempt's task settles the turn: it closes the turn, hands it back, or finds that another
+    worker has claimed it. The agent runs in a child task, so an agent that swallows or leaks a
+    cancellation neither ends nor blocks the attempt's task.
     """
 
     def __init__(self, desk: Desk, app: LoadedApp, claim: Claim) -> None:
@@ -111,7 +111,7 @@ class Attempt:
         self._closing = claim.verdict is not None
         self._text: dict[str, str] = {}
         self._calls: set[str] = set()  # of tools that have not answered
-        self._questions: dict[str, ApprovalRequired] = {}  # told with the close, by approval
+        self._questions: dict[str, ApprovalRequired] = {}  # by approval; logged with the close
         self._causes: dict[str, Cause] = {}  # of tools that failed, by error id
         self._began = time.monotonic()
         self._agent: asyncio.Task[End] | None = None
@@ -135,18 +135,18 @@ class Attempt:
             self._say("failed after %.1f s: %s", took, cause_of(end.error))
 
     def stop(self) -> None:
-        """Ask the agent to end; one that does not is cut off after a while."""
+        """Ask the agent to end; after STOP_GRACE seconds its task is cancelled."""
         if not self._abort.is_set():
             self._abort.set()
             asyncio.get_running_loop().call_later(STOP_GRACE, self._cut)
 
     def give_up(self) -> None:
-        """End without closing: the turn is another worker's now, or will be."""
-        if not self._closing:  # closing finds that out by itself, and may be past the point
+        """End without closing the turn: another worker owns it, or will own it."""
+        if not self._closing:  # closing detects the lost claim, and may already have committed
             self.abandon()
 
     def abandon(self) -> None:
-        """End at once, in whatever state."""
+        """End immediately, in any state."""
         self._given_up = True
         self.task.cancel()
 
@@ -177,7 +177,7 @@ class Attempt:
             self._desk.writer.end(self.claim)
 
     async def _account(self) -> None:
-        """Run the turn to its end and close it, or leave that to another worker."""
+        """Run the turn to its end and close it, or hand it back to another worker."""
         verdict = self.claim.verdict
         try:
             end = await (self._end() if verdict is None else self._end_as(verdict))
@@ -190,9 +190,9 @@ class Attempt:
             await self._insist(lambda: queue.hand_back(worker, claim_id, unclosed=True), tries=None)
 
     async def _insist(self, step: Callable[[], Awaitable[T]], tries: int | None = _TRIES) -> T:
-        """Take a step however long the database is away; _RefusedError if it fails otherwise.
+        """Retry a step for as long as the database is away; _RefusedError if it fails otherwise.
 
-        A step that fails for a reason we do not know is tried so often, or without end.
+        A step that fails for another reason is tried `tries` times, without limit if that is None.
         """
         waits = delays(tries - 1, first=_AGAIN / 4) if tries else itertools.repeat(_AGAIN)
         while True:
@@ -209,7 +209,7 @@ class Attempt:
                 await asyncio.sleep(wait)
 
     async def _end(self) -> End:
-        """Run the turn; how it ended. What did not end in order has its history closed here."""
+        """Run the turn and return its end; close the history of a run that ended irregularly."""
         self._agent = agent = asyncio.create_task(self._drive_all(), name=self.claim.turn.id)
         leaving = asyncio.create_task(self._left_behind.wait())
         try:
@@ -230,7 +230,7 @@ class Attempt:
         return await self._end_by_force(end)
 
     def _leave(self, agent: asyncio.Task[End]) -> None:
-        """Leave a task behind that does not end; what it still writes meets the fence."""
+        """Abandon a task that does not end; the fence rejects its later writes."""
         self._desk.left_behind.add(agent)
         agent.add_done_callback(self._desk.left_behind.discard)
         agent.add_done_callback(_forget)
@@ -242,14 +242,14 @@ class Attempt:
         )
 
     def _outcome(self, agent: asyncio.Task[End]) -> tuple[End, bool]:
-        """How the agent's task ended, and whether in order; a fence is raised."""
+        """How the agent's task ended, and whether regularly; raises Fenced if it was fenced."""
         if not agent.done() or (agent.cancelled() and self._abort.is_set()):
             return Cancelled(self._unfinished), False
         if agent.cancelled():
             return Failed(TurnError(LEAKED_CANCELLATION), self._unfinished), False
         error = agent.exception()
         if error is None and self._calls and isinstance(agent.result(), Completed):
-            # ADK ends a run in silence whose task was cancelled from inside.
+            # ADK silently ends a run whose task was cancelled from inside.
             return Failed(
                 TurnError(LEAKED_CANCELLATION), self._unfinished, agent.result().usage
             ), False
@@ -262,9 +262,9 @@ class Attempt:
         return Failed(cause, self._unfinished), False
 
     async def _end_by_force(self, end: GivenUp) -> End:
-        """Close the history of a run that did not end in order, after shutting out what is left.
+        """Close the history of a run that ended irregularly, under a new epoch.
 
-        A part of the run may be alive: from the new epoch on it can write nothing.
+        Parts of the run may still be alive: the new epoch rejects their writes.
         """
         self._closing = True
         old, claim_id = self.claim, new_id("clm")
@@ -278,13 +278,13 @@ class Attempt:
     async def _drive_all(self) -> End:
         if self.claim.resumes:
             await self._retell()
-            self._calls.clear()  # those of earlier attempts are for the agent to answer
+            self._calls.clear()  # the agent answers the calls of earlier attempts
         return await self._drive()
 
     async def _end_as(self, verdict: GivenUp) -> End:
         """Close the history of a turn that is not run again.
 
-        Only if another worker could not do that either does the turn end with an open history.
+        If an earlier claim also failed to close it, the turn ends with an open history.
         """
 
         async def close_history() -> End:
@@ -302,16 +302,16 @@ class Attempt:
         return end if type(end) is type(verdict) else verdict
 
     async def _drive(self) -> End:
-        await self._desk.beginning.enter()  # the event loop would stand still for many together
+        await self._desk.beginning.enter()  # many starts at once would block the event loop
         end: End | None = None
         claim = self.claim
         async with aclosing(self._app.run(claim, abort=self._abort)) as events:
             async for event in events:
-                if claim is not self.claim:  # it was left behind, and goes on all the same
+                if claim is not self.claim:  # this run was abandoned and still produces events
                     raise Fenced
                 if isinstance(event, ENDS):
                     end = event
-                elif not isinstance(event, Started):  # which the claim has written
+                elif not isinstance(event, Started):  # the claim has logged Started
                     self._tell(event)
         return end or Failed(TurnError("The agent ended without a word."))
 
@@ -326,7 +326,7 @@ class Attempt:
             self._calls.discard(event.call)
             if event.cause and event.error_id and len(self._causes) < MOST_CAUSES:
                 self._causes[event.error_id] = event.cause
-        if isinstance(event, ApprovalRequired):  # can be answered once the turn is closed
+        if isinstance(event, ApprovalRequired):  # logged with the close: only then answerable
             self._questions[event.approval.id] = event
             return
         self._desk.writer.add(self.claim, event)
@@ -337,9 +337,9 @@ class Attempt:
         return "\n\n".join(self._text.values())
 
     async def _retell(self) -> None:
-        """Tell what the attempts before stored and did not tell, and what came to nothing.
+        """Log what earlier attempts stored but did not log, and reset their unfinished messages.
 
-        A turn that is given up ends with what it has: nothing comes in place of a cut message.
+        A turn that is given up gets no resets: its unfinished text stays, as nothing replaces it.
         """
         turn = self.claim.turn
         logged = await self._desk.log.read_all(turn)
@@ -349,9 +349,9 @@ class Attempt:
             self._tell(event)
 
     async def _close(self, end: End) -> Closed:
-        """Close the turn; Fenced if it is not ours any more.
+        """Close the turn; raises Fenced if another worker has claimed it.
 
-        Only if another worker could not close it either does it end as failed.
+        If an earlier claim also failed to close it, the turn ends as failed.
         """
         try:
             return await self._insist(lambda: self._close_as(end))
@@ -380,12 +380,12 @@ def _as_closed(end: End, closed: Closed) -> End:
 
 
 def _forget(task: asyncio.Task[End]) -> None:
-    """Take note of how a task ended that was left behind: no one else asks."""
+    """Retrieve an abandoned task's exception, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 
 
 def _is_fence(error: BaseException) -> bool:
-    """Whether this is the fence, perhaps among others in a group of tasks."""
+    """Whether this is Fenced, or an exception group that contains it."""
     inner: Sequence[BaseException] = getattr(error, "exceptions", ())
     return isinstance(error, Fenced) or any(map(_is_fence, inner))

@@ -1,7 +1,7 @@
-"""What brings sessions that have work to the workers that do it.
+"""Engines: they bring sessions with work to workers.
 
-The tables hold the truth: who may run what is decided by the claim. An engine only says where to
-look, so one that says too much or too late breaks nothing.
+The database is authoritative: the claim decides which worker runs a turn. An engine only suggests
+sessions, so wrong or late suggestions do no harm.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLL_SQLITE: Final = 0.25
 POLL_POSTGRES: Final = 1.0
 _AT_A_TIME: Final = 16
 _SLOW_CLAIM: Final = 0.5
-"""Seconds after which the next sessions are claimed although a claim is still under way."""
+"""Seconds after which the next sessions are claimed although a claim is still in progress."""
 _AFTER_A_FAULT: Final = 1.0
 _IDLE: Final = 60.0
 
@@ -41,15 +41,15 @@ class Hands(Protocol):
 
     @property
     def most_losses(self) -> int:
-        """How many workers a turn may have lost that it would run now."""
+        """The most workers that a turn may have lost for this worker to run it now."""
         ...
 
     def may_begin(self, head: Head) -> bool:
-        """Whether it would begin what a session has to do, for as many turns as it runs now."""
+        """Whether it would start a session's work, given the turns that it runs now."""
         ...
 
     async def room(self) -> int:
-        """How many more turns it would run, once that is any; 0 when it wants no more work."""
+        """Wait until it can run more turns, and return how many; 0 when it stops taking work."""
         ...
 
     def is_in(self, session_pk: int) -> bool:
@@ -57,7 +57,7 @@ class Hands(Protocol):
         ...
 
     async def take(self, session_pk: int) -> bool:
-        """Begin what a session has to do; False if there was nothing to be had."""
+        """Claim a session's work and start it; False if there was nothing to claim."""
         ...
 
 
@@ -67,23 +67,23 @@ class Engine(Protocol):
     wakes: Wakes
     queue: TurnQueue
     on_head: OnHead | None  # called in the transaction that gives a session work
-    poll: float  # seconds after which who waits for work looks by itself
+    poll: float  # seconds between two polls for work
 
     async def open(self) -> None:
-        """Begin; before anything is submitted or run."""
+        """Start the engine; before any turn is submitted or run."""
         ...
 
     async def close(self) -> None:
-        """End; nothing is submitted or run after."""
+        """Stop the engine; after this no turn is submitted or run."""
         ...
 
     async def run(self, worker: Hands) -> None:
-        """Hand work to a worker until it wants no more."""
+        """Give a worker sessions with work until it takes no more."""
         ...
 
 
 class LocalEngine:
-    """No engine but the database: workers are woken, and look for themselves now and then."""
+    """The database alone: wake-ups notify workers, and workers poll."""
 
     on_head: OnHead | None = None
 
@@ -103,15 +103,15 @@ class LocalEngine:
         await self.close()
 
     async def open(self) -> None:
-        """Begin to hear of work elsewhere."""
+        """Start to receive wake-ups of other processes."""
         self.wakes.open()
 
     async def close(self) -> None:
-        """Stop hearing."""
+        """Stop receiving wake-ups."""
         await self.wakes.close()
 
     async def run(self, worker: Hands) -> None:
-        """Hand work to a worker until it wants no more; a database that fails is waited for."""
+        """Give a worker sessions with work until it takes no more; retry if the database fails."""
         dispatch = _Dispatch(self.queue, worker, self.poll)
         with self.wakes.hear(WORK) as ear:
             try:
@@ -134,19 +134,19 @@ class LocalEngine:
 
 
 class _Dispatch:
-    """Claims sessions for one worker, each independently: a slow claim holds up no other.
+    """Claims sessions for one worker, each independently: a slow claim does not delay the others.
 
-    A session that could not be claimed, because its row is locked for instance, is left out for
-    one polling interval.
+    A session that could not be claimed, for example because its row is locked, is skipped for one
+    polling interval.
     """
 
     def __init__(self, queue: TurnQueue, worker: Hands, poll: float) -> None:
         self._queue, self._worker, self._poll = queue, worker, poll
         self._claims: dict[int, asyncio.Task[bool]] = {}
-        self._skipped: dict[int, float] = {}  # sessions, each with the end of its time
+        self._skipped: dict[int, float] = {}  # sessions, and until when
 
     async def hand_over(self, room: int) -> bool:
-        """Look for work once; whether some was begun and more was seen."""
+        """Poll for work once; True if the caller should poll again without waiting."""
         at_once = min(room - len(self._claims), _AT_A_TIME)
         if at_once <= 0:
             await asyncio.wait(
@@ -158,7 +158,7 @@ class _Dispatch:
         heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
         may_begin = self._worker.may_begin
         free = [head for head in heads if head.session_pk not in left_out and may_begin(head)]
-        # Workers that look at the same moment see the same: each begins somewhere else.
+        # Workers that poll at the same moment see the same sessions: each picks at random.
         chosen = random.sample(free, min(at_once, len(free)))
         claims = [self._claim(head.session_pk) for head in chosen]
         if not claims:
@@ -189,12 +189,12 @@ class _Dispatch:
         return begun
 
     async def finish(self) -> None:
-        """Wait for the claims under way."""
+        """Wait for the claims in progress."""
         if self._claims:
             await asyncio.wait(list(self._claims.values()))
 
     async def cancel(self) -> None:
-        """Cancel the claims under way."""
+        """Cancel the claims in progress."""
         claims = list(self._claims.values())
         for claim in claims:
             claim.cancel()
@@ -202,10 +202,10 @@ class _Dispatch:
 
 
 class ChosenSessions:
-    """Hands over the sessions that somebody here waits for, and no others.
+    """Dispatches only the sessions that callers in this process wait for.
 
-    For a process that runs its own turns only. It stands on another engine, whose owner opens and
-    closes that.
+    For a process that runs only its own turns. It wraps another engine, which that engine's owner
+    opens and closes.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -217,14 +217,14 @@ class ChosenSessions:
         self._ears: set[Ear] = set()
 
     async def open(self) -> None:
-        """Nothing: the engine below is its owner's to open."""
+        """Do nothing: its owner opens the wrapped engine."""
 
     async def close(self) -> None:
-        """Nothing: the engine below is its owner's to close."""
+        """Do nothing: its owner closes the wrapped engine."""
 
     @contextmanager
     def choose(self, session_pk: int) -> Generator[None]:
-        """Inside, what this session has to do is handed over."""
+        """Dispatch this session's work to workers inside the context."""
         self._chosen[session_pk] += 1
         for ear in self._ears:
             ear.wake()
@@ -236,7 +236,7 @@ class ChosenSessions:
                 del self._chosen[session_pk]
 
     async def run(self, worker: Hands) -> None:
-        """Hand work to a worker until it wants no more; a database that fails is waited for."""
+        """Give a worker chosen sessions until it takes no more; retry if the database fails."""
         with self.wakes.hear(WORK) as ear:
             self._ears.add(ear)
             try:
@@ -247,7 +247,7 @@ class ChosenSessions:
                 self._ears.discard(ear)
 
     async def _hand_over(self, worker: Hands) -> bool:
-        """One look at the sessions in which it runs nothing; whether anything was begun."""
+        """Try once to claim the chosen sessions that the worker does not run; True if one began."""
         idle = [session_pk for session_pk in self._chosen if not worker.is_in(session_pk)]
         try:
             return any(await asyncio.gather(*map(worker.take, idle)))

@@ -1,4 +1,4 @@
-"""The event loop of a process that serves: uvloop's where that is installed, else asyncio's own."""
+"""The event loop of a serving process: uvloop's if that is installed, else asyncio's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`. What runs for days is worth the faster loop; a short command is not."""
+    """Like `asyncio.run`, with the faster loop: for long-running processes, not short commands."""
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         return runner.run(main)
 

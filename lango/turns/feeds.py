@@ -1,4 +1,4 @@
-"""What the attempts of this process tell, for those here who need not wait for the log."""
+"""Events of this process's attempts, delivered to local subscribers without the log."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from lango.store.turn_rows import Claim, Turn
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An attempt begins: what it tells comes behind what the log held at the claim."""
+    """An attempt begins: its events follow those that the log held at the claim."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The attempt is over: the turn is closed like this, or it is another worker's now."""
+    """The attempt is over: the turn closed with `end`, or another worker owns it (None)."""
 
     end: End | None
 
 
 Heard = Begun | Event | Over | LoggedEvent | Exception
-"""An attempt's words; and, from whoever reads the log beside them, the log's, or why it cannot."""
+"""An item of a feed: from an attempt, from the log, or the error that reading the log raised."""
 Feed = asyncio.Queue[Heard]
 
 
 class Feeds:
-    """Who listens to which turn of this process.
+    """Subscriptions to the turns of this process.
 
-    A turn is known by its session and idempotency key: those can be chosen before it is handed in,
-    so that nothing of it is missed.
+    The key is a turn's session and idempotency key: both are known before the turn is submitted,
+    so a subscriber misses no event.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Feeds:
 
     @contextmanager
     def listen(self, session: SessionKey, key: str) -> Generator[Feed]:
-        """What the attempts at a turn tell from now on."""
+        """Subscribe to the events of a turn's attempts, from now on."""
         feed = Feed()
         self._feeds.setdefault((session, key), []).append(feed)
         try:
@@ -55,12 +55,12 @@ class Feeds:
                 del self._feeds[session, key]
 
     def tell(self, turn: Turn, heard: Begun | Event | Over) -> None:
-        """Tell those who listen to a turn."""
+        """Publish to the subscribers of a turn."""
         for feed in self._feeds.get((turn.session, turn.idempotency_key), ()):
             feed.put_nowait(heard)
 
     def end(self, error: Exception) -> None:
-        """Tell everybody that there will be nothing more to hear."""
+        """Publish to all subscribers an error that ends their feeds."""
         for feeds in self._feeds.values():
             for feed in feeds:
                 feed.put_nowait(error)

@@ -1,7 +1,7 @@
-"""Reading a turn from its beginning to its end, without waiting for the log where that can be.
+"""Streams a turn's events from start to end, bypassing the log where possible.
 
-What this process runs is heard as it happens. The log has the rest: a turn that another process
-runs, and what comes after this one has lost it.
+Events of attempts in this process arrive directly. The log supplies the rest: turns that another
+process runs, and events after this process lost the turn.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from lango.turns.retelling import name_of
 from lango.turns.service import Turns
 
 _A_MOMENT: Final = 0.05
-"""Seconds in which an attempt of this process begins, as a rule: the log is not read before."""
+"""Seconds before the log is read: an attempt of this process usually begins within them."""
 _ACCEPTED_AND_STARTED: Final = 2
 
 
 async def follow(turns: Turns, turn: Turn, feed: Feed) -> AsyncGenerator[TurnEvent]:
-    """What happens in a turn, up to its end; `feed` is what this process's attempts tell of it."""
+    """Stream a turn's events up to its end; `feed` carries those of this process's attempts."""
     following = _Following(turns, turn, feed)
     try:
         async with aclosing(following.events()) as events:
@@ -52,13 +52,13 @@ class _Following:
         self._turns = turns
         self._turn = turn
         self._feed = feed
-        self._after = 0  # the number of the last event of the log that is known
-        self._heard: _Heard | None = None  # of the attempt that was heard last
+        self._after = 0  # the number of the last log event accounted for
+        self._heard: _Heard | None = None  # of the latest attempt in this process
         self._hears = False
         self._reading: asyncio.Task[None] | None = None
 
     async def events(self) -> AsyncGenerator[TurnEvent]:
-        """Everything, and perhaps more behind the end."""
+        """All events, and possibly more after the end."""
         self._read()
         while True:
             for event in await self._told(await self._feed.get()):
@@ -78,7 +78,7 @@ class _Following:
                 return [self._heard.take(event)] if self._hears and self._heard else []
 
     def _over(self, end: End | None) -> list[TurnEvent]:
-        """The end, if it was heard of; else the log will know what comes next."""
+        """The end, if the attempt closed the turn; else start to read the log."""
         told: list[TurnEvent] = [end] if end is not None and self._hears else []
         self._hears = False
         if not told:
@@ -86,7 +86,7 @@ class _Following:
         return told
 
     async def _begun(self, claim: Claim) -> list[TurnEvent]:
-        """What the log had before an attempt, which is heard from here on."""
+        """The log's events before an attempt, whose own events arrive directly from here on."""
         await self.stop()
         last, told = claim.turn.last_event, list[TurnEvent]()
         if last == _ACCEPTED_AND_STARTED and self._after < last:
@@ -99,7 +99,7 @@ class _Following:
         return told
 
     def _logged(self, logged: LoggedEvent) -> Iterator[TurnEvent]:
-        """What an event of the log tells that was not told."""
+        """The event of a log entry, unless the reader already has it."""
         if logged.number <= self._after:
             return
         self._after = logged.number
@@ -112,7 +112,7 @@ class _Following:
             yield from self._heard.unheard(logged, event)
 
     def _read(self) -> None:
-        """Begin to read the log, behind what is known."""
+        """Start to read the log, after the last known event."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._pass_on())
 
@@ -125,7 +125,7 @@ class _Following:
             self._feed.put_nowait(error)
 
     async def stop(self) -> None:
-        """Read the log no more."""
+        """Stop reading the log."""
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.cancel()
@@ -133,7 +133,7 @@ class _Following:
 
 
 class _Heard:
-    """What was heard of an attempt, for the time after it: the log may lack some of it."""
+    """The events received directly from an attempt, to deduplicate the log against them."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
@@ -142,24 +142,24 @@ class _Heard:
         self._forgotten: set[str] = set()
 
     def take(self, event: Event) -> TurnEvent:
-        """Take an event down, on its way."""
+        """Record an event and return it."""
         if isinstance(event, MessageDelta):
             self._drafts[event.message] = None
         elif isinstance(event, MessageCompleted | MessageReset):
             self._drafts.pop(event.message, None)
         self._names[name_of(event.type, event.data())] += 1
-        return event  # pyright: ignore[reportReturnType]  # attempts tell nothing else
+        return event  # pyright: ignore[reportReturnType]  # attempts publish only these
 
     def unheard(self, logged: LoggedEvent, event: TurnEvent) -> Iterator[TurnEvent]:
-        """An event of the log, unless it was heard.
+        """An event of the log, unless the reader already has it.
 
-        The first one of a later attempt takes back what was heard of messages cut off: of deltas
-        that were never written the log knows nothing.
+        The first event of a later attempt first resets the unfinished messages: the log may lack
+        deltas that the reader has received.
         """
         name = name_of(logged.type, logged.data)
         if logged.epoch <= self._epoch:
             self._names[name] -= 1
-            if isinstance(event, ENDS):  # closed, though we did not live to hear of it
+            if isinstance(event, ENDS):  # the turn was closed, but the attempt did not report it
                 yield event
             return
         for message in self._drafts:

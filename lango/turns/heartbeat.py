@@ -1,7 +1,7 @@
-"""A worker's heartbeat: a thread of its own, so that a busy event loop is not taken for dead.
+"""A worker's heartbeat, in its own thread, so that a busy event loop does not count as dead.
 
-It watches that loop. One that has not ticked for long is hung, and its worker stops beating: its
-turns then go to others.
+The thread watches the loop. If the loop has not ticked for `hang_after` seconds, the heartbeat
+pauses, and other workers take over the worker's turns.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 HANG_AFTER: Final = 30.0
 BEATS_PER_DEATH: Final = 5
-"""How many beats fit into the time after which a worker counts as dead."""
+"""Heartbeats sent within the time after which a silent worker counts as dead."""
 _TICKS_PER_HANG: Final = 10
 
 
 class Contact:
-    """Whether missing heartbeats of other workers mean, to this worker, that they are dead.
+    """Whether this worker may treat missing heartbeats of other workers as their death.
 
-    They do not while its own do not arrive. After such a time, in which the database was away, or
-    a standby that cannot be written to answered in its place, the others get `dead_after` seconds
-    to send theirs, and keep the turns that they still hold in memory.
+    Not while its own heartbeats fail, because the database is away or a read-only standby answers.
+    After such an outage the other workers get `dead_after` seconds to send a heartbeat, and so
+    keep the turns that they still hold in memory.
     """
 
     def __init__(self, dead_after: float) -> None:
@@ -42,9 +42,9 @@ class Contact:
         self._doubted = float("-inf")
 
     def note(self) -> None:
-        """A heartbeat of this worker has arrived."""
+        """Record that a heartbeat of this worker has arrived."""
         now = time.monotonic()
-        # A database that is always slow must not be a doubt without end.
+        # A database that is always slow must not suspend takeovers for ever.
         may_doubt = now - self._doubted > 2 * self._dead_after
         if may_doubt and now - self._arrived > self._gap:
             self._doubted = now
@@ -59,7 +59,7 @@ class Contact:
 
 
 class Heartbeat:
-    """Beats for one worker from `start` to `stop`, unless the event loop it began in hangs."""
+    """Sends one worker's heartbeats from `start` to `stop`, except while its event loop hangs."""
 
     def __init__(
         self, database: Database, worker: Worker, *, dead_after: float, hang_after: float
@@ -78,7 +78,7 @@ class Heartbeat:
         self._loop_thread = 0
 
     async def start(self) -> None:
-        """Enter the worker, and begin to beat."""
+        """Register the worker and start its heartbeat."""
         self._stopping.clear()
         self._loop_thread = threading.get_ident()
         self._ticked = time.monotonic()
@@ -93,7 +93,7 @@ class Heartbeat:
             self._thread.start()
 
     async def stop(self, handing_over: Sequence[str] = ()) -> None:
-        """Stop beating and strike the worker out: what it hands over goes to others at once."""
+        """Stop the heartbeat and unregister the worker; others can claim `handing_over` at once."""
         self._stopping.set()
         for task in self._tasks:
             task.cancel()
@@ -125,11 +125,11 @@ class Heartbeat:
         try:
             async with asyncio.timeout(self._dead_after):
                 if database is not self._database:
-                    await database.open()  # it was closed if the last beat failed
+                    await database.open()  # closed if the last heartbeat failed
                 if not await workers.beat(self._worker.id) and not self._stopping.is_set():
                     await workers.register(self._worker)
             self.contact.note()
-        except Exception as error:  # noqa: BLE001 - the next beat may reach the database again
+        except Exception as error:  # noqa: BLE001 - the next heartbeat retries
             logger.warning("A heartbeat did not reach the database: %s", type(error).__name__)
             if database is not self._database:
                 with suppress(Exception):

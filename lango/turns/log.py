@@ -1,4 +1,4 @@
-"""Writing the logs of the turns a worker runs: gathered for a moment, then all in one go."""
+"""Writes the logs of the turns that a worker runs, in batches over all turns."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from lango.turns.wake import Wakes
 logger = logging.getLogger(__name__)
 
 GATHER: Final = 0.05
-"""Seconds between two writes, in which deltas are gathered."""
+"""Seconds between two writes, in which deltas are merged."""
 AGAIN_AFTER: Final = 0.5
 TOGETHER: Final = 250
-"""Turns whose events are written by one statement: making it keeps the event loop from others."""
+"""Turns per write statement: building a large one blocks the event loop."""
 
 
 @dataclass(slots=True)
 class _Page:
-    """What one turn has still to have written."""
+    """The unwritten events of one turn."""
 
     claim: Claim
     lost: Callable[[], None]
     last_number: int  # in the log, as far as we know
     waiting: list[Event] = field(default_factory=list[Event])
     in_doubt: list[Event] = field(default_factory=list[Event])
-    """Sent, without word whether they arrived."""
+    """Sent, but not known to be written."""
     is_closing: bool = False
 
 
@@ -47,14 +47,14 @@ class LogWriter:
         self._pages: dict[str, _Page] = {}
         self._some = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._written = float("-inf")  # when that was last
+        self._written = float("-inf")  # time of the last write
 
     def begin(self, claim: Claim, lost: Callable[[], None]) -> None:
-        """Open the log of a turn; `lost` is called if another worker has taken the turn over."""
+        """Open the log of a turn; calls `lost` if another worker has taken over the turn."""
         self._pages[claim.id] = _Page(claim, lost, claim.turn.last_event)
 
     def add(self, claim: Claim, event: Event) -> None:
-        """Take an event; it is written within a moment."""
+        """Queue an event for the next write."""
         page = self._pages[claim.id]
         joined = _joined(page.waiting[-1], event) if page.waiting else None
         if joined is not None:
@@ -64,7 +64,7 @@ class LogWriter:
         self._some.set()
 
     async def rest(self, claim: Claim) -> Sequence[Event]:
-        """What is not yet written, for the one who closes the turn; nothing is written after."""
+        """The unwritten events, for the transaction that closes the turn; stops writing them."""
         async with self._writing:
             page = self._pages[claim.id]
             await self._settle(page)
@@ -82,16 +82,16 @@ class LogWriter:
             await self._gather()
             try:
                 await self.flush()
-            except Exception as error:  # noqa: BLE001 - the events are kept, and tried again
+            except Exception as error:  # noqa: BLE001 - the events are kept and retried
                 logger.warning("The logs could not be written, trying again: %s", error)
                 await asyncio.sleep(AGAIN_AFTER)
 
     async def _gather(self) -> None:
-        """Let some time pass since the last write; the first word after a while does not wait."""
+        """Wait until GATHER seconds after the last write; an event after a pause does not wait."""
         await asyncio.sleep(self._written + GATHER - time.monotonic())
 
     async def flush(self) -> None:
-        """Write what has gathered, for all turns at once."""
+        """Write the queued events of all turns."""
         async with self._writing:
             for page in [each for each in self._pages.values() if each.in_doubt]:
                 await self._settle(page)
@@ -102,7 +102,7 @@ class LogWriter:
                 self._written = time.monotonic()
 
     async def write(self, claim: Claim) -> None:
-        """Write what has gathered for one turn."""
+        """Write the queued events of one turn."""
         async with self._writing:
             page = self._pages[claim.id]
             await self._settle(page)
@@ -116,15 +116,16 @@ class LogWriter:
             await self._send(pages)
         except StoreUnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - one of the events is at fault
+        except Exception as error:  # noqa: BLE001 - the database refuses one of the events
             logger.warning("Events are written one turn at a time, as some are refused: %r", error)
             for page in pages:
                 await self._write_apart(page)
 
     async def _write_apart(self, page: _Page) -> None:
-        """Write the events of one turn, singly if they are refused together.
+        """Write the events of one turn; if the batch is refused, one by one.
 
-        A refused event is left out. The session has what it tells: no turn fails for its log.
+        A refused event is left out of the log. The session still has its content: a log never
+        fails its turn.
         """
         await self._settle(page)
         events, page.waiting = page.waiting, []
@@ -147,14 +148,14 @@ class LogWriter:
             await self._send([page])
         except StoreUnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with them
+        except Exception as error:  # noqa: BLE001 - the events are at fault
             page.in_doubt = []
             logger.info("events of turn %s are refused: %r", page.claim.turn.id, error)
             return False
         return True
 
     async def _send(self, pages: Sequence[_Page]) -> None:
-        """Write what is in doubt."""
+        """Write the events in doubt."""
         try:
             written = await self._log.append_many([Write(p.claim, p.in_doubt) for p in pages])
         except BaseException:
@@ -171,7 +172,7 @@ class LogWriter:
         self._wakes.hand(news)
 
     async def _settle(self, page: _Page) -> None:
-        """Find out what became of events whose write failed: the log's counter knows."""
+        """Use the log's event counter to find out whether a failed write has arrived."""
         if not page.in_doubt:
             return
         turn = page.claim.turn
@@ -188,7 +189,7 @@ class LogWriter:
 
 
 def _joined(last: Event, event: Event) -> Event | None:
-    """Two deltas of one message as one."""
+    """Two deltas of one message merged; None if they cannot be."""
     for kind in (MessageDelta, ThoughtDelta):
         if isinstance(last, kind) and isinstance(event, kind) and last.message == event.message:
             return kind(last.message, last.text + event.text)

@@ -1,6 +1,7 @@
-"""Events of a turn told again from the session, which knows them when the log does not.
+"""Rebuilds events of a turn from its session when the turn's log lacks them.
 
-A log can lack what a worker stored and did not live to tell, and a log that was trimmed lacks all.
+A log lacks what a worker stored in the session but did not log before it died. A trimmed log lacks
+everything.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _KNOWN_BY: Final[dict[str, str]] = {
     ApprovalRequired.type: "approval",
     AgentChanged.type: "agent",
 }
-"""What is told again, and the field by which it is known."""
+"""The event types that can be rebuilt, and the field that identifies each event."""
 
 
 async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> list[Event]:
-    """What the session has of a turn, as its reader is told. `whole` finds an old turn too."""
+    """The events of a turn that its session holds. `whole` reads old history too."""
     key = turn.session
     service = SessionServiceAdapter(
         store, tenant=key.tenant, token_budget=None if whole else 0, root_agent_name=key.app_name
@@ -58,7 +59,7 @@ async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> l
 
 
 def untold(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event]:
-    """What is stored and a log lacks, in order."""
+    """The stored events that a log lacks, in order."""
     known = Counter(name_of(event.type, event.data) for event in logged)
     missing: list[Event] = []
     for event in stored:
@@ -71,13 +72,13 @@ def untold(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event
 
 
 def resets(logged: Iterable[LoggedEvent], missing: Iterable[Event]) -> list[Event]:
-    """Resets of messages that came to nothing: neither a log nor what it lacks has them whole."""
+    """Resets for messages that neither the log nor the missing events complete."""
     kept = {event.message for event in missing if isinstance(event, MessageCompleted)}
     return [MessageReset(message) for message in unfinished(logged) if message not in kept]
 
 
 def name_of(kind: str, data: JsonObject) -> tuple[str, str]:
-    """By what an event that may be told again is known; a message, by its event in the session."""
+    """The type and id that identify an event; a message's id is that of its session event."""
     if kind == MessageCompleted.type and data.get("event"):
         return kind, str(data["event"])
     return kind, str(data.get(_KNOWN_BY.get(kind, ""), ""))

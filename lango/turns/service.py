@@ -1,4 +1,4 @@
-"""Turns for those who want them run: hand in, look, answer, cancel, and read along."""
+"""The client side of turns: submit, get, list, answer, cancel, and subscribe to events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RETRY_KEY: Final = "retry-of-{turn}"
 
 
 class Turns:
-    """The turns of one tenant. Any process may call any of this, wherever the turns run."""
+    """The turns of one tenant. Any process may call these methods, wherever the turns run."""
 
     def __init__(self, store: SqlSessionStore, engine: Engine, *, tenant: str = "") -> None:
         self.tenant = tenant
@@ -71,17 +71,17 @@ class Turns:
         public_id: str | None = None,
         admit: Admit | None = None,
     ) -> Turn:
-        """Hand in a message; the turn is safe when this returns.
+        """Submit a message; the turn is durable when this returns.
 
-        `files` are names of the session's artifacts: the model sees the versions there are now,
-        and UnknownFileError names one that is missing. The same key with the same message gives
-        the same turn, with another TurnConflictError. In a session that is busy the turn waits in
-        order ("enqueue"), is refused with SessionBusyError ("reject"), or stops the one that runs
-        and goes first ("interrupt"). A session that is not there is created, or is a
-        SessionNotFoundError without `create`. One whose last turn has another number than `after`
-        is busy. With a public id, a session that has got the name since the caller looked is none.
-        `admit` is called before a new turn is accepted, and may refuse it; a turn that is there
-        already under its key is returned without.
+        `files` are names of the session's artifacts: the model sees their current versions, and
+        UnknownFileError names a missing one. The same idempotency key with the same message returns
+        the same turn; with another message it raises TurnConflictError. In a busy session the turn
+        waits in order ("enqueue"), is refused with SessionBusyError ("reject"), or stops the
+        running turn and goes first ("interrupt"). A missing session is created; without `create`
+        it raises SessionNotFoundError. A session whose last turn has another number than `after`
+        counts as busy. With `public_id`, a session of the same name but another public id counts
+        as missing. `admit` is called before a new turn is accepted, and may refuse it; it is not
+        called if the idempotency key already has a turn.
         """
         key = SessionKey(self.tenant, app, user, session)
         given = dict(options or {})
@@ -94,13 +94,13 @@ class Turns:
         except SessionNotFoundError:
             if not create or public_id is not None:
                 raise
-            with suppress(SessionExistsError):  # somebody was quicker
+            with suppress(SessionExistsError):  # another request created it first
                 await self._store.create(key)
             submitted = await self._turns.submit(key, new, busy=busy, after=after)
         return self._told(submitted)
 
     async def _named(self, key: SessionKey, files: Sequence[str]) -> Sequence[FileRef]:
-        """The versions that these names stand for now."""
+        """The current versions of the files with these names."""
         found = await self._files.newest(key, set(files))
         for name in files:
             if name not in found:
@@ -117,10 +117,10 @@ class Turns:
         cost_limit: float | None = None,
         admit: Admit | None = None,
     ) -> Turn:
-        """Answer a call that a turn waits for, or several; the new turn goes on from there.
+        """Answer one or more calls that a turn waits for; a new turn continues the run.
 
-        A second answer to a call is a TurnConflictError. An answer that the agent could not use is
-        refused here, and the question stays open; it is open again if the new turn fails or is
+        A second answer to a call raises TurnConflictError. An answer that the agent cannot use is
+        refused, and the question stays open. The question opens again if the new turn fails or is
         cancelled before it has stored the answer.
         """
         answers = [answer] if isinstance(answer, Answer) else list(answer)
@@ -147,11 +147,12 @@ class Turns:
         cost_limit: float | None = None,
         admit: Admit | None = None,
     ) -> Turn:
-        """Deliver the result of a long-running call; the new turn goes on from there.
+        """Deliver the result of a long-running call; a new turn continues the run.
 
         `turn_id` is the turn that made the call, or the invocation that its tool ran in. A call has
-        one result: the same again is the same turn, another a TurnConflictError. SessionBusyError
-        while the turn still runs: deliver it again. CallNotFoundError if no such call waits.
+        one result: delivering the same result again returns the same turn, another result raises
+        TurnConflictError. SessionBusyError while the turn still runs: retry later.
+        CallNotFoundError if no such call waits.
         """
         asked = await self.get(turn_id)
         events = await self._events_of(asked)
@@ -170,11 +171,10 @@ class Turns:
         )
 
     async def retry(self, turn_id: str, *, admit: Admit | None = None) -> Turn:
-        """Hand in the message of a turn that failed or was cancelled once more, as a new turn.
+        """Submit the message of a failed or cancelled turn again, as a new turn (idempotent).
 
-        It has the time limit of the first one and counts towards the same API key. Done again, it
-        is the same new turn. TurnConflictError if the turn has not ended like that, or was an
-        answer.
+        The new turn has the time limit of the first one and counts towards the same API key.
+        TurnConflictError if the turn has not failed or been cancelled, or if it was an answer.
         """
         turn = await self.get(turn_id)
         if turn.state not in _RETRIED:
@@ -199,7 +199,7 @@ class Turns:
         )
 
     async def cancel(self, turn_id: str) -> Turn:
-        """End a turn that has not begun, ask one that runs to stop, leave one that is over."""
+        """Cancel a turn that has not started, ask a running one to stop; ended turns stay as is."""
         turn = await self._turns.cancel(self.tenant, turn_id)
         if turn.state == "running":
             self._wakes.tell(STOP)
@@ -212,7 +212,7 @@ class Turns:
         return await self._turns.is_accepted(session, idempotency_key)
 
     async def get(self, turn_id: str) -> Turn:
-        """A turn as it stands; TurnNotFoundError if there is none of that id."""
+        """The current state of a turn; TurnNotFoundError if no turn has that id."""
         return await self._turns.get(self.tenant, turn_id)
 
     async def of_session(
@@ -224,29 +224,29 @@ class Turns:
         before: int | None = None,
         limit: int = 50,
     ) -> Sequence[Turn]:
-        """A page of a session's turns, the newest first, below the number `before`."""
+        """A page of a session's turns, newest first; `before` is an exclusive upper number."""
         key = SessionKey(self.tenant, app, user, session)
         return await self._turns.of_session(key, before=before, limit=limit)
 
     async def list(
         self, wanted: TurnsWanted | None = None, *, cursor: str | None = None, limit: int = 50
     ) -> Page[ListedTurn]:
-        """A page of the tenant's turns, the newest first; `cursor` is `next` of the page before."""
+        """A page of the tenant's turns, newest first; `cursor` is `next` of the previous page."""
         return await list_turns(
             self._store.database, self.tenant, wanted or TurnsWanted(), cursor=cursor, limit=limit
         )
 
     async def wait(self, turn_id: str) -> Turn:
-        """The turn once it is over, or waits for a person."""
+        """Wait until the turn has ended or waits for a person, and return it."""
         turn = await self.get(turn_id)
         async for _ in self.events(turn_id, after=turn.last_event):
             pass
         return await self.get(turn_id)
 
     async def events(self, turn_id: str, *, after: int = 0) -> AsyncGenerator[LoggedEvent]:
-        """The events of a turn behind a number, as they come, up to the turn's end.
+        """Stream the events of a turn after a number, up to the turn's end.
 
-        Whoever remembers the number of the last event it saw can go on from there, in any process.
+        A reader that remembers the number of its last event can resume there, in any process.
         """
         look_again = _FIRST_LOOK
         with self._wakes.read(turn_id) as ear:
@@ -273,7 +273,7 @@ class Turns:
         return page
 
     async def _from_history(self, turn: Turn, after: int) -> Sequence[LoggedEvent]:
-        """What stands for a log that is no longer kept: coarser, and numbered up to its end."""
+        """Events that replace a trimmed log: fewer, numbered so that the last keeps its number."""
         told = await stored_events(self._store, turn, whole=True)
         first = max(turn.last_event - len(told), 1)
         ended = turn.ended or turn.created
@@ -285,7 +285,7 @@ class Turns:
         return [event for event in [*events, end] if event.number > after]
 
     async def _events_of(self, turn: Turn) -> History:
-        """The events of a turn's session; those of calls that wait are always among them."""
+        """The events of a turn's session, always including those of calls that wait."""
         key = turn.session
         sessions = SessionServiceAdapter(self._store, tenant=self.tenant)
         session = await sessions.get_session(
@@ -296,7 +296,7 @@ class Turns:
     async def _by_question(
         self, asked: Turn, answers: Sequence[Answer], events: History
     ) -> list[Answer]:
-        """The answers by the ids of their questions."""
+        """The answers, each with the id of its question."""
         waits = await self._turns.waited_calls(asked)
         calls = [question_id(each.call_id, waits, events) for each in answers]
         if not calls or len(set(calls)) < len(calls):
@@ -321,9 +321,9 @@ def _answering(
     key_id: str | None,
     cost_limit: float | None,
 ) -> NewTurn:
-    """A turn that answers another one, with what that one was submitted with.
+    """A turn that answers another one, with that turn's options and time limit.
 
-    State that came with the message was set then: the agent may have changed it since.
+    The option `state` is left out: it is already set, and the agent may have changed it since.
     """
     options = {name: value for name, value in asked.options.items() if name != "state"}
     return NewTurn(

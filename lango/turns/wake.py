@@ -1,7 +1,7 @@
-"""Wake-ups between those who change turns and those who wait for it.
+"""Wake-ups: code that changes turns notifies code that waits for the change.
 
-Inside a process they come at once. Between processes PostgreSQL carries them, and on SQLite, or
-when one is lost, whoever waits looks again after a while: nothing depends on them but the time.
+Within a process they arrive immediately. PostgreSQL carries them between processes. On SQLite, or
+when one is lost, waiters poll: a missing wake-up costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ logger = logging.getLogger(__name__)
 E = TypeVar("E", bound="Ear")
 
 WORK: Final = "work"
-"""The topic for: some session has a turn that could run."""
+"""Topic: some session has a turn that could run."""
 STOP: Final = "stop"
-"""The topic for: some running turn should stop."""
-_HELLO: Final = "hello"  # a process has joined, and wants to know who reads
+"""Topic: some running turn should stop."""
+_HELLO: Final = "hello"  # a process has connected: those with readers of logs send _READING
 _READING: Final = "reading"  # a process has readers of logs
 _READING_AGAIN: Final = 10.0
 _READING_HOLDS: Final = 25.0
 _NEWS: Final = frozenset({WORK, STOP, _HELLO, _READING})
-"""What is sent whether or not anybody reads logs."""
+"""Topics that are sent even if no other process reads logs."""
 _HANDED_AT_MOST: Final = 200
-"""Events kept for one reader; who has not taken them finds them in the log."""
+"""Events kept for one reader. A slower reader reads them from the log."""
 
 
 class Ear:
-    """Waits for some topics."""
+    """Waits for a topic."""
 
     def __init__(self) -> None:
         self._heard = asyncio.Event()
 
     def wake(self) -> None:
-        """Let the one who waits look."""
+        """Wake the waiter."""
         self._heard.set()
 
     async def wait(self, seconds: float) -> bool:
@@ -59,7 +59,7 @@ class Ear:
 
 
 class LogEar(Ear):
-    """Waits for news of one turn's log, and is handed what this very process has written there."""
+    """Waits for new events in one turn's log; receives directly what this process wrote."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,19 +67,19 @@ class LogEar(Ear):
         self._must_look = False
 
     def wake(self) -> None:
-        """Let the one who reads look at the log."""
+        """Make the reader read the log."""
         self._must_look = True
         super().wake()
 
     def hand(self, events: Sequence[LoggedEvent]) -> None:
-        """Hand over events that have been written; not too many to somebody who is slow."""
+        """Pass on events that have been written; a slow reader's backlog is dropped."""
         if len(self._handed) + len(events) > _HANDED_AT_MOST:
             self._handed.clear()
         self._handed += events
         super().wake()
 
     def take(self, after: int) -> Sequence[LoggedEvent] | None:
-        """What was handed over behind a number; None if the log may have more than that."""
+        """The events passed on after a number; None if the log may hold more than those."""
         behind = [event for event in self._handed if event.number > after]
         has_gap = bool(behind) and behind[-1].number != after + len(behind)
         must_look, self._must_look = self._must_look or has_gap, False
@@ -109,31 +109,31 @@ class Wakes:
         await self.close()
 
     def open(self) -> None:
-        """Begin to hear other processes, where the database can carry it."""
+        """Start to receive wake-ups of other processes, if the database can carry them."""
         if self.reaches_others and not self._tasks:
             hearing = self._notices.listen(self._hear, self._joined)
             loops = (hearing, self._send_for_ever(), self._say_who_reads())
             self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def close(self) -> None:
-        """Stop hearing others; those who wait here go on by looking."""
+        """Stop receiving wake-ups of other processes; waiters in this process poll."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if tasks and self._outgoing:
-            with suppress(Exception):  # whoever misses it looks again by itself
+            with suppress(Exception):  # a receiver that misses it polls
                 await self._send()
 
     @contextmanager
     def hear(self, topic: str) -> Generator[Ear]:
-        """An ear for one topic: WORK or STOP."""
+        """Subscribe to one topic: WORK or STOP."""
         with _kept(self._ears, topic, Ear()) as ear:
             yield ear
 
     @contextmanager
     def read(self, turn_id: str) -> Generator[LogEar]:
-        """An ear for the log of a turn."""
+        """Subscribe to the log of a turn."""
         is_first = not self._readers
         with _kept(self._readers, turn_id, LogEar()) as ear:
             if is_first:
@@ -141,13 +141,13 @@ class Wakes:
             yield ear
 
     def tell(self, *topics: str) -> None:
-        """Wake who waits for one of these, or reads such a log: here at once, elsewhere soon."""
+        """Wake subscribers to these topics or logs: here immediately, in other processes soon."""
         for topic in topics:
             self._wake(topic)
         self._tell_others(*topics)
 
     def hand(self, logs: Mapping[str, Sequence[LoggedEvent]]) -> None:
-        """Hand what was just written to logs to those who read them here, and wake the others."""
+        """Pass events just written to logs to their readers here; wake those in other processes."""
         for turn_id, events in logs.items():
             for ear in self._readers.get(turn_id, ()):
                 ear.hand(events)
@@ -178,7 +178,7 @@ class Wakes:
             self._wake(topic)
 
     def _joined(self) -> None:
-        """Connected, perhaps again: what was said meanwhile was missed, so everybody looks."""
+        """On every connection, wake all waiters: they missed what was sent while there was none."""
         for topic in (*self._ears, *self._readers):
             self._wake(topic)
         self._queue(_HELLO, *([_READING] if self._readers else []))
@@ -194,11 +194,11 @@ class Wakes:
             await self._to_send.wait()
             try:
                 await self._send()
-            except Exception as error:  # noqa: BLE001 - whoever misses it looks again by itself
+            except Exception as error:  # noqa: BLE001 - a receiver that misses it polls
                 logger.info("a wake-up was not sent: %s", type(error).__name__)
 
     async def _send(self) -> None:
-        """Send what has gathered, in as few notices as hold it."""
+        """Send the queued topics in as few notices as possible."""
         self._to_send.clear()
         topics, self._outgoing = self._outgoing, {}
         text = self._id
@@ -213,7 +213,7 @@ class Wakes:
 
 @contextmanager
 def _kept(ears: dict[str, set[E]], topic: str, ear: E) -> Generator[E]:
-    """An ear among those for its topic, as long as somebody listens."""
+    """Register an ear for a topic, and unregister it on exit."""
     ears.setdefault(topic, set()).add(ear)
     try:
         yield ear

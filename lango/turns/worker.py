@@ -1,4 +1,4 @@
-"""A worker: claims turns of the apps it has loaded, runs them side by side, and closes them."""
+"""A worker: claims turns of the apps it has loaded, runs them concurrently, and closes them."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ from lango.turns.wake import STOP, WORK
 logger = logging.getLogger(__name__)
 
 DRAIN: Final = 30.0
-"""Seconds that running turns have to end when a process stops."""
+"""Seconds that running turns have to end when their worker stops."""
 _STOP_POLL_SQLITE: Final = 0.1
 _STOP_POLL_POSTGRES: Final = 1.0
 _UPKEEP_EVERY: Final = 60.0
 _AFTER_A_FAULT: Final = 1.0
 _RESERVED_PART: Final = 4
-_FEW_OF_RESERVE: Final = 4  # a tenant may have such a part of the reserve
+_FEW_OF_RESERVE: Final = 4  # a tenant may use this fraction of the reserve
 _SILENT_WORKERS_FOR: Final = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker works."""
+    """Options of a worker."""
 
-    concurrency: int = 100  # turns at a time: most of them wait for a model
+    concurrency: int = 100  # turns: most of them wait for a model
     hang_after: float = HANG_AFTER  # seconds without a tick of the event loop
-    keep_logs: float = 24 * 3600.0  # seconds, of turns that are over
-    drain: float = DRAIN  # seconds that turns have to end when it stops
+    keep_logs: float = 24 * 3600.0  # seconds after a turn's end
+    drain: float = DRAIN  # seconds that turns have to end when the worker stops
     app_gone_after: float = 900.0  # seconds in which no worker has loaded the app of a lost turn
 
     @property
     def reserve(self) -> int:
-        """Turns that it runs beyond `concurrency`, of tenants that have few running."""
+        """Turns that it runs beyond `concurrency`, for tenants that have few running."""
         return self.concurrency // _RESERVED_PART
 
     @property
     def most(self) -> int:
-        """All turns that it ever runs at a time."""
+        """The most turns that it runs concurrently, including the reserve."""
         return self.concurrency + self.reserve
 
 
 class TurnWorker:
-    """Runs turns from `start` to `stop`, beside any number of others on the same database.
+    """Runs turns from `start` to `stop`; any number of workers share a database.
 
-    The engine is opened by who made it. A turn whose worker dies or hangs is resumed by another;
-    a worker that comes back to life finds that it can no longer write to it.
+    The caller opens the engine. If a worker dies or hangs, another worker resumes its turns; a
+    worker that recovers can no longer write to them.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class TurnWorker:
         self._feeds = feeds or Feeds()
         self._desk = Desk(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
-        self._claiming: set[str] = set()  # claims that are being made
-        self._unloaded: dict[int, float] = {}  # sessions of apps that no worker has, since when
-        self._unaccounted: set[str] = set()  # claims of which the worker does not know the end
-        self._handed_over: list[str] = []  # claims, until the database knows
+        self._claiming: set[str] = set()  # claims in progress
+        self._unloaded: dict[int, float] = {}  # sessions whose app no worker has, since when
+        self._unaccounted: set[str] = set()  # claims whose outcome the worker does not know
+        self._handed_over: list[str] = []  # claims, until the database has recorded it
         self._changed = asyncio.Event()
         self._wants_work = False
         self._looking: asyncio.Task[None] | None = None
@@ -115,23 +115,23 @@ class TurnWorker:
         await self.stop()
 
     async def start(self) -> None:
-        """Enter the worker and begin to take turns."""
+        """Register the worker and start to claim turns."""
         await self._heartbeat.start()
         self._wants_work = True
         loops = (self._writer.run(), self._for_ever(self._watch), self._for_ever(self._keep_up))
         self._loops = [asyncio.create_task(loop) for loop in loops]
-        if not isinstance(self._engine, ChosenSessions):  # such a worker does its callers' turns
+        if not isinstance(self._engine, ChosenSessions):  # that one runs only its callers' turns
             self._loops.append(asyncio.create_task(self._for_ever(self._close_unloaded)))
         self._looking = asyncio.create_task(self._engine.run(self))
 
     async def stop(self, drain: float | None = None) -> None:
-        """Take no more turns, let those that run end; what still runs then goes to others.
+        """Claim no more turns, let the running ones end, and hand the rest to other workers.
 
-        They have the seconds of the options, unless others are given.
+        Running turns have `drain` seconds (default: the option `drain`).
         """
         self._wants_work = False
         self._changed.set()
-        self._engine.wakes.tell(WORK)  # the look for work may be asleep
+        self._engine.wakes.tell(WORK)  # the engine may be waiting for work
         try:
             async with asyncio.timeout(self.options.drain if drain is None else drain):
                 if self._looking is not None:
@@ -159,7 +159,7 @@ class TurnWorker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes turns."""
+        """Whether it claims turns."""
         return self._wants_work and self._looking is not None and not self._looking.done()
 
     @property
@@ -174,14 +174,14 @@ class TurnWorker:
 
     @property
     def most_losses(self) -> int:
-        """How many workers a turn may have lost that it would run now, beside those it runs."""
+        """The most workers that a turn may have lost to run beside the turns it runs now."""
         run = [each.claim for each in self._attempts.values() if each.claim.verdict is None]
         return most_losses_beside([claim.losses for claim in run])
 
     async def room(self) -> int:
-        """How many more turns it would run, once that is any; 0 when it wants no more.
+        """Wait until it can run more turns, and return how many; 0 when it is stopping.
 
-        Once it is crowded, they are those of the reserve.
+        A crowded worker counts its reserve.
         """
         while self._wants_work and len(self._attempts) >= self.options.most:
             self._changed.clear()
@@ -191,13 +191,13 @@ class TurnWorker:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether it runs as many turns as it may, but for the reserve."""
+        """Whether it runs `concurrency` turns or more."""
         return len(self._attempts) >= self.options.concurrency
 
     def may_begin(self, head: Head) -> bool:
-        """Whether it would begin what a session has to do.
+        """Whether it would start a session's work.
 
-        A tenant whose turns take hours must not keep all others out: they have the reserve.
+        The reserve lets other tenants in when one tenant's long turns fill the worker.
         """
         if self.is_crowded:
             few = max(self.options.reserve // _FEW_OF_RESERVE, 1)
@@ -206,12 +206,12 @@ class TurnWorker:
 
     @property
     def running(self) -> int:
-        """How many turns it runs."""
+        """The number of turns it runs."""
         return len(self._attempts)
 
     @property
     def left_behind(self) -> int:
-        """How many runs of agents ignored their cancellation and still go on, shut out."""
+        """The number of agent runs that ignored their cancellation and still run, fenced out."""
         return len(self._desk.left_behind)
 
     def is_in(self, session_pk: int) -> bool:
@@ -219,12 +219,12 @@ class TurnWorker:
         return any(each.claim.turn.session_pk == session_pk for each in self._attempts.values())
 
     async def take(self, session_pk: int) -> bool:
-        """Claim what a session has to do and begin it; False if there was nothing to be had."""
+        """Claim a session's work and start it; False if there was nothing to claim."""
         claim = partial(self._engine.queue.claim, take_over=self.may_take_over)
         return await self._begin(lambda claim_id: claim(session_pk, self.worker, claim_id))
 
     async def _begin(self, make: Callable[[str], Awaitable[Claim | None]]) -> bool:
-        """Make a claim and begin what it is for; False if there was nothing to be had."""
+        """Make a claim and start its attempt; False if there was nothing to claim."""
         claim_id = new_id("clm")
         self._claiming.add(claim_id)
         try:
@@ -235,7 +235,7 @@ class TurnWorker:
             attempt = Attempt(self._desk, app, claim)
             self._attempts[claim.id] = attempt
         except BaseException:
-            self._unaccounted.add(claim_id)  # the database may have it all the same
+            self._unaccounted.add(claim_id)  # the database may hold it anyway
             raise
         finally:
             self._claiming.discard(claim_id)
@@ -246,7 +246,8 @@ class TurnWorker:
     async def _close_unloaded(self) -> None:
         """Close lost turns of apps that no living worker has loaded, as far as they are to end.
 
-        An app may be away for a while, as in a deploy: its turns wait for it for so long.
+        An app may be missing for a while, as in a deployment: its turns wait `app_gone_after`
+        seconds for it.
         """
         await asyncio.sleep(self._engine.queue.dead_after)
         now, found = time.monotonic(), await self._engine.queue.unloaded()
@@ -277,16 +278,16 @@ class TurnWorker:
             logger.error("Turn %s was left open.", attempt.claim.turn.id, exc_info=error)
 
     async def _for_ever(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do it until cancelled, whatever goes wrong in between."""
+        """Repeat a step until cancelled, also after errors."""
         while True:
             try:
                 await step()
-            except Exception as error:  # noqa: BLE001 - most likely the database; it comes back
+            except Exception as error:  # noqa: BLE001 - most likely an outage of the database
                 logger.warning("A worker's round failed and is repeated: %r", error)
                 await asyncio.sleep(_AFTER_A_FAULT)
 
     async def _watch(self) -> None:
-        """Look which turns were taken away, and which should stop; again and again."""
+        """Poll for turns that other workers have claimed, and for turns that should stop."""
         poll = _STOP_POLL_POSTGRES if self._engine.wakes.reaches_others else _STOP_POLL_SQLITE
         every, looked = self._engine.queue.dead_after, time.monotonic()
         with self._engine.wakes.hear(STOP) as ear:
@@ -297,8 +298,8 @@ class TurnWorker:
                     looked = time.monotonic()
 
     async def _look_at_claims(self) -> None:
-        """Compare what the database says this worker holds with what it runs, both ways."""
-        # Before the look: what is claimed, or ends, after it is judged by the next one.
+        """Reconcile the claims that the database records for this worker with its attempts."""
+        # Copied before the query: the next round covers what is claimed or ends after it.
         mine, unaccounted = list(self._attempts.values()), set(self._unaccounted)
         held = await self._engine.queue.held_by(self.worker.id)
         for attempt in mine:
@@ -311,16 +312,16 @@ class TurnWorker:
         self._unaccounted -= unaccounted
 
     async def _hand_back(self, held: Mapping[str, bool]) -> None:
-        """Give back the claims that this worker holds and does not run: no other worker may."""
+        """Give back claims that this worker holds but does not run: no other worker can."""
         run = {claim for each in self._attempts.values() for claim in each.claim_ids}
         for claim in held.keys() - run - self._claiming:
-            # A locked session is left for the next look: the other claims do not wait for it.
+            # A locked session is left for the next round: the other claims do not wait for it.
             if await self._engine.queue.hand_back(self.worker.id, claim, wait=False):
                 logger.warning("The claim %s was not run by its worker, and is handed back.", claim)
                 self._engine.wakes.tell(WORK)
 
     async def _keep_up(self) -> None:
-        """Drop old logs, and workers that died without a word."""
+        """Delete old logs, and workers that died without unregistering."""
         await self._log.trim(self.options.keep_logs)
         await Workers(self._store.database).prune(_SILENT_WORKERS_FOR)
         await asyncio.sleep(_UPKEEP_EVERY)
