@@ -1,4 +1,4 @@
-"""A message, and the tool calls in it: the words shared by history, store and providers."""
+"""Messages and tool calls: the types shared by history, store and providers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Role = Literal["user", "assistant", "tool", "system", "control"]
-"""What we write. Rows of older systems may also say "model", "function" or anything else."""
+"""The roles that lango writes. Rows of older systems may have "model", "function" or others."""
 
 TOOL_ROLES: Final = frozenset({"tool", "function"})
 ASSISTANT_ROLES: Final = frozenset({"assistant", "model"})
@@ -15,7 +15,7 @@ CONTROL: Final = "control"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool (`input`) or its answer (`output`), both as JSON text."""
+    """A tool call (`input`) or its result (`output`), both as JSON text."""
 
     id: str
     name: str
@@ -25,7 +25,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, a sound or a file shown to the model: its bytes, or where they are."""
+    """An image, sound or file for the model: its bytes, or their URI."""
 
     mime_type: str
     data: bytes = b""
@@ -35,17 +35,17 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What a model thought: text for people, and data that only its own family understands."""
+    """A model's reasoning: text for people, and opaque data for its own model family."""
 
     text: str = ""
     provider: str = ""
     model: str = ""
-    opaque: str = ""  # as the provider gave it, sent back byte for byte or not at all
+    opaque: str = ""  # from the provider; sent back byte for byte or not at all
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a conversation; the content of a tool message is its outputs, as JSON."""
+    """One message of a conversation; a tool message's content is its outputs, as JSON."""
 
     role: str
     content: str = ""
@@ -56,10 +56,10 @@ class Message:
 
     @property
     def is_tool(self) -> bool:
-        """Whether this message answers tool calls."""
+        """Whether this message holds results of tool calls."""
         return self.role in TOOL_ROLES
 
     @property
     def is_assistant(self) -> bool:
-        """Whether an agent said this."""
+        """Whether an agent wrote this message."""
         return self.role in ASSISTANT_ROLES

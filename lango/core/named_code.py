@@ -1,4 +1,4 @@
-"""Code by its name, "package.module:attribute": what settings and command lines refer to."""
+"""Importing code by name, "package.module:attribute", for settings and command lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 Problem = Callable[[str], Exception]
-"""Makes the error to raise, of whatever kind fits what the code was wanted for."""
+"""Creates the error to raise from a message; the caller chooses its class."""
 
 
 def is_code_name(text: str) -> bool:
@@ -23,9 +23,9 @@ def is_code_name(text: str) -> bool:
 
 
 def named_code(name: str, problem: Problem, *, usual: Sequence[str] = ()) -> Any:
-    """What the name stands for; modules in the working directory come first.
+    """Import the named object; modules in the working directory take precedence.
 
-    `usual` are the attributes to look for where only a module is named.
+    `usual` are the attributes to try if the name is only a module.
     """
     module_name, _, attribute = name.partition(":")
     module = _module(module_name, name, problem)
@@ -41,7 +41,7 @@ def named_code(name: str, problem: Problem, *, usual: Sequence[str] = ()) -> Any
 
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:
-    """A sentence with the nearest names, if any is near."""
+    """A sentence that suggests similar names; empty if there are none."""
     near = get_close_matches(name, names, 3, 0.5)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 

@@ -1,7 +1,8 @@
-"""The last step before any request: every tool call with exactly one result, right behind it.
+"""The last step before a request: gives every tool call exactly one result, directly after it.
 
-Providers refuse a conversation in which a call has no result, a result no call, or two calls one
-id. Histories have all of these: turns are cut off, windows begin anywhere, ids are stripped.
+Providers refuse a conversation in which a call has no result, a result has no call, or two calls
+share an id. Histories have all of these: turns are interrupted, truncation starts anywhere, ids
+are stripped.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ INTERRUPTED: Final = (
     '{"error":"interrupted","detail":"This call was interrupted before it gave a result. '
     'Whether it had any effect is unknown."}'
 )
-"""The result of a call that has none."""
+"""The result given to a call that has none."""
 NO_RESULT: Final = "{}"
 
 
@@ -36,16 +37,16 @@ class _Pairs:
     """Which result answers which call."""
 
     calls: dict[int, list[_Slot]] = field(default_factory=dict[int, list[_Slot]])
-    """The slots of each message that calls, by its place."""
+    """The slots of each message with calls, by its index."""
     owners: dict[tuple[int, int], _Slot] = field(default_factory=dict[tuple[int, int], _Slot])
-    """The slot that each result answers, by its message's place and its own place therein."""
+    """The slot that each result answers, by the message's index and the result's index in it."""
 
 
 def pair_calls(messages: Sequence[Message]) -> list[Message]:
-    """The same conversation, valid: ids unique, each call's one result directly behind it.
+    """The conversation with unique ids and each call's one result directly after it (idempotent).
 
-    A call without a result gets INTERRUPTED, a result without a call goes, the last of several
-    results of one call stays. Doing it twice changes nothing.
+    A call without a result gets INTERRUPTED, a result without a call is dropped, and the last of
+    several results of one call is kept.
     """
     pairs = _matched(messages)
     taken: set[str] = set()
@@ -66,9 +67,9 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def with_call_ids(messages: Sequence[Message]) -> list[Message]:
-    """Every call and result with an id: its own, or `call_<name>`, or that of the call it answers.
+    """Give every call and result an id: its own, `call_<name>`, or that of the call it answers.
 
-    A result without an id answers by position: the first unanswered call of its name in the
+    A result without an id is matched by position: to the first unanswered call of its name in the
     newest message that has one.
     """
     pairs = _matched(messages)
@@ -118,7 +119,7 @@ def _fallback_ids(message: Message) -> list[str]:
 
 
 def _results(message: Message) -> Iterator[Message]:
-    """One message for each result in it; a row of an older system is one that names no call."""
+    """One message for each result; a row of an older system is one result that names no call."""
     for call in message.tool_calls or (ToolCall("", ""),):
         alone = len(message.tool_calls) <= 1
         output = call.output or (message.content if alone else "") or NO_RESULT
@@ -142,13 +143,13 @@ def _slot_of(result: Message, calls: Mapping[int, Sequence[_Slot]]) -> _Slot | N
             if slot.result is None:
                 return slot
             answered = answered or slot
-    return answered  # a later report of a long-running call takes the place of the first
+    return answered  # a later result of a long-running call replaces the first
 
 
 def _by_position(
     name: str, calls: Mapping[int, Sequence[_Slot]], *, stripped: bool = False
 ) -> _Slot | None:
-    """The first open call of that name in the newest message with one; only id-less ones if so."""
+    """The first open call of that name in the newest message with one; `stripped`: without id."""
     for slot in _newest_first(calls):
         matches = (not name or slot.call.name == name) and not (stripped and slot.call.id)
         if matches and slot.result is None:
@@ -157,7 +158,7 @@ def _by_position(
 
 
 def _newest_first(calls: Mapping[int, Sequence[_Slot]]) -> Iterator[_Slot]:
-    """Every call, the newest message first, its calls in their order."""
+    """All calls: those of the newest message first, in order within each message."""
     for place in reversed(tuple(calls)):
         yield from calls[place]
 

@@ -1,4 +1,4 @@
-"""The history that the next model call of a session would get, going by the newest one."""
+"""Predicts the history that a session's next model call would get, from its newest call."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lango.core.messages import Message
 from lango.core.model_calls import ModelCall
 from lango.errors import ContextTooLongError
 
-_NEXT: Final = Message("user")  # of which nothing is known yet
+_NEXT: Final = Message("user")  # placeholder for the user's next message
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What the calls so far tell about the next one."""
+    """What earlier calls imply for the next one."""
 
     call: ModelCall | None = None
     room: int | None = None  # tokens for messages; None: no limit known
@@ -36,14 +36,14 @@ class Basis:
 
     @property
     def why(self) -> WhyNotSent:
-        """What bounds it: the record says so only where something was cut."""
+        """The limit that applies: recorded only if the call left something out."""
         return "window" if self.call is not None and self.call.why == "window" else "budget"
 
 
 def basis(calls: Sequence[ModelCall], sent: Sequence[StoredTalk]) -> Basis:
-    """What to expect after these calls, the newest last, of which that one has sent this.
+    """The basis of the next call after these (newest last), of which the newest sent `sent`.
 
-    How the model counts is learnt from the reports as a process does that has seen them all.
+    The calibration is learned from the usage reports, as in a process that has made all the calls.
     """
     if not calls:
         return Basis()
@@ -71,7 +71,7 @@ def _after(known: Calibration, call: ModelCall, talk: Sequence[Message]) -> Cali
 def _room(
     call: ModelCall, talk: Sequence[Message], before: Calibration, after: Calibration
 ) -> int | None:
-    """The room of the next call; the record of a call without limits has what it used."""
+    """The room of the next call; a call without limits records its own size as the budget."""
     is_cut = call.left_out > 0 or bool(call.shortened)
     if call.budget == 0 or (not is_cut and call.budget == sum(map(before.tokens, talk))):
         return None
@@ -87,7 +87,7 @@ def preview(
     not_loaded: Sequence[ContextCut] = (),
     text_room: int | None = TEXT_ROOM,
 ) -> ContextPreview:
-    """The part of the talk that the next call would be given."""
+    """The part of the talk that the next call would get."""
     messages = [message for one in talk for message in one.messages]
     coming = [_NEXT] if _waits_for_a_user(messages) else []
     try:
@@ -107,12 +107,12 @@ def preview(
 
 
 def _open_turn(talk: Sequence[StoredTalk]) -> int:
-    """The place of the first message of the turn that the user's last one belongs to."""
+    """The index of the first message of the turn that the user's last message belongs to."""
     users = [one.turn for one in talk if one.role == "user"]
     before = takewhile(lambda one: (one.role, one.turn) != ("user", users[-1]), talk)
     return sum(len(one.messages) for one in before) if users else 0
 
 
 def _waits_for_a_user(messages: Sequence[Message]) -> bool:
-    """Whether the last turn is over: else the next call is one of the same turn."""
+    """Whether the last turn is over; if not, the next call belongs to that turn."""
     return not messages or (messages[-1].is_assistant and not messages[-1].tool_calls)

@@ -1,4 +1,4 @@
-"""Secrets in texts that were not written with them in mind, such as the message of an exception."""
+"""Masks secrets in texts such as exception messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 MASK: Final = "**********"
 _SENSITIVE: Final = re.compile(r"auth|cookie|key|passw|secret|token", re.IGNORECASE)
 _SHORTEST: Final = 8
-"""Characters of a secret at least: a shorter value stands in texts by chance."""
+"""Minimum length of a secret: a shorter value may appear in a text by chance."""
 _NAMED: Final = re.compile(
     r"(?P<name>(?:api[-_ ]?key|passw(?:or)?d|secret|token|authorization|cookie)\w*[\"']?\s*[=:]\s*"
     r"(?:(?:bearer|basic)\s+)?[\"']?)[^\s\"',;&]{6,}",
@@ -19,18 +19,18 @@ _NAMED: Final = re.compile(
 _BEARER: Final = re.compile(r"(?P<name>\bbearer\s+)[^\s\"',;]{6,}", re.IGNORECASE)
 _IN_URL: Final = re.compile(r"(?P<name>://[^\s:/@]*:)[^\s/@]+(?=@)")
 _KEYS: Final = re.compile(r"\b(?:sk-|AIza|xox[abp]-|gh[pousr]_|lango_\w+?_)[\w-]{16,}")
-"""API keys that are known by how they begin."""
+"""API keys with a known prefix."""
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether what goes by this name is likely to be a secret: a header, a variable."""
+    """Whether a header or variable of this name is likely to hold a secret."""
     return _SENSITIVE.search(name) is not None
 
 
 def redacted(text: str, environment: Mapping[str, str] | None = None) -> str:
     """The text with secrets masked: values of sensitive environment variables, and known forms.
 
-    The forms are passwords in URLs, bearer tokens, API keys, and values behind names such as
+    The forms are passwords in URLs, bearer tokens, API keys, and values after names such as
     `password=`.
     """
     variables = os.environ if environment is None else environment

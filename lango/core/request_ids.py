@@ -1,4 +1,4 @@
-"""The id of the HTTP request that this task works for, for the lines it logs."""
+"""The id of the HTTP request that the current task serves, for its log lines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ request_id: Final[ContextVar[str]] = ContextVar("request_id", default="")
 
 
 class WithRequestId(logging.Filter):
-    """Gives log records a `request`: the id in brackets and a space, or nothing."""
+    """Adds `request` to log records: the id in brackets and a space, or an empty text."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add it; every record passes."""
+        """Add the field; every record passes."""
         known = request_id.get()
         record.request = f"[{known}] " if known else ""
         return True

@@ -1,4 +1,4 @@
-"""What a model's answer is made of, as it arrives."""
+"""The events of a model's streamed answer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"
 class Usage:
     """Tokens as the provider counts them.
 
-    Of the input, `cached` were read from the provider's cache and `written` put into it;
-    `reasoning` is part of the output.
+    `cached` and `written` are the parts of the input read from and written to the provider's
+    cache; `reasoning` is part of the output.
     """
 
     input: int = 0
@@ -43,28 +43,28 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtDelta:
-    """More of what the model thinks, for people to see."""
+    """More of the model's reasoning, as text for people."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDone:
-    """One finished piece of reasoning, with the data its own family wants back."""
+    """One finished piece of reasoning, with the data that its model family wants back."""
 
     reasoning: Reasoning
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDone:
-    """One tool call, complete: its arguments are whole and valid JSON."""
+    """One complete tool call; its arguments are valid JSON."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The end, as the provider marked it. A stream without it is broken."""
+    """The end as marked by the provider. A stream without it is broken."""
 
     finish_reason: FinishReason
     usage: Usage | None = None
@@ -74,7 +74,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class StreamEventError:
-    """The end, by a fault: an error to raise, which keeps the text that came before it."""
+    """The end by a fault: an error to raise, which keeps the text received before it."""
 
     error: Exception
 

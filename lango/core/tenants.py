@@ -1,4 +1,4 @@
-"""For which tenant the running task works: what tenants share is shared out by it."""
+"""The tenant that the running task works for; shared resources are divided by it."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from contextvars import ContextVar
 from typing import Final
 
 current_tenant: Final = ContextVar("current_tenant", default="")
-"""Empty for what a process does for all of them."""
+"""Empty for work that a process does for all tenants."""

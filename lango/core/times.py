@@ -1,4 +1,4 @@
-"""Times as they are shown: stored seconds as moments of UTC."""
+"""Stored seconds as UTC datetimes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 
 def moment(seconds: float) -> datetime:
-    """The moment so many seconds after the epoch."""
+    """The UTC datetime of epoch seconds."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def moment_or_none(seconds: float | None) -> datetime | None:
-    """The same for what may not have happened."""
+    """The same; None for None."""
     return None if seconds is None else moment(seconds)

@@ -42,8 +42,8 @@ _PIECE: Final = 65_520 // max(_WEIGHTS)  # bytes whose weights fit half an Adler
 def _weight(data: bytes) -> int:
     """The sum of the bytes' weights.
 
-    The low half of an Adler-32 sum is the sum of the bytes and one: a third of the time of `sum` on
-    all but short texts, and every message is weighed.
+    The low half of an Adler-32 sum is 1 plus the sum of the bytes. It takes a third of the time of
+    `sum` on all but short texts, and every message is weighed.
     """
     weights = data.translate(_WEIGHTS)
     total = 0
@@ -68,7 +68,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def message_tokens(message: Message) -> int:
-    """The estimated tokens of a message; what a tool returned counts once."""
+    """The estimated tokens of a message; a tool's output counts once."""
     outputs = [call.output for call in message.tool_calls if call.output]
     text = "" if message.is_tool and outputs else message.content
     weight = text_weight(text)
@@ -78,16 +78,16 @@ def message_tokens(message: Message) -> int:
 
 
 TEXT_TYPES: Final = ("text/", "application/json")
-"""What data that is text calls itself."""
+"""Prefixes of the media types that are text."""
 _BY_KIND: Final = {"image": 1_600, "video": 1_600}
 _PDF_PAGE: Final = 1_500
 _PDF_PAGES: Final = re.compile(rb"/Type\s*/Page\b")
 _AUDIO_SECOND: Final = 32
-_AUDIO_BYTES_PER_SECOND: Final = 4_000  # of a low bit rate: rather too many seconds than too few
+_AUDIO_BYTES_PER_SECOND: Final = 4_000  # a low bit rate: overestimates the seconds
 
 
 def binary_tokens(mime_type: str | None, data: bytes | None) -> int:
-    """The estimate for data that is no text: by its kind, not by its bytes."""
+    """The estimate for media: by its kind; for text media by its bytes."""
     kind = (mime_type or "").partition("/")[0]
     if mime_type == "application/pdf":
         return _PDF_PAGE * max(1, len(_PDF_PAGES.findall(data or b"")))

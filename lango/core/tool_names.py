@@ -1,4 +1,4 @@
-"""Names for the tools of MCP servers: legal for providers, and each held by one tool only."""
+"""Names for the tools of MCP servers: valid for providers, and unique within an agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""What every model provider takes as the name of a tool."""
+"""A tool name that every model provider accepts."""
 NAME_RULE: Final = "1 to 64 of A-Z, a-z, 0-9, _ and -, with a letter or _ first"
 RESERVED: Final = frozenset(
     {
@@ -17,7 +17,7 @@ RESERVED: Final = frozenset(
         *("set_model_response", "transfer_to_agent"),
     }
 )
-"""Names by which ADK calls tools of its own; it refuses them of an MCP server."""
+"""Names of ADK's own tools; ADK refuses them from an MCP server."""
 
 _REMEDY: Final = "Set the server's `prefix`, or name in its `tools` the ones to offer."
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -34,25 +34,25 @@ class Listing:
     def wanted(self, tool: str) -> str:
         """The name that a tool gets if no other tool has it.
 
-        MCP allows dots in names, and providers do not.
+        MCP allows dots in names; providers do not.
         """
         name = tool.replace(".", "_")
         return f"{self.prefix}_{name}" if self.prefix and name else name
 
     def longer(self, tool: str) -> str:
-        """The name with the server's name before it: for a tool that cannot have the wanted one."""
+        """The name prefixed with the server's name: for a tool that cannot have the wanted one."""
         return f"{_ILLEGAL.sub('_', self.server)}_{tool.replace('.', '_')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A tool of a server and the name that models get it by."""
+    """A tool of a server, and its name for models."""
 
     tool: str
     name: str | None
     """None for a tool that is left out."""
     problem: str = ""
-    """Why it has not the name it wanted, and what to do about it."""
+    """Why it does not have the wanted name, and the remedy."""
 
 
 def server_tool_names(
@@ -60,9 +60,9 @@ def server_tool_names(
 ) -> list[list[Named]]:
     """Name every tool of an agent's servers, in the order of the listings.
 
-    No tool of a server gets a name in `taken`, which are the names of the agent's own tools, and no
-    server gets a name that another one lists as well: a call would reach the wrong one. Such a
-    tool gets the server's name before its own. It is left out if that is no name either.
+    No server's tool gets a name in `taken` (the agent's own tools), or one that another server
+    lists too: a call could reach the wrong tool. Such a tool gets its server's name as a prefix;
+    if that name is invalid or taken as well, the tool is left out.
     """
     wanted = Counter(
         name for listing in listings for name in {listing.wanted(tool) for tool in listing.tools}
@@ -84,7 +84,7 @@ def _named(
     for tool in listing.tools:
         wanted, longer = listing.wanted(tool), listing.longer(tool)
         problem = _problem(wanted, held, taken)
-        if tool in RESERVED:  # McpTool raises, whatever the name it would get
+        if tool in RESERVED:  # McpTool raises for these, even under another name
             named.append(_left_out(tool, "ADK calls a tool of its own so"))
         elif not problem and wanted not in given:
             named.append(Named(tool, wanted))
@@ -102,7 +102,7 @@ def _named(
 
 
 def _problem(wanted: str, held: Collection[str], taken: Collection[str]) -> str:
-    """Why a server's tool cannot have the name it wants; empty if it can."""
+    """Why a server's tool cannot have the wanted name; empty if it can."""
     if not TOOL_NAME.fullmatch(wanted):
         return f"model providers take {NAME_RULE}"
     if wanted in taken:

@@ -1,4 +1,4 @@
-"""Turn events from the JSON that a log or a wire has of them."""
+"""Turn events from their JSON in a log or an HTTP response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_FOUND: Final = str(AgentNotFoundError(""))
 
 
 def event_of(kind: str, data: JsonObject) -> TurnEvent | None:
-    """The event that `data()` was taken of; None if it is of a kind that no agent tells."""
+    """The event whose `data()` this is; None for a kind that is not a TurnEvent."""
     made = KINDS.get(kind)
     if made is None:
         return None
@@ -41,7 +41,7 @@ def _value(name: str, value: Any) -> Any:
 
 
 def usage_of(data: JsonObject) -> Usage:
-    """The usage that JSON tells of; what a newer lango counts is left out."""
+    """The usage in JSON; unknown fields, of a newer lango, are ignored."""
     known = {field.name for field in fields(Usage)}
     return Usage(**{key: count for key, count in data.items() if key in known})
 
@@ -52,9 +52,9 @@ def _approval(data: JsonObject) -> Approval:
 
 
 def error_of(data: JsonObject) -> LangoError:
-    """The error that `error_data` was taken of: its class and its words, and nothing else of it.
+    """The error whose `error_data` this is, with only its class and message.
 
-    What was no error of ours is a TurnError.
+    A foreign exception becomes a TurnError.
     """
     kind = getattr(errors, str(data["type"]), None)
     message = str(data["message"])

@@ -1,4 +1,4 @@
-"""The life of a turn in the queue: its states, what may follow which, and what is handed in."""
+"""The life cycle of a turn in the queue: its states, their transitions, and its submission."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lango.core.values import JsonObject, storable_json
 from lango.errors import InvalidRunAtError, InvalidTimeLimitError
 
 TurnState = Literal[
-    "scheduled",  # outside the order until it is due
+    "scheduled",  # not in the queue until it is due
     "queued",
     "running",
     "completed",
     "failed",
     "cancelled",
-    "waiting",  # the run is over; a person's answer will be a turn of its own
+    "waiting",  # the run is over; a person's answer becomes a turn of its own
     "answered",
 ]
 
@@ -35,49 +35,49 @@ NEXT: Final[Mapping[TurnState, frozenset[TurnState]]] = {
     "failed": frozenset(),
     "cancelled": frozenset(),
     "waiting": frozenset({"answered"}),
-    "answered": frozenset({"waiting"}),  # its answer's turn ended before it stored the answer
+    "answered": frozenset({"waiting"}),  # the answering turn ended before it stored the answer
 }
-"""What a turn may become. A turn that is taken over by another worker stays `running`."""
+"""The state transitions. A turn that another worker takes over stays `running`."""
 
 PENDING: Final = frozenset[TurnState]({"scheduled", "queued"})
-"""Not begun: nothing of such a turn is anywhere but in its row, so the row alone can end it."""
+"""Not started: such a turn exists only as its row, so changing the row ends it."""
 
 Busy = Literal["enqueue", "reject", "interrupt"]
-"""What a new turn does in a session that has others: wait in order, be refused, or go first."""
+"""What a new turn does in a busy session: wait in order, be refused, or go first."""
 
 MAX_ATTEMPTS: Final = 5
-"""After so many that lost their worker a turn is given up; those handed over do not count."""
+"""A turn is given up after this many attempts that lost their worker; handovers do not count."""
 MIN_ALONE: Final = 2
-"""And only if it was the one to suspect for so many of these deaths: others are as likely."""
+"""Of these deaths, the turn must be the only suspect for this many before it is given up."""
 SUSPECT_AFTER: Final = 2
-"""Workers lost, after which a turn is run with care."""
+"""A turn that has lost this many workers is a suspect, and runs with care."""
 SUSPECTS_TOGETHER: Final = 8
-"""Suspects that a worker runs at a time; one that has lost more workers is the only one."""
+"""Suspects that a worker runs concurrently; one that has lost more workers is its only suspect."""
 ANY_LOSSES: Final = 1_000_000
 """More workers than a turn can lose."""
 TIME_LIMIT: Final = 3600.0
-"""Seconds a turn may run, over all its attempts, unless it says otherwise."""
+"""Default time limit in seconds, over all attempts of a turn."""
 MAX_TIME_LIMIT: Final = 30 * 24 * 3600.0
 """The longest time limit that a turn may have, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A turn as it is handed in."""
+    """A turn as submitted."""
 
     input: JsonObject
     options: JsonObject = field(default_factory=dict[str, Any])
     idempotency_key: str | None = None
-    run_at: datetime | None = None  # aware; the turn stays out of the order until then
+    run_at: datetime | None = None  # aware; the turn is not queued before
     time_limit: float = TIME_LIMIT
     key_id: str | None = None  # the API key, or token's user, whose limits it counts towards
-    cost_limit: float | None = None  # US dollars: once that caller's day has cost so much, it fails
+    cost_limit: float | None = None  # US dollars: it fails once that caller's day has cost this
 
     def checked(self) -> NewTurn:
-        """This turn as the store can keep it.
+        """This turn, validated and as storable JSON.
 
-        InvalidIdError if its key is no id, InvalidTimeLimitError if its limit is no time to run,
-        InvalidRunAtError if `run_at` is no moment.
+        InvalidIdError for a bad idempotency key, InvalidTimeLimitError for a bad time limit,
+        InvalidRunAtError for a `run_at` that has no time zone or is out of range.
         """
         if self.idempotency_key is not None:
             check_id("idempotency key", self.idempotency_key)
@@ -96,10 +96,10 @@ class NewTurn:
         )
 
     def hash(self, app: str, *answers: str) -> str:
-        """What makes two turns under one idempotency key the same: SHA-256, in hex.
+        """The SHA-256 (hex) by which two turns under one idempotency key count as the same.
 
-        The message, the names of its files, the app, the options and the call it answers (by
-        invocation and id) count; how soon it runs does not.
+        It covers the message, the names of its files, the app, the options and the call it answers
+        (by invocation and id), but not when the turn runs.
         """
         told: JsonObject = {"app": app, "input": as_asked(self.input), "options": self.options}
         if answers:
@@ -109,19 +109,19 @@ class NewTurn:
 
 
 def _is_time_limit(given: Any) -> bool:
-    """Whether a number is a time limit; a comparison with NaN is false."""
+    """Whether this is a valid time limit; a comparison with NaN is false."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return is_number and 0 < given <= MAX_TIME_LIMIT
 
 
 def _is_moment(given: Any) -> bool:
-    """Whether a time means the same everywhere, and is one in every time zone."""
+    """Whether this is an aware datetime that every time zone can represent."""
     is_aware = isinstance(given, datetime) and given.utcoffset() is not None
     return is_aware and 1971 <= given.year <= 9998
 
 
 def kept_time_limit(stored: float) -> float:
-    """The time limit of a stored turn, which code before this check may have written unchecked."""
+    """The time limit of a stored turn, corrected: older versions stored it unchecked."""
     if math.isnan(stored):
         return TIME_LIMIT
     return min(max(stored, 0.0), MAX_TIME_LIMIT)
@@ -129,7 +129,7 @@ def kept_time_limit(stored: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Event):
-    """The turn is safe: it will run, whatever becomes of who took it in."""
+    """The turn is durable: it will run, even if the process that accepted it dies."""
 
     type: ClassVar[str] = "accepted"
     number: int  # in its session
@@ -137,7 +137,7 @@ class Accepted(Event):
 
 
 def most_losses_beside(held: Sequence[int]) -> int:
-    """How many workers a turn may have lost to be run beside turns that have lost so many."""
+    """The most workers that a turn may have lost to run beside turns that have lost `held`."""
     suspects = [losses for losses in held if losses >= SUSPECT_AFTER]
     if not suspects:
         return ANY_LOSSES
@@ -146,5 +146,5 @@ def most_losses_beside(held: Sequence[int]) -> int:
 
 
 def waits_on(waits_for: Sequence[str], answered: Sequence[str]) -> TurnState:
-    """The state of a turn whose calls went to a person, once some of them are answered."""
+    """The state of a turn that waits for answers to calls, given those answered so far."""
     return "answered" if set(waits_for) <= set(answered) else "waiting"

@@ -1,4 +1,4 @@
-"""Usage: what model calls took and cost, summed up."""
+"""Usage reports: tokens and cost of model calls, aggregated."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from datetime import date, datetime
 from typing import Final, Literal, get_args
 
 UsageBy = Literal["day", "app", "agent", "model", "user"]
-"""What sums are told apart by; a day is one of UTC, an agent one inside its app."""
+"""What sums are grouped by; a day is a UTC day, an agent counts per app."""
 BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
 MOST_ROWS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """What some model calls took. Tokens are as reported; of a call that reported none, 0."""
+    """The usage of some model calls. Tokens are as reported; 0 for calls without a report."""
 
     calls: int = 0
-    attempts: int = 0  # tries of these calls
+    attempts: int = 0  # of these calls
     turns: int = 0
     input: int = 0
     output: int = 0
     cached: int = 0  # of the input
     reasoning: int = 0  # of the output
-    cost: float | None = None  # US dollars, of what has a price; None: nothing has
-    cut_off: int = 0  # attempts whose worker died: what they used is not known, and in no figure
+    cost: float | None = None  # US dollars, of calls with a known price; None: no price is known
+    cut_off: int = 0  # attempts whose worker died: their usage is unknown and in no sum
 
     @property
     def tokens(self) -> int:
-        """In and out."""
+        """Input and output tokens."""
         return self.input + self.output
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow(UsageSum):
-    """A sum, and what it is of; None where that was not asked for."""
+    """A sum and its group; None for fields that the report does not group by."""
 
     day: date | None = None
     app: str | None = None
@@ -45,11 +45,11 @@ class UsageRow(UsageSum):
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """Sums over a span of time, the newest day first, then the dearest."""
+    """Sums over a span of time, newest day first, then by descending cost."""
 
     since: datetime
     until: datetime
     by: tuple[UsageBy, ...]
     total: UsageSum
     rows: tuple[UsageRow, ...]
-    more: bool  # whether there are more rows than are shown
+    more: bool  # whether rows were left out

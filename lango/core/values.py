@@ -1,8 +1,8 @@
-"""What may be stored: text and JSON made fit for any database, in one documented way.
+"""Storable values: text and JSON that any database can keep, converted in one documented way.
 
 - text: NUL and lone surrogates become U+FFFD;
 - numbers: NaN, the infinities and integers of more than 4,299 digits become null;
-- keys: text, as JSON wants them; of two keys that fall together the later wins;
+- keys become text, as JSON requires; of two keys with the same text the later wins;
 - bytes become base64, sets and tuples lists, dates ISO 8601, anything else its text;
 - nesting deeper than MAX_DEPTH is cut there, leaving TOO_DEEP in its place.
 """
@@ -23,9 +23,9 @@ JsonObject = dict[str, Any]
 MAX_DEPTH: Final = 64
 TOO_DEEP: Final = "[lango: nested deeper than 64 levels]"
 MAX_INTEGER: Final = 10**4_299
-"""Python reads and writes no integer that is longer."""
+"""Python by default neither reads nor writes longer integers as text."""
 _WATCH_FROM: Final = (
-    12  # levels: few values are deeper, and few that hold themselves grow until then
+    12  # levels before the check for cycles: few values are deeper, and few cycles grow until then
 )
 REPLACEMENT: Final = "\ufffd"
 
@@ -33,16 +33,16 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def storable_text(text: str) -> str:
-    """The text itself when any database can keep it, else with U+FFFD for what none can."""
+    """The text itself if any database can keep it, else with U+FFFD for NUL and surrogates."""
     if text.isascii():
         return text.replace("\x00", REPLACEMENT) if "\x00" in text else text
     return _UNSTORABLE.sub(REPLACEMENT, text)
 
 
 def storable_json(value: Any, depth: int = 0, within: frozenset[int] = frozenset()) -> Any:
-    """The value itself (the same object) when it is storable JSON already, else a storable copy.
+    """The value itself (the same object) if it is storable JSON, else a storable copy.
 
-    `within` are the containers around a deep value: one that holds itself ends there.
+    `within` are the containers around a deep value; they detect cycles.
     """
     kind = value.__class__
     if value is None or kind is bool:
@@ -82,7 +82,7 @@ def _storable_list(value: list[Any], depth: int, within: frozenset[int]) -> list
 
 
 def _key_text(key: Any) -> str:
-    """A key as json.dumps would write it, and other kinds as their text."""
+    """A key as json.dumps would write it; other types as their text."""
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, bool) or key is None:
@@ -91,7 +91,7 @@ def _key_text(key: Any) -> str:
 
 
 def _dumped(value: Any) -> Any:
-    """What a pydantic model (or anything shaped like one) says of itself as JSON data."""
+    """The dump of a pydantic model (or anything with `model_dump`); else the value's text."""
     dump = cast("Callable[..., Any] | None", getattr(value, "model_dump", None))
     if callable(dump) and not isinstance(value, type):
         try:
@@ -135,7 +135,7 @@ def _plain(value: Any) -> Any:
     return _dumped(value)
 
 
-# Made once: `json.dumps` would make one for each text, at twice the cost of a short one.
+# Created once: `json.dumps` with options creates one per call, at twice the cost of a short text.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -150,7 +150,7 @@ def json_value(text: str) -> Any:
 
 
 def json_object(text: str) -> JsonObject:
-    """The object a JSON text holds; anything else, also broken JSON, becomes {"result": …}."""
+    """The object in a JSON text; anything else, also broken JSON, becomes {"result": …}."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

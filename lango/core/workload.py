@@ -1,4 +1,4 @@
-"""The workload of a tenant: what waits, what runs, and who is there to run it."""
+"""The workload of a tenant: open turns, running turns, and live workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_RUNNING: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class OpenTurns:
-    """How many turns are not over, by their state."""
+    """The number of open turns, by state."""
 
     scheduled: int = 0
     queued: int = 0
@@ -21,7 +21,7 @@ class OpenTurns:
 
 @dataclass(frozen=True, slots=True)
 class RunningTurn:
-    """A turn that runs."""
+    """A running turn."""
 
     turn: str
     session: str
@@ -34,7 +34,7 @@ class RunningTurn:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker:
-    """A worker that lives."""
+    """A worker with a recent heartbeat."""
 
     id: str
     apps: tuple[str, ...]
@@ -45,9 +45,9 @@ class LiveWorker:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """All of it at one moment."""
+    """The workload at one moment."""
 
     turns: OpenTurns
-    oldest_queued: datetime | None  # since when the turn waits that waits longest
+    oldest_queued: datetime | None  # since when the longest-waiting turn has waited
     running: tuple[RunningTurn, ...]  # the oldest first
     workers: tuple[LiveWorker, ...]
