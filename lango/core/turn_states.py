@@ -48,7 +48,7 @@ Busy = Literal["enqueue", "reject", "interrupt"]
 MAX_ATTEMPTS: Final = 5
 """A turn is given up after this many attempts that lost their worker; handovers do not count."""
 MIN_ALONE: Final = 2
-"""Of these deaths, the turn must be the only suspect for this many before it is given up."""
+"""A turn is given up only if it was the one suspect in this many of these deaths."""
 SUSPECT_AFTER: Final = 2
 """A turn that has lost this many workers is a suspect, and runs with care."""
 SUSPECTS_TOGETHER: Final = 8

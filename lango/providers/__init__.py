@@ -1,1 +1,1 @@
-"""Speaking to models: one file per wire, each the only one to import its vendor's SDK."""
+"""Model providers: one file per provider API, the only one that imports the vendor's SDK."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "anthropic"
 THINKING_TOKENS: Final = 4_096
-"""What models that want a number may think; it comes on top of the answer's tokens."""
+"""Reasoning budget for models that require one; added to the answer's tokens."""
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _VERSION: Final = re.compile(r"claude-(?:[a-z]+-)*(\d+)(?:[-.](\d{1,2}))?(?![\d])")
 _ADAPTIVE: Final = (4, 6)
@@ -77,7 +77,7 @@ FAULTS: Final = FaultTable(
 )
 
 _NO_KEY: Final = "resolve authentication method"
-"""What the SDK says, in words meant for its own users, when it has no key to send."""
+"""Part of the SDK's error message when it has no key."""
 
 
 def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject:
@@ -147,7 +147,7 @@ def _thinking(request: ModelRequest, max_tokens: int, messages: list[JsonObject]
     version = _VERSION.search(request.model)
     if version and (int(version[1]), int(version[2] or 0)) >= _ADAPTIVE:
         return {"thinking": {"type": "adaptive", "display": "summarized"}}
-    # Within a run of tools, older models want each of its answers to begin with a thought.
+    # Within a tool loop, older models require each assistant message to start with thinking.
     for message in reversed(messages):
         kinds = [block["type"] for block in message["content"]]
         if message["role"] == "user" and "tool_result" not in kinds:
@@ -220,7 +220,7 @@ def _block(media: Media) -> JsonObject:
 
 @dataclass(slots=True)
 class _Block:
-    """A block of an answer that is still coming."""
+    """An unfinished block of an answer."""
 
     start: Any
     text: list[str] = field(default_factory=list[str])
@@ -228,7 +228,7 @@ class _Block:
 
 
 class StreamDecoder:
-    """One answer's chunks to events."""
+    """Decodes one answer's chunks into events."""
 
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
@@ -243,12 +243,12 @@ class StreamDecoder:
         }
 
     def feed(self, chunk: RawMessageStreamEvent) -> Iterable[StreamEvent]:
-        """The events in a chunk; of the kinds nobody asked for, none."""
+        """The events in a chunk; none for unknown kinds."""
         feeder = self._feeders.get(chunk.type)
         return feeder(chunk) if feeder is not None else Nothing
 
     def finish(self) -> Iterator[StreamEvent]:
-        """The events of the end."""
+        """The last events of the answer."""
         if self.answer.finish is not None:
             whole = self.answer.finish in ("stop", "tool_calls")
             if whole and any(block.start.type == "tool_use" for block in self._blocks.values()):
@@ -307,13 +307,13 @@ class StreamDecoder:
 
 
 def _usage(usage: Any, before: Usage) -> Usage:
-    """The running totals; a later report may leave out what an earlier one said."""
+    """The running totals; a later report may omit what an earlier one contained."""
     if usage is None:
         return before
     read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     given = (usage.input_tokens or 0) + read + written
     details: Any = getattr(usage, "output_tokens_details", None)
-    # Older SDKs leave what they do not know as plain data.
+    # Older SDKs pass fields that they do not know as plain data.
     known = cast(JsonObject, getattr(details, "__dict__", details) or {})
     return Usage(
         input=given or before.input,
@@ -334,7 +334,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic", "RawMessageStreamEvent"]):
             import anthropic
         except ImportError as error:
             raise missing("anthropic") from error
-        # Twice the idle time: ours is to strike first, for it knows what it waits for.
+        # Twice the idle time, so that lango's own timeout fires first.
         patience = anthropic.Timeout(2 * self._timeouts.idle, connect=self._timeouts.connect)
         return anthropic.AsyncAnthropic(
             api_key=self._api_key, base_url=self._base_url, timeout=patience, max_retries=0
@@ -365,7 +365,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic", "RawMessageStreamEvent"]):
 
 
 def explain(error: Exception) -> ModelError | None:
-    """An error of the SDK as ours; None for what the SDK did not raise."""
+    """The lango error for an SDK error; None for other exceptions."""
     import anthropic
 
     if isinstance(error, anthropic.APITimeoutError):

@@ -1,4 +1,4 @@
-"""One answer as it comes in: what the decoders of all wires do alike."""
+"""Assembles one streamed answer: the logic that the decoders of all providers share."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from lango.providers.opaque import pack
 from lango.providers.wire_names import ToolNames
 
 _CUT: Final[tuple[FinishReason, ...]] = ("length", "content_filter")
-_ADK_PREFIX: Final = "adk-"  # ADK takes such ids for its own and strips them
+_ADK_PREFIX: Final = "adk-"  # ADK treats such ids as its own and strips them
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 Nothing: Final[tuple[StreamEvent, ...]] = ()
 
 
 @dataclass(slots=True)
 class OpenCall:
-    """A tool call whose arguments are still coming."""
+    """A tool call whose arguments are incomplete."""
 
     id: str = ""
     name: str = ""
@@ -47,9 +47,9 @@ def _new_call_id() -> str:
 
 
 class Assembly:
-    """Puts one answer together and says what may be told of it.
+    """Assembles one answer and emits its events.
 
-    Tool calls are held to the end: an answer that breaks off must not have any of them run.
+    Tool calls are held until the end: none of an answer that breaks off may run.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Assembly:
         self.finish: FinishReason | None = None
         self._usage: Usage | None = None
         self._on_usage = request.on_usage
-        self.over = False  # nothing that may still come is wanted
+        self.over = False  # the rest of the stream is not needed
         self._call_id = call_id
         self._names = ToolNames(tool.name for tool in request.tools)
         self._demanding = {tool.name for tool in request.tools if tool.parameters.get("required")}
@@ -76,7 +76,7 @@ class Assembly:
 
     @property
     def usage(self) -> Usage | None:
-        """What the provider says that it has used so far."""
+        """The usage that the provider has reported so far."""
         return self._usage
 
     @usage.setter
@@ -87,16 +87,16 @@ class Assembly:
 
     @property
     def text(self) -> str:
-        """What was said so far."""
+        """The text so far."""
         return "".join(self._text)
 
     @property
     def place(self) -> int:
-        """The place, in the answer, of what comes next; see `opaque`."""
+        """The place of the next piece in the answer; see `opaque`."""
         return 1 + len(self._calls) if self._calls or self._text else 0
 
     def say(self, text: str | None) -> Sequence[StreamEvent]:
-        """More text."""
+        """Add text."""
         if not text:
             return Nothing
         if not text.isascii() or self._halves:
@@ -107,7 +107,7 @@ class Assembly:
         return (TextDelta(text),)
 
     def think(self, text: str | None) -> Sequence[StreamEvent]:
-        """More thoughts."""
+        """Add reasoning text."""
         if not text:
             return Nothing
         text = self._whole(ThoughtDelta, text)
@@ -116,13 +116,13 @@ class Assembly:
     def reason(
         self, text: str, item: JsonObject | None, place: int | None = None
     ) -> Sequence[StreamEvent]:
-        """A finished piece of reasoning, with what the family wants back."""
+        """Add a finished piece of reasoning, with the item that the family wants back."""
         opaque = "" if item is None else pack(self.place if place is None else place, item)
         shown = storable_text(text)
         return (ReasoningDone(Reasoning(shown, self.provider, self.model, opaque)),)
 
     def call(self, call_id: str | None, name: str | None, arguments: str) -> None:
-        """A tool call, if it is whole; one that was cut off with the answer is left out."""
+        """Add a tool call; one that was cut off with the answer is left out."""
         whole = self._arguments(name or "", arguments)
         if whole is None:
             return
@@ -130,7 +130,7 @@ class Assembly:
         self._calls.append(ToolCall(self._free_id(call_id), real, whole))
 
     def end(self) -> Iterator[StreamEvent]:
-        """The end: whole calls, then Done. Without a finish marker there is no end."""
+        """The last events: complete calls, then Done; BadStreamError without a finish marker."""
         if self.finish is None:
             self.broken("The answer broke off: it ended without its finish marker.")
         yield from self._left_over()
@@ -140,11 +140,11 @@ class Assembly:
         yield Done(finish, self.usage, model=model, request_id=self.request_id)
 
     def broken(self, problem: str) -> NoReturn:
-        """Give the answer up."""
+        """Reject the answer: raises BadStreamError."""
         raise BadStreamError(problem)
 
     def _arguments(self, name: str, arguments: str) -> str | None:
-        """The arguments, when they are an object; None when the answer was cut within them."""
+        """The arguments if they are an object; None if the answer was cut off within them."""
         problem = "a tool call without a name"
         if name:
             if not arguments.strip() and self._names.real(name) not in self._demanding:
@@ -162,7 +162,7 @@ class Assembly:
         return wanted
 
     def _whole(self, kind: type[StreamEvent], text: str) -> str:
-        """The text in whole characters: half a pair waits for its other half."""
+        """The text without a trailing high surrogate, which waits for its low surrogate."""
         text = self._halves.pop(kind, "") + text
         if text.isascii() or not _SURROGATE.search(text):
             return storable_text(text)
@@ -172,7 +172,7 @@ class Assembly:
         return storable_text(paired)
 
     def _left_over(self) -> Iterator[StreamEvent]:
-        """Halves that never found their other half."""
+        """Surrogates whose other half never came."""
         for kind, half in list(self._halves.items()):
             self._halves.clear()
             shown = storable_text(half)
@@ -184,7 +184,7 @@ class Assembly:
 
 
 def problem_of_arguments(arguments: str) -> str:
-    """What is wrong with a call's arguments; nothing when they are a JSON object we can keep."""
+    """What is wrong with a call's arguments; empty if they are a storable JSON object."""
     try:
         value: Any = json.loads(arguments, parse_constant=_no_constant)
     except (ValueError, RecursionError):

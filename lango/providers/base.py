@@ -1,4 +1,4 @@
-"""What every wire offers: one method."""
+"""The interface of every model provider: one method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ToolChoice = Literal["auto", "none", "required"]
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model is told of it."""
+    """A tool declaration for the model."""
 
     name: str
     description: str
@@ -24,7 +24,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of a model, in no vendor's words. A leading system message is the instruction."""
+    """A vendor-neutral model request. A leading system message is the instruction."""
 
     model: str
     messages: Sequence[Message]
@@ -37,14 +37,14 @@ class ModelRequest:
     max_tokens: int | None = None
     stop: Sequence[str] = ()
     thinking: bool | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])  # for the vendor, as it is
-    cut: bool = False  # older messages were left out, so the next request begins elsewhere
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])  # for the vendor, unchanged
+    cut: bool = False  # older messages were left out, so the next request starts elsewhere
     on_usage: Callable[[Usage], None] | None = field(default=None, compare=False, repr=False)
-    """Hears what the answer has used so far, from providers that say so before its end."""
+    """Called with the usage so far, by providers that report it before the end of the answer."""
 
 
 class Provider(Protocol):
-    """A model behind a wire."""
+    """A provider of models."""
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Provider(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """The answer as it arrives: deltas, complete tool calls, then exactly one Done or error."""
+        """Stream the answer: deltas, complete tool calls, then exactly one Done or error."""
         ...
 
 
@@ -61,14 +61,14 @@ class Closing(Protocol):
     """A provider with connections."""
 
     async def close(self) -> None:
-        """Close those of the running loop; a later request makes new ones."""
+        """Close those of the running loop; a later request opens new ones."""
         ...
 
 
 @runtime_checkable
 class Warming(Protocol):
-    """A provider whose first answer would come late."""
+    """A provider whose first request would be slow."""
 
     async def warm_up(self) -> None:
-        """Do now what the first request would have to wait for."""
+        """Do now what would delay the first request."""
         ...

@@ -1,7 +1,7 @@
-"""Anthropic's prompt cache: a request is kept up to a mark, and read from there costs a tenth.
+"""Anthropic's prompt cache: the prefix up to a mark is cached, and reading it costs a tenth.
 
-The vendor compares from the beginning: tools, instruction, messages. So there is a mark behind
-each part that the next request begins with too. What is too short to be kept is just sent.
+The vendor compares prefixes: tools, instruction, messages. So a mark ends each part that the next
+request starts with too. A prefix too short for the cache is sent without caching.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from lango.core.values import JsonObject
 
 CACHE_CONTROL: Final = "cache_control"
 _USER_TURNS: Final = 2
-"""The last one, for the next request, and the one before: it was the last of the request before."""
+"""The last one, for the next request, and the one that was last in the previous request."""
 
 
 def mark(body: JsonObject, *, cut: bool) -> JsonObject:
-    """Put the marks into a request for Messages; `cut`: its messages begin elsewhere next time."""
+    """Put the marks into a Messages request; `cut`: the next request's messages start elsewhere."""
     for block in _ends(body, cut=cut):
         block[CACHE_CONTROL] = {"type": "ephemeral"}
     return body

@@ -1,4 +1,4 @@
-"""What went wrong with a model, from a vendor's words to ours."""
+"""Maps vendors' errors to lango's model errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_STATUS: Final[Mapping[int, type[ModelError]]] = {
     429: RateLimitedError,
     504: ModelTimeoutError,
 }
-"""What a status means when nothing more exact is said; other 4xx: bad request, 5xx: unavailable."""
+"""Errors by status, if no code is more specific; other 4xx: bad request, 5xx: unavailable."""
 
 _TRANSPORTS: Final = frozenset({"aiohttp", "anyio", "httpcore", "httpcore2", "httpx", "httpx2"})
 _MOST_SECONDS: Final = 86_400.0
@@ -40,24 +40,24 @@ _MOST_SECONDS: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a vendor's exception says, in no vendor's words."""
+    """The vendor-neutral content of a vendor's exception."""
 
     message: str
     status: int | None = None
-    codes: tuple[str, ...] = ()  # the vendor's own names for it, the most exact first
+    codes: tuple[str, ...] = ()  # the vendor's error codes, the most specific first
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTable:
-    """One wire's faults: its codes, and the words by which it says that a prompt is too long."""
+    """One API's errors: its codes, and the phrases for a prompt that is too long."""
 
     codes: Mapping[str, type[ModelError]]
     too_long: tuple[str, ...] = ()
 
     def error(self, said: Said) -> ModelError:
-        """The error of ours that says the same."""
+        """The corresponding lango error."""
         kind = self._kind(said)
         return kind(
             said.message,
@@ -76,14 +76,14 @@ class FaultTable:
 
 
 def by_status(status: int | None) -> type[ModelError]:
-    """What an HTTP status means by itself; an error inside an answer has none that says so."""
+    """The error for an HTTP status alone; an error inside a stream has no error status."""
     if status is None or status < 400 or status >= 500:
         return BY_STATUS.get(status or 500, ModelUnavailableError)
     return BY_STATUS.get(status, BadRequestError)
 
 
 def of_transport(error: BaseException) -> ModelError | None:
-    """A fault of the connection, whichever library reports it; None if it is none of these."""
+    """The error for a connection fault of any HTTP library; None for other exceptions."""
     if isinstance(error, TimeoutError):
         return ModelTimeoutError()
     kinds = [kind for kind in type(error).__mro__ if kind is not Exception]
@@ -94,7 +94,7 @@ def of_transport(error: BaseException) -> ModelError | None:
 
 
 def of_nonsense(error: Exception) -> ModelError:
-    """Whatever else stops a stream: what came was no answer of that vendor's."""
+    """The error for any other exception in a stream: the data was not a valid answer."""
     return BadStreamError(f"The answer could not be read: {_reason(error)}")
 
 
@@ -103,7 +103,7 @@ def _reason(error: BaseException) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that the headers ask to wait: Retry-After in either form, or its -ms cousin."""
+    """The seconds to wait by the headers: Retry-After in either form, or retry-after-ms."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return _sane(milliseconds / 1_000)

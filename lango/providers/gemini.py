@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "gemini"
 UNSIGNED: Final = b"skip_thought_signature_validator"
-"""Google's word for a call in the history that no Gemini made, and so none signed."""
+"""Google's placeholder signature for a call that no Gemini model made."""
 _MAJOR: Final = re.compile(r"gemini-(\d+)")
-_SIGNING: Final = 3  # from here on a call without a signature is refused
+_SIGNING: Final = 3  # from this major version on, a call without a signature is refused
 _SHOWN: Final = ("image/", "audio/", "video/", "application/pdf")
 _NOT_SHOWN: Final = "image/gif"
 _MODES: Final = {"none": "NONE", "required": "ANY"}
@@ -139,7 +139,7 @@ def _signs(model: str) -> bool:
 
 
 class _Contents:
-    """Turns as this wire wants them."""
+    """Encodes turns for this API."""
 
     def __init__(self, model: str, provider: str, names: ToolNames) -> None:
         self._model = model
@@ -147,7 +147,7 @@ class _Contents:
         self._names = names
 
     def encode(self, turn: Turn) -> JsonObject:
-        """One content for all that one side says at once."""
+        """One content for the consecutive messages of one side."""
         if turn.side == "assistant":
             parts = [part for message in turn.messages for part in self._model_parts(message)]
             return {"role": "model", "parts": parts}
@@ -169,7 +169,7 @@ class _Contents:
         yield from map(_media_part, message.media)
 
     def _model_parts(self, message: Message) -> list[JsonObject]:
-        # Signatures hold for the very model that made them, not for the whole family.
+        # A signature is valid only for the model that made it, not for the whole family.
         signed = own(message, self._provider, self._model)
         signatures = {place: item["signature"] for place, item in signed if "thought" not in item}
         said: list[JsonObject] = [
@@ -212,7 +212,7 @@ def _media_part(media: Media) -> JsonObject:
 
 
 class StreamDecoder:
-    """One answer's chunks to events."""
+    """Decodes one answer's chunks into events."""
 
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
@@ -237,7 +237,7 @@ class StreamDecoder:
             self._finished(candidate)
 
     def finish(self) -> Iterator[StreamEvent]:
-        """The events of the end."""
+        """The last events of the answer."""
         yield from self._thought()
         if self.answer.finish is not None:
             for call in self._calls:
@@ -262,7 +262,7 @@ class StreamDecoder:
             yield from self._signed(1 + len(self._calls), signature, {})
 
     def _thought(self) -> Iterator[StreamEvent]:
-        """What was thought, once something else follows."""
+        """Emit the collected reasoning once something else follows."""
         if self._thoughts:
             thoughts, self._thoughts = "".join(self._thoughts), []
             yield from self.answer.reason(thoughts, None)
@@ -307,7 +307,7 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
         from google import genai
 
         try:
-            # No timeout is set here: what it means depends on which HTTP library is installed.
+            # No timeout is set here: its meaning depends on the installed HTTP library.
             options = genai.types.HttpOptions(base_url=self._base_url)
             return genai.Client(api_key=self._api_key, http_options=options)
         except ValueError as error:  # no key anywhere
@@ -327,7 +327,7 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
     def _open(
         self, resource: Any, request: ModelRequest, answer: Assembly
     ) -> Awaitable[AsyncIterator[GenerateContentResponse]]:
-        del answer  # the id of the request comes with its chunks
+        del answer  # the request id arrives in the chunks
         return resource.generate_content_stream(**encode_request(request, provider=self._name))
 
     def _explain(self, error: Exception) -> ModelError | None:
@@ -338,7 +338,7 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
 
 
 def explain(error: Exception) -> ModelError | None:
-    """An error of the SDK as ours; None for what the SDK did not raise."""
+    """The lango error for an SDK error; None for other exceptions."""
     from google.genai import errors
 
     return _said(error) if isinstance(error, errors.APIError) else None
@@ -350,7 +350,7 @@ def _said(error: APIError) -> ModelError:
         return AuthenticationError(message, status=error.code)
     raised = cast(Any, error)
     given: Mapping[str, str] = getattr(raised.response, "headers", None) or {}
-    headers = {name.lower(): value for name, value in given.items()}  # the library may be any
+    headers = {name.lower(): value for name, value in given.items()}  # of any HTTP library
     wait = _retry_delay(raised.details)
     if wait and "retry-after" not in headers:
         headers["retry-after"] = wait
@@ -358,7 +358,7 @@ def _said(error: APIError) -> ModelError:
 
 
 def _retry_delay(details: Any) -> str:
-    """The seconds in the body of an error; Google says them there and not in a header."""
+    """The retry delay in seconds from an error's body: Google does not send it as a header."""
     inner: Any = (
         cast(JsonObject, details).get("error", details) if isinstance(details, dict) else {}
     )

@@ -1,4 +1,4 @@
-"""One thing per event loop: connections and semaphores live and die with theirs."""
+"""One object per event loop: connections and semaphores belong to their loop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """Makes a thing when a loop first asks for it, and forgets it with the loop."""
+    """Creates an object on a loop's first use, and drops it with the loop."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._things: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
 
     def get(self) -> T:
-        """The running loop's own."""
+        """The running loop's object."""
         loop = asyncio.get_running_loop()
         thing = self._things.get(loop)
         if thing is None:
@@ -26,7 +26,7 @@ class PerLoop(Generic[T]):
         return thing
 
     async def in_thread(self) -> T:
-        """The running loop's own; if there is none, it is made without holding the loop up."""
+        """The running loop's object; if there is none, it is created in a thread."""
         loop = asyncio.get_running_loop()
         thing = self._things.get(loop)
         if thing is None:
@@ -35,5 +35,5 @@ class PerLoop(Generic[T]):
         return thing
 
     def pop(self) -> T | None:
-        """Take the running loop's own away, if there is one."""
+        """Remove and return the running loop's object, if there is one."""
         return self._things.pop(asyncio.get_running_loop(), None)

@@ -1,4 +1,4 @@
-"""Images and files as the wires want them."""
+"""Images and files in the forms that provider APIs require."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def base64_text(media: Media) -> str:
 
 
 def url(media: Media) -> str:
-    """Where a wire finds it: its own web address, or a data URL; nothing for other addresses."""
+    """A data URL, or the media's web address; empty for other addresses."""
     if media.data:
         return f"data:{media.mime_type};base64,{base64_text(media)}"
     return media.uri if media.uri.startswith(_WEB) else ""
@@ -29,18 +29,18 @@ def kind(media: Media) -> str:
 
 
 def text_of(media: Media) -> str | None:
-    """The text of a text file."""
+    """The text of a text file; None for other media."""
     if not media.mime_type.startswith(TEXT_TYPES) or not media.data:
         return None
     return media.data.decode("utf-8", "replace")
 
 
 def file_name(media: Media) -> str:
-    """Its name, or one made from its type."""
+    """The media's name, or one made from its type."""
     return media.name or f"file.{media.mime_type.partition('/')[2] or 'bin'}"
 
 
 def note(media: Media) -> str:
-    """What is said in place of a thing that a wire cannot carry."""
+    """The placeholder text for media that an API cannot carry."""
     name = media.name or media.uri or "a file"
     return f"[{name} ({media.mime_type}) cannot be shown to this model]"

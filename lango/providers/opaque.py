@@ -1,7 +1,7 @@
-"""Reasoning on its way out and back: what a family gave, kept byte for byte, and where it stood.
+"""Opaque reasoning data: stored byte for byte with its place in the answer, and sent back.
 
-The order of an answer matters to the families that sign their thoughts, and a Message keeps
-text and calls apart. So each piece remembers its place: 0 before everything, 1 after the text,
+Model families that sign their reasoning depend on the order of an answer, and a Message stores
+text and calls separately. So each piece records its place: 0 before everything, 1 after the text,
 2 after the first call, and so on.
 """
 
@@ -25,7 +25,7 @@ def pack(place: int, item: JsonObject) -> str:
 
 
 def own(message: Message, family: str, model: str | None = None) -> list[Placed]:
-    """The pieces in a message that this family gave (and this model, when it is so strict)."""
+    """The pieces in a message from this family (and from this model, if one is given)."""
     pieces = (
         _unpack(piece)
         for piece in message.reasoning
@@ -35,7 +35,7 @@ def own(message: Message, family: str, model: str | None = None) -> list[Placed]
 
 
 def _unpack(piece: Reasoning) -> Placed | None:
-    """Place and item; nothing for data that is not ours, which no family would take."""
+    """Place and item; None for data that `pack` did not write."""
     try:
         packed: Any = json.loads(piece.opaque)
     except (ValueError, RecursionError):
@@ -52,7 +52,7 @@ def _unpack(piece: Reasoning) -> Placed | None:
 def interleave(
     pieces: Iterable[tuple[int, T]], text: Sequence[T], calls: Sequence[T]
 ) -> Iterator[T]:
-    """Text and calls with the pieces back in their places."""
+    """Text and calls with the pieces inserted at their places."""
     waiting = list(pieces)
     for place, others in enumerate(([], text, *([call] for call in calls))):
         yield from others

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, which half of the world's model servers speak too."""
+"""OpenAI's Chat Completions API, which many other model servers implement too."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ _BROKEN: Final = frozenset({"error", "insufficient_system_resource", "abort"})
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """In what a server differs from OpenAI's own."""
+    """How a server differs from OpenAI's."""
 
     max_tokens: str = "max_tokens"  # the name of that parameter
     ask_for_usage: bool = True
-    json_schema: bool = True  # else only "any JSON", and the schema is put into words
+    json_schema: bool = True  # else only "any JSON", and the schema goes into an instruction
     nine_letter_ids: bool = False
-    answer_after_tool: bool = False  # nobody but the assistant may speak after a tool
-    thoughts_back: str = ""  # the field in which it wants its thoughts back
+    answer_after_tool: bool = False  # only an assistant message may follow a tool message
+    thoughts_back: str = ""  # the field in which it wants its reasoning back
     thinking: Mapping[bool, JsonObject] = field(default_factory=dict[bool, JsonObject])
 
     @property
     def call_ids(self) -> CallIds:
-        """The ids it takes."""
+        """The call ids that it accepts."""
         return NINE_LETTER_IDS if self.nine_letter_ids else CHAT_IDS
 
 
@@ -98,7 +98,7 @@ def _tools(request: ModelRequest, names: ToolNames) -> JsonObject:
     tools: Sequence[ToolSpec] = request.tools
     choice: Any = request.tool_choice
     if choice == "required" and request.allowed_tools:
-        # Servers differ in how a choice among some is said; all understand a shorter list.
+        # Servers differ in how to choose among some tools; all accept a shorter list.
         tools = [tool for tool in tools if tool.name in request.allowed_tools]
         if len(tools) == 1:
             choice = {"type": "function", "function": {"name": names.wire(tools[0].name)}}
@@ -128,7 +128,7 @@ def _format(schema: JsonObject, quirks: Quirks) -> JsonObject:
 
 
 class _Messages:
-    """Messages as this wire wants them."""
+    """Encodes messages for this API."""
 
     def __init__(self, provider: str, quirks: Quirks, names: ToolNames) -> None:
         self._provider = provider
@@ -136,7 +136,7 @@ class _Messages:
         self._names = names
 
     def encode(self, request: ModelRequest) -> Iterator[JsonObject]:
-        """One or more entries for each message; none for one that says nothing."""
+        """The entries of each message; an empty one has none."""
         if request.output_schema is not None and not self._quirks.json_schema:
             yield {"role": "system", "content": in_words(request.output_schema)}
         shown: list[Media] = []
@@ -156,7 +156,7 @@ class _Messages:
             yield {"role": "tool", "tool_call_id": call_id, "content": call.output or "{}"}
 
     def _shown(self, shown: Sequence[Media]) -> Iterator[JsonObject]:
-        """What tools gave to look at: this wire lets a tool return text only."""
+        """Media that tools returned, as a user message: here a tool can return only text."""
         if not shown:
             return
         if self._quirks.answer_after_tool:
@@ -194,7 +194,7 @@ class _Messages:
         yield entry
 
     def _put_back(self, message: Message, entry: JsonObject, calls: list[JsonObject]) -> None:
-        """What the server once said of its reasoning, where it wants it back."""
+        """Put the server's earlier reasoning where the server wants it back."""
         for place, item in own(message, self._provider):
             if _CALL_KEPT in item:
                 if 2 <= place < 2 + len(calls):
@@ -223,7 +223,7 @@ def _part(media: Media) -> JsonObject:
 
 
 class StreamDecoder:
-    """One answer's chunks to events."""
+    """Decodes one answer's chunks into events."""
 
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
@@ -240,7 +240,7 @@ class StreamDecoder:
         if chunk.usage is not None:
             answer.usage = _usage(chunk.usage)
         for choice in chunk.choices or ():
-            if choice.index:  # we ask for one answer, and read one
+            if choice.index:  # lango asks for one answer, and reads one
                 continue
             delta: Any = choice.delta
             if delta is not None:
@@ -255,7 +255,7 @@ class StreamDecoder:
                 self._finished(choice.finish_reason)
 
     def finish(self) -> Iterator[StreamEvent]:
-        """The events of the end."""
+        """The last events of the answer."""
         if self._thoughts or self._details:
             thoughts = "".join(self._thoughts)
             item: JsonObject = {_KEPT: self._details} if self._details else {"thoughts": thoughts}
@@ -273,13 +273,13 @@ class StreamDecoder:
             if isinstance(text, str) and text:
                 self._thoughts.append(text)
                 yield from self.answer.think(text)
-                break  # some servers say the same under both names
+                break  # some servers send the same text under both names
         details = extra.get(_KEPT)
         if isinstance(details, list):
             self._details += details
 
     def _call(self, delta: ChoiceDeltaToolCall) -> None:
-        """A piece of a call; servers that number all calls 0, or none, are told apart by ids."""
+        """Add a piece of a call; if a server numbers all calls 0, or none, ids separate them."""
         function = delta.function
         name = function.name if function else None
         index: Any = delta.index
@@ -315,7 +315,7 @@ def _usage(usage: CompletionUsage) -> Usage:
 
 
 class OpenAIChatProvider(OpenAIProvider["ChatCompletionChunk"]):
-    """Chat Completions of OpenAI, or of any server that speaks it."""
+    """Chat Completions of OpenAI, or of any compatible server."""
 
     family = NAME
 

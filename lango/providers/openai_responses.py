@@ -1,4 +1,4 @@
-"""OpenAI's Responses, without its memory: nothing is stored there, the whole story is sent."""
+"""OpenAI's Responses API, stateless: each request sends the whole history, `store` is false."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NAME: Final = "openai"
 _THINKING: Final[Mapping[bool, JsonObject]] = {
     True: {"effort": "medium", "summary": "auto"},
-    False: {"effort": "low"},  # the least that all of them know
+    False: {"effort": "low"},  # the lowest that all models support
 }
 _INCOMPLETE: Final[Mapping[str, FinishReason]] = {
     "max_output_tokens": "length",
@@ -44,7 +44,7 @@ _PHASE: Final = "phase"
 
 
 def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject:
-    """The arguments of `responses.create`. It knows no stop sequences: the decoder keeps those."""
+    """The arguments of `responses.create`. It has no stop sequences: the decoder applies them."""
     names = ToolNames(tool.name for tool in request.tools)
     messages = list(request.messages)
     body: JsonObject = {"model": request.model, "stream": True, "store": False}
@@ -77,7 +77,7 @@ def _tools(request: ModelRequest, names: ToolNames) -> JsonObject:
             "name": names.wire(tool.name),
             "description": tool.description,
             "parameters": tool_parameters(tool.parameters),
-            "strict": False,  # when left out, the server would change the schema to be strict
+            "strict": False,  # by default the server would make the schema strict
         }
         for tool in request.tools
     ]
@@ -127,7 +127,7 @@ def _assistant(message: Message, provider: str, names: ToolNames) -> Iterator[Js
     ]
     thoughts = [(place, piece) for place, piece in pieces if _PHASE not in piece]
     items = list(interleave(thoughts, text, calls))
-    # A thought must lead to something: the last ones are refused without what followed them.
+    # The API refuses trailing reasoning without the item that followed it.
     while items and items[-1].get("type") == "reasoning":
         items.pop()
     yield from items
@@ -148,13 +148,13 @@ def _part(media: Media) -> JsonObject:
 
 
 class StreamDecoder:
-    """One answer's chunks to events."""
+    """Decodes one answer's chunks into events."""
 
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
         self._stops = StopText(request.stop)
-        self._streamed: set[object] = set()  # parts of text that came in deltas
-        self._open: set[object] = set()  # calls that have begun and not ended
+        self._streamed: set[object] = set()  # text parts that arrived as deltas
+        self._open: set[object] = set()  # unfinished calls
         self._calls: list[tuple[str | None, str | None, str]] = []
         self._feeders: Mapping[str, Callable[[Any], Iterable[StreamEvent]]] = {
             "response.output_text.delta": self._text,
@@ -172,12 +172,12 @@ class StreamDecoder:
         }
 
     def feed(self, chunk: ResponseStreamEvent) -> Iterable[StreamEvent]:
-        """The events in a chunk; of the kinds nobody asked for, none."""
+        """The events in a chunk; none for unknown kinds."""
         feeder = self._feeders.get(chunk.type)
         return feeder(chunk) if feeder is not None else Nothing
 
     def finish(self) -> Iterator[StreamEvent]:
-        """The events of the end."""
+        """The last events of the answer."""
         yield from self.answer.say(self._stops.rest())
         if self.answer.finish is not None and not self._stops.reached:
             if self._open and self.answer.finish in ("stop", "tool_calls"):
@@ -191,7 +191,7 @@ class StreamDecoder:
         return self._say(event.delta)
 
     def _text_done(self, event: Any) -> Sequence[StreamEvent]:
-        """Text that came without deltas; with them it is only said again."""
+        """Text that arrived without deltas; otherwise it repeats them."""
         if (event.item_id, event.content_index) in self._streamed:
             return Nothing
         return self._say(event.text)
@@ -229,7 +229,7 @@ class StreamDecoder:
 
     def _reasoned(self, item: Any) -> Sequence[StreamEvent]:
         parts = [*(item.summary or ()), *(item.content or ())]
-        # Without its enciphered content it could only be found in the server's memory.
+        # Without encrypted content the item exists only in the server's storage.
         back = item.to_dict(exclude_none=True) if item.encrypted_content else None
         said = "\n\n".join(part.text for part in parts)
         place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
@@ -267,7 +267,7 @@ def _usage(usage: ResponseUsage) -> Usage:
 
 
 class OpenAIResponsesProvider(OpenAIProvider["ResponseStreamEvent"]):
-    """OpenAI's Responses."""
+    """OpenAI's Responses API."""
 
     family = NAME
 

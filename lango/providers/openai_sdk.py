@@ -1,4 +1,4 @@
-"""What both wires of OpenAI share: the SDK's client, and its errors in our words."""
+"""Shared by both OpenAI APIs: the SDK's client, and the mapping of its errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAULTS: Final = FaultTable(
         "context_length_exceeded": ContextTooLongError,
         "exceed_context_size_error": ContextTooLongError,  # llama.cpp
         "string_above_max_length": ContextTooLongError,
-        "insufficient_quota": AuthenticationError,  # waiting does not help: someone has to pay
+        "insufficient_quota": AuthenticationError,  # a retry does not help: the account must be paid
         "billing_hard_limit_reached": AuthenticationError,
         "invalid_api_key": AuthenticationError,
         "model_not_found": UnknownModelError,
@@ -55,19 +55,19 @@ FAULTS: Final = FaultTable(
 
 
 class OpenAIProvider(SdkProvider["AsyncOpenAI", Chunk]):
-    """A provider on OpenAI's SDK, whichever server it speaks to."""
+    """A provider on OpenAI's SDK, for any server."""
 
     key_name: str = OPENAI_KEY
-    """The environment variable with the key, when none is given."""
+    """The environment variable with the key, if none is passed."""
 
     def _make(self) -> AsyncOpenAI:
         try:
             import openai
         except ImportError as error:
             raise missing("openai") from error
-        # Twice the idle time: ours is to strike first, for it knows what it waits for.
+        # Twice the idle time, so that lango's own timeout fires first.
         patience = openai.Timeout(2 * self._timeouts.idle, connect=self._timeouts.connect)
-        # Left to itself the SDK would send OpenAI's key to any server.
+        # By default the SDK would send OpenAI's key to any server.
         key = self._api_key or os.environ.get(self.key_name)
         if not key:
             raise AuthenticationError(f"There is no key: set {self.key_name}.")
@@ -83,7 +83,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI", Chunk]):
 
 
 def explain(error: Exception) -> ModelError | None:
-    """An error of the SDK as ours; None for what the SDK did not raise."""
+    """The lango error for an SDK error; None for other exceptions."""
     import openai
 
     if isinstance(error, openai.APITimeoutError):
@@ -96,7 +96,7 @@ def explain(error: Exception) -> ModelError | None:
 
 
 def said_error(error: APIError) -> ModelError:
-    """An error the server itself reported, before its answer or in it."""
+    """The lango error for an error that the server reported, before or within its answer."""
     response = getattr(error, "response", None)
     headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     status = getattr(error, "status_code", None)

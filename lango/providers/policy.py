@@ -1,7 +1,7 @@
-"""One behaviour under faults for all wires: waiting, trying again, and turning to another model.
+"""Fault handling for all providers: waits, retries, and fallback to another model.
 
-All of it only before the first event has reached the consumer: what was said cannot be unsaid.
-Models differ in how much they take, so what is sent is made anew for each of them: a draft.
+It stops once the first event has reached the consumer, as a sent event cannot be taken back.
+Models differ in their context window, so a draft makes a new request for each model.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ from lango.providers.turnstile import Turnstile
 logger = logging.getLogger(__name__)
 
 _OURS: Final = (BadRequestError, MissingExtraError)
-"""Errors that lie with us: another model is no cure for them."""
+"""Errors of the caller: a fallback to another model does not help."""
 
 Slots = dict[tuple[str, str, int], asyncio.Semaphore]
 _SLOTS: Final[PerLoop[Slots]] = PerLoop(dict)
 _ARRIVALS: Final[PerLoop[Turnstile]] = PerLoop(Turnstile)
-"""Where answers of all models come in: many that come together would stop the event loop."""
+"""Throttles the events of all models: many at the same time would block the event loop."""
 
 OnAttempt = Callable[[Attempt], None]
 OnStart = Callable[[Attempt], Awaitable[None]]
-"""Called before a request goes out; what it raises ends the call, and the request is not sent."""
+"""Called before a request is sent; if it raises, the call ends and the request is not sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a model is treated. The defaults are meant for production."""
+    """Limits and retries of model calls. The defaults are meant for production."""
 
-    tries: int = 4  # of one model, the first included
-    first_wait: float = 0.5  # seconds before the second try; each further wait is twice as long
-    longest_wait: float = 30.0  # nobody is kept waiting longer, whatever Retry-After says
-    at_once: int = 125  # requests of one model under way in this process: a worker's turns
+    tries: int = 4  # attempts with one model, including the first
+    first_wait: float = 0.5  # seconds before the second attempt; each further wait doubles
+    longest_wait: float = 30.0  # a longer Retry-After means: no retry with this model
+    at_once: int = 125  # concurrent requests to one model per event loop: a worker's turns
     timeouts: Timeouts = field(default_factory=Timeouts)
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """A model to turn to when the one before it fails, and how many tokens it takes, if known."""
+    """A model to use when the previous one fails, and its context window, if known."""
 
     provider: Provider
     model: str
@@ -74,20 +74,20 @@ class Fallback:
 
 
 class Draft(Protocol):
-    """A request before it is made for one model."""
+    """Makes the request for each model."""
 
     def request(self, fallback: Fallback | None) -> ModelRequest:
-        """As this model takes it (None: the first one); ContextTooLongError if it cannot."""
+        """The request for a model (None: the first); ContextTooLongError if it cannot fit."""
         ...
 
     def shorter(self) -> ModelRequest | None:
-        """The last one with less in it, once; None when nothing more can be left out."""
+        """The last request shortened, once; None if nothing more can be left out."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Finished:
-    """A request that goes to every model as it is."""
+    """A draft that sends the same request to every model."""
 
     made: ModelRequest
 
@@ -100,7 +100,7 @@ class _Finished:
 
 @dataclass(slots=True)
 class _Try:
-    """One attempt as it goes."""
+    """One attempt in progress."""
 
     provider: Provider
     request: ModelRequest
@@ -114,14 +114,14 @@ class _Try:
     reported: bool = False
 
     def stream(self) -> AsyncIterator[StreamEvent]:
-        """The answer; what it has used so far is known even if it breaks off."""
+        """The answer; its usage so far is recorded even if it breaks off."""
         return self.provider.stream(replace(self.request, on_usage=self._note_usage))
 
     def _note_usage(self, usage: Usage) -> None:
         self.usage = usage
 
     def see(self, event: StreamEvent) -> None:
-        """Note what an event says of the attempt."""
+        """Update the attempt from an event."""
         if isinstance(event, TextDelta):
             self.text.append(event.text)
         elif isinstance(event, Done):
@@ -134,7 +134,7 @@ class _Try:
             self.first_byte = time.time()
 
     def fail(self, error: Exception) -> None:
-        """Note how it failed: time ran out, the stream just ended, or as the provider says."""
+        """Record the failure: a timeout, a stream without an end, or the provider's error."""
         if isinstance(error, TimeoutError):
             error = self._typed(ModelTimeoutError(), error)
         elif isinstance(error, StopAsyncIteration):
@@ -149,13 +149,13 @@ class _Try:
         return error
 
     def report(self, on_attempt: OnAttempt | None) -> None:
-        """Report how it ended, once."""
+        """Report the outcome, once."""
         if on_attempt is not None and not self.reported:
             self.reported = True
             on_attempt(self.record())
 
     def record(self, outcome: CallOutcome | None = None) -> Attempt:
-        """The record of it."""
+        """The record of the attempt."""
         return Attempt(
             provider=self.provider.name,
             model=self.request.model,
@@ -170,7 +170,7 @@ class _Try:
 
 
 class _Course:
-    """Which model is asked next, with what, and when."""
+    """Decides which model gets the next request, which request, and when."""
 
     def __init__(
         self, first: Provider, fallbacks: Sequence[Fallback], draft: Draft, policy: Policy
@@ -187,7 +187,7 @@ class _Course:
         return _Try(self._provider, self._request)
 
     def wait(self, failed: _Try, deadline: float) -> float | None:
-        """The seconds until the next attempt; None when there is none."""
+        """The seconds until the next attempt; None if there is none."""
         error, model = failed.error, failed.request.model
         over = asyncio.get_running_loop().time() >= deadline
         if failed.first_byte is not None or error is None or over:
@@ -210,7 +210,7 @@ class _Course:
         try:
             self._request = self._next()
         except ContextTooLongError:
-            return False  # the first error says more
+            return False  # report the first error, which says more
         self._waits = self._new_waits()
         logger.warning("%s: %s; asking %s instead.", model, error, self._request.model)
         return True
@@ -221,7 +221,7 @@ class _Course:
         return self._fitting(fallback)
 
     def _fitting(self, fallback: Fallback | None) -> ModelRequest:
-        """The request for a model, or for the next one that takes so much."""
+        """The request for a model, or for the next fallback that it fits."""
         try:
             return self._draft.request(fallback)
         except ContextTooLongError as error:
@@ -231,7 +231,7 @@ class _Course:
             return self._next()
 
     def _patience(self, error: Exception, deadline: float) -> float | None:
-        """The seconds until the same model is asked again; None when it is not."""
+        """The seconds until a retry with the same model; None for no retry."""
         wait = next(self._waits, None)
         if wait is None or not isinstance(error, ModelError) or not error.retryable:
             return None
@@ -245,7 +245,7 @@ class _Course:
 
 
 class PolicyProvider:
-    """A provider, and others to fall back on, under one policy."""
+    """A provider and its fallbacks under one policy."""
 
     def __init__(
         self,
@@ -260,13 +260,13 @@ class PolicyProvider:
 
     @property
     def name(self) -> str:
-        """The family of the model that is asked first."""
+        """The family of the first model."""
         return self._provider.name
 
     def stream(
         self, request: ModelRequest, *, on_attempt: OnAttempt | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
-        """The answer as it arrives, of the first model that gives one."""
+        """Stream the answer of the first model that gives one."""
         return self.answer(_Finished(request), on_attempt=on_attempt)
 
     async def answer(
@@ -276,9 +276,9 @@ class PolicyProvider:
         on_start: OnStart | None = None,
         on_attempt: OnAttempt | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
-        """The same, of a request that is made to fit each model.
+        """Stream the answer to a draft, which makes a fitting request for each model.
 
-        Raises ContextTooLongError when it fits none of them, and nothing was sent.
+        Raises ContextTooLongError before sending anything if it fits none of them.
         """
         course = _Course(self._provider, self._fallbacks, draft, self._policy)
         deadline = asyncio.get_running_loop().time() + self._policy.timeouts.total
@@ -299,10 +299,10 @@ class PolicyProvider:
                             if attempt.error is not None:
                                 break
                             if isinstance(event, Done):
-                                attempt.report(on_attempt)  # at once: it is paid for
+                                attempt.report(on_attempt)  # immediately: it is billed
                             await arrivals.enter()
                             yield event
-                except Exception as error:  # noqa: BLE001 - a provider that raises instead of saying so
+                except Exception as error:  # noqa: BLE001 - a provider that raises
                     attempt.fail(error)
                 finally:
                     attempt.report(on_attempt)
@@ -317,7 +317,7 @@ class PolicyProvider:
             watch.close()
 
     async def warm_up(self) -> None:
-        """Make every model ready to be asked."""
+        """Warm up every provider."""
         for provider in self._providers:
             if isinstance(provider, Warming):
                 await provider.warm_up()
@@ -338,14 +338,14 @@ class PolicyProvider:
 
 
 async def close_provider(provider: Provider) -> None:
-    """Close a provider's connections, if it is of a kind that has some."""
+    """Close a provider's connections, if it has any."""
     if isinstance(provider, Closing):
         await provider.close()
 
 
 @asynccontextmanager
 async def _place(slot: asyncio.Semaphore, watch: Watch) -> AsyncGenerator[None, None]:
-    """One of so many places, waited for no longer than the watch allows."""
+    """Hold a slot; waits for it no longer than the watch allows."""
     with watch:
         await slot.acquire()
     try:
@@ -356,7 +356,7 @@ async def _place(slot: asyncio.Semaphore, watch: Watch) -> AsyncGenerator[None, 
 
 @asynccontextmanager
 async def _closing(events: AsyncIterator[StreamEvent]) -> AsyncGenerator[None, None]:
-    """Close a stream that can be closed; not every iterator is a generator."""
+    """Close the stream on exit, if it can be closed; not every iterator is a generator."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Models by name: "openai:gpt-5", "ollama:llama3.2:3b". What differs only in data is a row."""
+"""Models by name: "openai:gpt-5", "ollama:llama3.2:3b". Each gateway is one row of data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lango.providers.policy import Fallback, Policy, PolicyProvider
 Wire = Literal["chat", "responses", "anthropic", "gemini", "scripted"]
 
 NO_KEY: Final = "none"
-"""The key for servers of one's own that ask for none."""
+"""The key for self-hosted servers that require none."""
 
 _THINK: Final = {
     True: {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}},
@@ -31,34 +31,34 @@ _EXTRAS: Final[Mapping[Wire, str]] = {
     "responses": "openai",
     "anthropic": "anthropic",
 }
-"""The extra with the SDK of a wire; Gemini's comes with google-adk."""
+"""The extra with the SDK of a provider API; Gemini's comes with google-adk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A place that serves models: how it is spoken to, where it is, and what it is like."""
+    """A model gateway: its API, URL, key variable and quirks."""
 
     name: str
     wire: Wire
-    base_url: str = ""  # empty: the SDK knows
+    base_url: str = ""  # empty: the SDK's default
     key: str = ""  # the environment variable with the key; empty: none is needed
     quirks: Quirks = _PLAIN
     prices: str = ""  # its name in genai-prices
 
     @property
     def extra(self) -> str | None:
-        """The extra of the package that it needs."""
+        """The extra of the package that it requires."""
         return _EXTRAS.get(self.wire)
 
     @property
     def url_name(self) -> str:
-        """The environment variable that can say where it is."""
+        """The environment variable that can override its base URL."""
         return f"{self.name.upper().replace('-', '_')}_BASE_URL"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a provider is reached, where its environment variables do not say so."""
+    """A provider's key and base URL; they take precedence over its environment variables."""
 
     api_key: str | None = field(default=None, repr=False)
     base_url: str | None = None
@@ -71,13 +71,13 @@ GATEWAYS: Final[Sequence[Gateway]] = (
     Gateway("anthropic", "anthropic", key="ANTHROPIC_API_KEY", prices="anthropic"),
     Gateway("gemini", "gemini", key="GEMINI_API_KEY", prices="google"),
     Gateway("scripted", "scripted"),
-    # Servers of one's own.
+    # Self-hosted servers.
     Gateway("vllm", "chat", "http://127.0.0.1:8000/v1", quirks=_LOCAL),
     Gateway("sglang", "chat", "http://127.0.0.1:30000/v1", quirks=_LOCAL),
     Gateway("llamacpp", "chat", "http://127.0.0.1:8080/v1", quirks=_LOCAL),
     Gateway("ollama", "chat", "http://127.0.0.1:11434/v1", quirks=Quirks(thinking=_EFFORT)),
     Gateway("lmstudio", "chat", "http://127.0.0.1:1234/v1"),
-    # Other people's.
+    # Hosted services.
     Gateway(
         "openrouter",
         "chat",
@@ -147,7 +147,7 @@ _BY_NAME: Final = {gateway.name: gateway for gateway in GATEWAYS}
 
 
 def gateway_of(name: str) -> tuple[Gateway, str]:
-    """The row and the model that a name like "openai:gpt-5" stands for."""
+    """The gateway and the model of a name like "openai:gpt-5"."""
     place, _, model = name.partition(":")
     gateway = _BY_NAME.get(place)
     if gateway is None:
@@ -167,9 +167,9 @@ def resolve(
     fallbacks: Sequence[str] = (),
     access: Mapping[str, Access] | None = None,
 ) -> tuple[Provider, str]:
-    """The provider that a name stands for, under the policy, and the model it knows.
+    """The provider of a name, wrapped in the policy, and the provider's model name.
 
-    `access` says by a provider's name how it is reached, where its environment does not.
+    `access` has keys and base URLs by provider; they take precedence over the environment.
     """
     policy, access = policy or Policy(), access or {}
     gateway, model = gateway_of(name)
@@ -223,7 +223,7 @@ def _provider(row: Gateway, policy: Policy, access: Mapping[str, Access]) -> Pro
 
 
 def context_window(name: str) -> int | None:
-    """How many tokens a model takes; None when nobody knows (or genai-prices is not installed)."""
+    """A model's context window in tokens; None if unknown (or genai-prices is not installed)."""
     try:
         from genai_prices.data_snapshot import get_snapshot
 
@@ -235,7 +235,7 @@ def context_window(name: str) -> int | None:
 
 
 def price(name: str, usage: Usage) -> float | None:
-    """What a call cost, in US dollars; None when nobody knows."""
+    """The cost of a call in US dollars; None if unknown."""
     try:
         gateway, model = gateway_of(name)
         if not gateway.prices:

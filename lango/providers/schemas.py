@@ -1,4 +1,4 @@
-"""JSON Schemas as the wires want them."""
+"""JSON Schemas in the forms that provider APIs require."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EMPTY: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
 def tool_parameters(schema: JsonObject) -> JsonObject:
-    """The schema of a tool's arguments: always of an object, with its properties named."""
+    """The schema of a tool's arguments: always an object with `properties`."""
     if schema.get("type") != "object":
         return {**EMPTY, **schema, "type": "object"}
     return schema if "properties" in schema else {**schema, "properties": {}}
 
 
 def closed(schema: JsonObject) -> JsonObject:
-    """A copy in which every object with named properties takes no others."""
+    """A copy in which objects with `properties` get `additionalProperties: false` by default."""
     copy = _with_inner(schema, closed)
     if schema.get("properties"):
         copy.setdefault("additionalProperties", False)
@@ -33,7 +33,7 @@ def closed(schema: JsonObject) -> JsonObject:
 
 
 def is_open(schema: JsonObject) -> bool:
-    """Whether some object in it may have properties that nobody named."""
+    """Whether some object in it may have undeclared properties."""
     if schema.get("type") == "object" or "properties" in schema:
         if not schema.get("properties"):
             return True
@@ -43,7 +43,7 @@ def is_open(schema: JsonObject) -> bool:
 
 
 def is_strict(schema: JsonObject) -> bool:
-    """Whether OpenAI's strict mode takes it: closed objects, every property required."""
+    """Whether OpenAI's strict mode accepts it: closed objects, every property required."""
     properties = cast(JsonObject, schema.get("properties") or {})
     if schema.get("type") == "object" or properties:
         named = set(cast(list[str], schema.get("required") or []))
@@ -53,7 +53,7 @@ def is_strict(schema: JsonObject) -> bool:
 
 
 def plain(schema: JsonObject) -> JsonObject:
-    """A copy with the keywords that every wire takes; the others are put into words."""
+    """A copy with the keywords that every API accepts; the others go into the description."""
     copy = _with_inner(schema, plain)
     if "oneOf" in copy:
         copy["anyOf"] = copy.pop("oneOf")
@@ -66,7 +66,7 @@ def plain(schema: JsonObject) -> JsonObject:
 
 
 def in_words(schema: JsonObject) -> str:
-    """What is said to a model whose wire cannot hold it to the schema."""
+    """An instruction for a model whose API cannot enforce the schema."""
     return f"Answer with JSON alone, of this schema: {json_text(schema)}"
 
 

@@ -1,9 +1,8 @@
-"""A model without a network or a key: it says what a script or a simple rule makes it say.
+"""A model without a network or a key: it answers from a script or by a simple rule.
 
-By rule, it calls a tool whose name stands in the user's text, reports what tools gave it, and
-answers anything else by saying it back. The same request always gets the same answer. The model
-`slow` takes a second for each word, and after a tool it says more words: time enough to watch the
-answer come, and to kill the worker that runs the turn.
+The rule calls tools that the user's text names, reports tool results, and otherwise repeats the
+text. The same request always gets the same answer. The model `slow` takes a second for each word,
+and says more after a tool call: time to watch the answer and to kill the worker of the turn.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _EXPLICIT: Final = re.compile(r"(?:^|\band )call (\w+) (\{.*?\})(?= and call |$)
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _KEPT_REQUESTS: Final = 100
 _SLOW: Final = "slow"
-_SECONDS_A_WORD: Final = 1.0  # of the slow model's answers; its thoughts and calls come at once
+_SECONDS_A_WORD: Final = 1.0  # of the slow model's text; its reasoning and calls have no delay
 _SLOWLY: Final = (
     " I say one word each second, so that you have more than half a minute to watch this answer,"
     " to open the console, or to kill the worker that runs this turn."
@@ -46,11 +45,11 @@ _SLOWLY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong once so many deltas were sent: an error, or a stream cut off."""
+    """A fault after `after` events: an error, or a stream that breaks off."""
 
     after: int = 0
     error: Exception | None = None
-    """None: the stream just ends, without its end mark."""
+    """None: the stream ends without Done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Reply:
     fault: Fault | None = None
 
     def events(self) -> Iterator[StreamEvent]:
-        """The answer in deltas of a word each; its end mark is not among them."""
+        """The answer in deltas of a word each, without Done."""
         yield from map(ThoughtDelta, _deltas(self.thoughts))
         yield from map(ReasoningDone, self.reasoning)
         yield from map(TextDelta, _deltas(self.text))
@@ -77,7 +76,7 @@ Rule = Callable[[ModelRequest], Reply | str]
 
 
 class ScriptedProvider:
-    """Gives the scripted replies in their order, and what the rule says once there are no more."""
+    """Gives the scripted replies in order, then the rule's replies."""
 
     def __init__(
         self, replies: Iterable[Reply | str] = (), *, rule: Rule | None = None, delay: float = 0.0
@@ -86,7 +85,7 @@ class ScriptedProvider:
         self._rule = rule or demo
         self._delay = delay
         self.requests: deque[ModelRequest] = deque(maxlen=_KEPT_REQUESTS)
-        """The last requests, for tests to look at."""
+        """The last requests, for tests."""
 
     @property
     def name(self) -> str:
@@ -94,7 +93,7 @@ class ScriptedProvider:
         return "scripted"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """The answer, word by word."""
+        """Stream the answer, word by word."""
         self.requests.append(request)
         given = self._replies.popleft() if self._replies else self._rule(request)
         reply = Reply(given) if isinstance(given, str) else given
@@ -121,7 +120,7 @@ def _done(request: ModelRequest, reply: Reply) -> Done:
 
 
 def _usage(request: ModelRequest, reply: Reply) -> Usage:
-    """What a provider would report whose tokenizer is our estimate."""
+    """The usage by lango's own token estimate."""
     declared = sum(estimate_tokens(json_text(tool.parameters)) for tool in request.tools)
     thoughts = estimate_tokens(reply.thoughts) if reply.thoughts else 0
     said = request_tokens(Message("assistant", reply.text, reply.calls))
@@ -134,7 +133,7 @@ def _deltas(text: str) -> list[str]:
 
 
 def demo(request: ModelRequest) -> Reply:
-    """The rule that runs without a script."""
+    """The default rule."""
     results = _trailing_results(request.messages)
     if results:
         said = "; ".join(f"{call.name} gave {call.output}" for call in results)
@@ -160,7 +159,7 @@ def _trailing_results(messages: Iterable[Message]) -> list[ToolCall]:
 
 
 def _calls(request: ModelRequest, text: str) -> Iterator[ToolCall]:
-    """What the text asks to call: `call name {…} and call name {…}`, or tools it names."""
+    """The calls that the text asks for: `call name {…} and call name {…}`, or named tools."""
     declared = {tool.name: tool for tool in request.tools}
     number = sum(len(m.tool_calls) for m in request.messages if m.is_assistant)
     explicit = [found for found in _EXPLICIT.findall(text) if found[0] in declared]
@@ -184,7 +183,7 @@ def _arguments(tool: ToolSpec, text: str) -> JsonObject:
 
 
 def example(schema: JsonObject, text: str, root: JsonObject) -> Any:
-    """A value that a schema allows, made of the text where it can be."""
+    """A value that a schema allows, made from the text where possible."""
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         return example(root.get("$defs", {}).get(name, {}), text, root)
@@ -217,7 +216,7 @@ def _of_kind(schema: JsonObject, text: str, root: JsonObject) -> Any:
             return {
                 name: example(inner, text, root)
                 for name, inner in properties.items()
-                # A text that need not be given would only be the user's own words again.
+                # An optional text would only repeat the user's words.
                 if name in needed or not _is_text(inner)
             }
         case "array":

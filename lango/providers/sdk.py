@@ -1,4 +1,4 @@
-"""A provider on a vendor's SDK: what the wires do alike."""
+"""Base class of providers on a vendor's SDK."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Chunk = TypeVar("Chunk")
 
 
 class SdkProvider(ABC, Generic[Client, Chunk]):
-    """Has a client of the SDK for each loop, and a decoder for each answer.
+    """Has an SDK client for each event loop, and a decoder for each answer.
 
-    A client that was given is used as it is, and is its owner's to close.
+    A client passed by the caller is used as it is; the caller closes it.
     """
 
     family: ClassVar[str]
-    """The name it has when it is given none."""
+    """The default name."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         return self._name
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """The answer as it arrives."""
+        """Stream the answer."""
         decoder = self._decoder(request)
 
         def call() -> Awaitable[AsyncIterator[Chunk]]:
@@ -61,27 +61,27 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         return decoded(call, decoder, self._explain, self._timeouts)
 
     async def warm_up(self) -> None:
-        """Import the SDK and make the client, in a thread; else the first answer waits for both.
+        """Import the SDK and create the client, in a thread; else both delay the first answer.
 
-        Raises MissingExtraError, and AuthenticationError where the SDK wants its key at once.
+        Raises MissingExtraError, and AuthenticationError if the client needs its key at creation.
         """
         client = self._given or await self._made.in_thread()
         await asyncio.to_thread(self._resource, client)
         await asyncio.to_thread(lambda: build_models(self._chunk()))
 
     async def close(self) -> None:
-        """Close the connections of the running loop; a later request makes new ones."""
+        """Close the connections of the running loop; a later request opens new ones."""
         client = self._made.pop()
         if client is not None:
             await self._shut(client)
 
     @abstractmethod
     def _make(self) -> Client:
-        """A client that never tries again by itself, for that is the policy's work."""
+        """Create a client that does not retry: the policy does that."""
 
     @abstractmethod
     def _resource(self, client: Client) -> Any:
-        """The part of a client that is asked; SDKs import it when they are asked for it."""
+        """The part of a client that takes requests; SDKs import it on first access."""
 
     @abstractmethod
     def _chunk(self) -> Any:
@@ -95,11 +95,11 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
     def _open(
         self, resource: Any, request: ModelRequest, answer: Assembly
     ) -> Awaitable[AsyncIterator[Chunk]]:
-        """The chunks of one answer."""
+        """Open the stream of one answer's chunks."""
 
     @abstractmethod
     def _explain(self, error: Exception) -> ModelError | None:
-        """An error of the SDK as ours; None for what the SDK did not raise."""
+        """The lango error for an SDK error; None for other exceptions."""
 
     @abstractmethod
     async def _shut(self, client: Client) -> None:

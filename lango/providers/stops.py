@@ -1,4 +1,4 @@
-"""Stop sequences, for a wire whose vendor knows none."""
+"""Stop sequences, for an API without them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class StopText:
-    """Lets text through up to the first stop sequence, however the text is cut into deltas."""
+    """Passes text up to the first stop sequence, even if a sequence spans deltas."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
@@ -14,7 +14,7 @@ class StopText:
         self.reached = False
 
     def feed(self, text: str) -> str:
-        """What may be shown of the text so far: the end is held while a stop could begin there."""
+        """The text that may be shown; holds back an end where a stop sequence could start."""
         if self.reached or not self._stops:
             return "" if self.reached else text
         self._held += text
@@ -29,12 +29,12 @@ class StopText:
         return shown
 
     def rest(self) -> str:
-        """What was held at the end of the text."""
+        """The text still held back at the end."""
         held, self._held = self._held, ""
         return held
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How much of the end of the text is a beginning of the stop sequence."""
+    """The length of the longest end of the text that starts the stop sequence."""
     longest = min(len(text), len(stop) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

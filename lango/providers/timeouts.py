@@ -1,4 +1,4 @@
-"""How long a model may take, and the clock that watches its stream."""
+"""The timeouts of a model call, and the watch that enforces them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from types import TracebackType
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds; every one of them is always on.
+    """Timeouts in seconds; all of them always apply.
 
-    Models that think in silence may be quiet for minutes, so `idle` is generous.
+    Models may reason for minutes without output, so `idle` is long.
     """
 
-    connect: float = 10.0  # until the connection stands
-    idle: float = 180.0  # without any news, before the first byte and between two
+    connect: float = 10.0  # until the connection is established
+    idle: float = 180.0  # without data, before the first chunk and between chunks
     total: float = 1_800.0  # from the request to the end of the answer
 
 
 class Watch:
     """Bounds many short waits, one after the other: `with watch: await …` raises TimeoutError.
 
-    Either each of them may take `idle` seconds, or all of them end at the `deadline`. Between the
-    waits the clock stands still. `asyncio.timeout` would do, but it sets a timer for every wait,
-    and a stream has thousands; this one looks, when its only timer goes off, whether the wait of
-    that moment is too long.
+    Either each wait may take `idle` seconds, or all of them end at the `deadline`. Time between the
+    waits never raises. `asyncio.timeout` would set a timer for each of a stream's thousands of
+    waits; this class has one timer, and checks the current wait when it fires.
     """
 
     __slots__ = ("_fired", "_handle", "_idle", "_loop", "_now", "_over", "_task")
@@ -56,18 +55,18 @@ class Watch:
         if not self._fired or task is None:
             return
         self._fired = False
-        # What is left after our own was taken back is someone else's wish to end the task.
+        # After our own cancellation is undone, any remaining one came from elsewhere.
         if not task.uncancel() and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def hurry(self, idle: float) -> None:
-        """Let each further wait take no longer than this."""
+        """Shorten the limit of each further wait."""
         if self._idle is not None and idle < self._idle:
             self._idle = idle
             self.close()
 
     def close(self) -> None:
-        """Take the timer away."""
+        """Cancel the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,4 +1,4 @@
-"""A conversation as two sides that take turns, for the wires that insist on it."""
+"""A conversation with strictly alternating sides, for the APIs that require it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final, Literal
 from lango.core.messages import Message
 
 EARLIER: Final = "(What was said before is left out.)"
-"""Said by the user when what is left of a conversation begins with an answer."""
+"""The user's text inserted before a truncated conversation that starts with an answer."""
 GO_ON: Final = "Go on."
-"""Said by the user when the conversation ends with an answer, or is empty."""
+"""The user's text appended when the conversation ends with an answer or is empty."""
 
 Side = Literal["user", "assistant"]
 
 
 @dataclass(slots=True)
 class Turn:
-    """What one side says at once."""
+    """Consecutive messages of one side."""
 
     side: Side
     messages: list[Message] = field(default_factory=list[Message])
 
 
 def take_turns(messages: Iterable[Message]) -> list[Turn]:
-    """The conversation, user first, user last, never one side twice in a row.
+    """The conversation as alternating turns, with the user first and last.
 
-    The instruction is not part of it; messages that say nothing are left out.
+    Pass it without the instruction. Empty messages are left out.
     """
     turns: list[Turn] = []
     for message in messages:

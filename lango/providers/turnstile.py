@@ -1,6 +1,6 @@
-"""A few at a time, however many are ready at once: others have their turn between.
+"""Limits how many tasks resume per pass of the event loop, so that other tasks run in between.
 
-Answers of models come in through one, requests of a server and the turns of a worker begin so.
+Model answers, a server's new requests and a worker's new turns pass through one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import deque
 from typing import Final
 
 AT_ONCE: Final = 16
-"""What one pass of the event loop lets through: each is a millisecond of work, until it waits."""
+"""Tasks per pass of the event loop: each works for about a millisecond before it waits."""
 
 
 class Turnstile:
-    """Lets so many tasks through in one pass of the loop; the others wait, in order."""
+    """Lets `at_once` tasks through per pass of the loop; the others wait, in order."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
@@ -22,7 +22,7 @@ class Turnstile:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def enter(self) -> None:
-        """Go through when it is one's turn: at once, unless there is a crowd."""
+        """Wait for one's turn: not at all, unless many tasks enter in one pass."""
         loop = asyncio.get_running_loop()
         if self._left == self._at_once:
             loop.call_soon(self._next_pass)
@@ -37,7 +37,7 @@ class Turnstile:
         self._left = self._at_once
         while self._left and self._waiting:
             first = self._waiting.popleft()
-            if not first.done():  # else whoever waited has gone
+            if not first.done():  # else its waiter was cancelled
                 first.set_result(None)
                 self._left -= 1
         if self._left < self._at_once:

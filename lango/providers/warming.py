@@ -1,4 +1,4 @@
-"""What an SDK leaves to its first answer, done before it."""
+"""Does in advance what an SDK defers to its first answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 
 def build_models(kind: Any) -> int:
-    """Have pydantic build the classes that a type is made of, and say how many there are.
+    """Make pydantic build the model classes within a type; returns how many there are.
 
-    SDKs put that off until a class is first used. For the hundreds of classes that an event of
-    a stream may be, it takes so long that the first answer comes noticeably late.
+    SDKs defer this until a class is first used. For the hundreds of classes of stream events it
+    delays the first answer noticeably.
     """
     waiting, seen, models = [kind], set[Any](), 0
     while waiting:

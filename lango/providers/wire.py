@@ -1,4 +1,4 @@
-"""The way of every answer: from an SDK's chunks, through a decoder, to events."""
+"""Turns an SDK's chunks into stream events through a decoder, for every provider."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Chunk = TypeVar("Chunk")
 Chunk_contra = TypeVar("Chunk_contra", contravariant=True)
 
 AFTERWORD: Final = 5.0
-"""Seconds to wait, after the finish marker, for usage and a proper end."""
+"""Seconds to wait after the finish marker for usage and the end of the stream."""
 
 
 class Decoder(Protocol[Chunk_contra]):
-    """Turns one answer's chunks into events; pure."""
+    """Turns one answer's chunks into events, without I/O."""
 
     @property
     def answer(self) -> Assembly:
-        """What has come so far."""
+        """The answer so far."""
         ...
 
     def feed(self, chunk: Chunk_contra) -> Iterable[StreamEvent]:
-        """The events in a chunk; BadStreamError when it makes no sense."""
+        """The events in a chunk; BadStreamError if the chunk is invalid."""
         ...
 
     def finish(self) -> Iterable[StreamEvent]:
-        """The events of the end; BadStreamError when this is none."""
+        """The last events; BadStreamError if the answer is incomplete."""
         ...
 
 
@@ -44,16 +44,16 @@ async def decoded(
     explain: Callable[[Exception], ModelError | None],
     timeouts: Timeouts,
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The events of one answer; whatever goes wrong becomes the last of them.
+    """The events of one answer; an error becomes the last of them.
 
-    Once the finish marker is there the answer is whole: a fault after it is nobody's loss.
+    After the finish marker the answer is complete, and further faults are ignored.
     """
     answer = decoder.answer
     stream: AsyncIterator[Chunk] | None = None
     watch = Watch(idle=timeouts.idle)
     try:
         try:
-            opening = call()  # what an SDK's first use takes is not the server's silence
+            opening = call()  # outside the watch: an SDK's first use may be slow
             with watch:
                 stream = await opening
             while not answer.over:
@@ -70,7 +70,7 @@ async def decoded(
                 raise
         for event in decoder.finish():
             yield event
-    except Exception as error:  # noqa: BLE001 - an SDK may raise anything, and it is said
+    except Exception as error:  # noqa: BLE001 - an SDK may raise anything; reported as the last event
         yield StreamEventError(_typed(error, explain, answer, opened=stream is not None))
     finally:
         watch.close()
@@ -78,7 +78,7 @@ async def decoded(
 
 
 async def opened(resource: Any, body: JsonObject, answer: Assembly, header: str) -> Any:
-    """A new stream of an SDK; the header is the one that names the request."""
+    """A new stream of an SDK; `header` is the response header with the request id."""
     stream = await resource.create(**body)
     answer.request_id = str(stream.response.headers.get(header) or "")
     return stream
@@ -93,7 +93,7 @@ def _typed(
 ) -> ModelError:
     typed = error if isinstance(error, ModelError) else explain(error) or of_transport(error)
     if typed is None:
-        # Before anything was sent, an SDK can only be unhappy with what it was given.
+        # An unknown error before the stream opened: the SDK refused the arguments.
         typed = (
             of_nonsense(error) if opened else BadRequestError(f"{type(error).__name__}: {error}")
         )
@@ -106,7 +106,7 @@ def _typed(
 
 
 async def _close(stream: Any) -> None:
-    """Give the connection back, also when the answer was not read to its end."""
+    """Release the connection, even if the answer was not read to its end."""
     close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
     if close is not None:
         with suppress(Exception):
@@ -114,5 +114,5 @@ async def _close(stream: Any) -> None:
 
 
 def missing(extra: str) -> MissingExtraError:
-    """The error for a vendor's SDK that is not there."""
+    """The error for a vendor's SDK that is not installed."""
     return MissingExtraError(f"This provider needs an SDK: {install(extra)}")

@@ -1,4 +1,4 @@
-"""Ids, names and arguments of tool calls as a wire allows them, and names back again."""
+"""Ids, names and arguments of tool calls in the forms that provider APIs accept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME_ROOM: Final = 64
 
 
 class CallIds:
-    """Ids of calls: kept when the wire allows them, else replaced, the same way each time."""
+    """Call ids: kept if the API accepts them, else replaced deterministically."""
 
     def __init__(self, legal: str, replacement: Callable[[bytes], str]) -> None:
         self._legal = re.compile(legal)
@@ -33,7 +33,7 @@ def _nine(digest: bytes) -> str:
     return "".join(_LETTERS[number // 62**place % 62] for place in range(9))
 
 
-# The vendor's SDKs give no rule; these are the ones its servers hold.
+# The vendors' SDKs document no rule; these are the ones that their servers enforce.
 CHAT_IDS: Final = CallIds(r"[\x21-\x7e]{1,40}", lambda digest: f"call_{digest.hex()[:24]}")
 RESPONSES_IDS: Final = CallIds(r"[\x21-\x7e]{1,64}", lambda digest: f"call_{digest.hex()[:24]}")
 ANTHROPIC_IDS: Final = CallIds(r"[a-zA-Z0-9_-]{1,64}", lambda digest: f"toolu_{digest.hex()[:24]}")
@@ -41,7 +41,7 @@ NINE_LETTER_IDS: Final = CallIds(r"[a-zA-Z0-9]{9}", _nine)
 
 
 class ToolNames:
-    """Names of tools: letters, digits, _ and - towards the wire, and the real one back."""
+    """Maps tool names to valid ones (letters, digits, _ and -) for an API, and back."""
 
     def __init__(self, declared: Iterable[str]) -> None:
         self._wire: dict[str, str] = {}
@@ -54,16 +54,16 @@ class ToolNames:
             self._wire[name], self._real[legal] = legal, name
 
     def wire(self, name: str) -> str:
-        """As the wire wants it; a name nobody declared is made legal too."""
+        """The name for the API; an undeclared name is made valid too."""
         return self._wire.get(name) or wire_name(name)
 
     def real(self, name: str) -> str:
-        """As it was declared."""
+        """The declared name."""
         return self._real.get(name, name)
 
 
 def arguments_text(text: str) -> str:
-    """The arguments of a call as JSON of an object: as they are, if they are that."""
+    """The arguments of a call as a JSON object: unchanged if they are one."""
     if not text:
         return "{}"
     value = json_object(text)
@@ -71,5 +71,5 @@ def arguments_text(text: str) -> str:
 
 
 def wire_name(name: str) -> str:
-    """A name without what wires refuse."""
+    """A name without the characters that APIs refuse."""
     return _ILLEGAL.sub("_", name)[:_NAME_ROOM] or "unknown"
