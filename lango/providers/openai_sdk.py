@@ -32,7 +32,7 @@ FAULTS: Final = FaultTable(
         "context_length_exceeded": ContextTooLongError,
         "exceed_context_size_error": ContextTooLongError,  # llama.cpp
         "string_above_max_length": ContextTooLongError,
-        "insufficient_quota": AuthenticationError,  # a retry does not help: the account must be paid
+        "insufficient_quota": AuthenticationError,  # a retry does not help: the account must pay
         "billing_hard_limit_reached": AuthenticationError,
         "invalid_api_key": AuthenticationError,
         "model_not_found": UnknownModelError,

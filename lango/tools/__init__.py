@@ -1,1 +1,1 @@
-"""Doing things: what tools are, how functions become tools, and the built-in ones."""
+"""Tools: the interface, functions as tools, and the built-in ones."""

@@ -1,4 +1,4 @@
-"""Which addresses a tool may connect to: public ones, and those somebody allowed on purpose."""
+"""Addresses that a tool may connect to: public ones, and networks allowed in the options."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Network = IPv4Network | IPv6Network
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a name."""
 
-# Written out, for Python's own `is_global` differs from release to release.
+# Listed here because Python's `is_global` differs between releases.
 REFUSED: Final[tuple[Network, ...]] = tuple(
     ip_network(network)
     for network in (
         "0.0.0.0/8",  # this network
         "10.0.0.0/8",
-        "100.64.0.0/10",  # behind a carrier's NAT; a cloud's metadata
+        "100.64.0.0/10",  # carrier-grade NAT; a cloud's metadata
         "127.0.0.0/8",
-        "168.63.129.16/32",  # a cloud's own services, though the range is public
+        "168.63.129.16/32",  # a cloud's internal services, though the range is public
         "169.254.0.0/16",  # link-local; the clouds' metadata
         "172.16.0.0/12",
         "192.0.0.0/24",
@@ -41,19 +41,19 @@ REFUSED: Final[tuple[Network, ...]] = tuple(
         "3fff::/20",
     )
 )
-# All else in IPv6 is loopback, local, multicast, NAT64, mapped IPv4 or not given out at all.
+# All other IPv6 is loopback, local, multicast, NAT64, mapped IPv4 or unassigned.
 PUBLIC_V6: Final = ip_network("2000::/3")
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody on the internet could have this address."""
+    """Whether this is a public internet address."""
     if address.version == 6 and address not in PUBLIC_V6:
         return False
     return not any(address in network for network in REFUSED)
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, as this machine finds them."""
+    """The addresses of a name, as this machine resolves it."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -62,7 +62,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 async def allowed_addresses(
     host: str, port: int, resolver: Resolver, allowed: Sequence[Network]
 ) -> list[str]:
-    """The addresses to connect to; one that is refused among them, and the name is refused."""
+    """The addresses to connect to; ToolError if any of the host's addresses is not allowed."""
     try:
         found = [host] if _is_literal(host) else await resolver(host, port)
     except (OSError, UnicodeError):
@@ -85,7 +85,7 @@ def _is_literal(host: str) -> bool:
 
 
 def _address(text: str, host: str) -> Address:
-    """An address without a zone: one with a zone means this machine's own links."""
+    """An address without a zone: one with a zone belongs to this machine's links."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a tool is, and what it learns of the call it serves."""
+"""The interface of a tool, and the information about a call that it gets."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ DEFAULT_TIMEOUT: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CallInfo:
-    """The call a tool runs for."""
+    """The call that a tool runs for."""
 
     call_id: str
     key: str
-    """The same whenever the same call is tried again: what to make an effect idempotent by."""
+    """An idempotency key: the same for every attempt of the same call."""
     app_name: str
     user_id: str
     session_id: str
 
 
 Run = Callable[[JsonObject, CallInfo], Any]
-"""Gets the checked arguments; plain or async. A plain one runs in a thread."""
+"""Gets the checked arguments; sync or async. A sync one runs in a thread."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """Something a model can have done for it."""
+    """Something that a model can call."""
 
     name: str
     description: str
@@ -40,14 +40,14 @@ class Tool:
     """JSON Schema of an object."""
     run: Run
     idempotent: bool = False
-    """Doing it twice does no more than doing it once."""
+    """Running it twice has the same effect as running it once."""
     dangerous: bool = False
     """A person is asked before each call."""
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds a call may take; None for as long as it likes."""
+    """Seconds that a call may take; None for no limit."""
 
     def __post_init__(self) -> None:
-        """Find out now what would else fail in the middle of a conversation."""
+        """Raise InvalidToolError now for what would otherwise fail within a conversation."""
         if not TOOL_NAME.fullmatch(self.name):
             raise InvalidToolError(f"{self.name[:80]!r} cannot be a tool's name: take {NAME_RULE}.")
         if self.timeout is not None and not self.timeout > 0:
@@ -57,5 +57,5 @@ class Tool:
         schema.check_parameters(self.name, self.parameters)
 
     def checked(self, arguments: Mapping[str, Any]) -> JsonObject:
-        """The arguments as `run` takes them, or ToolArgumentsError saying what is wrong."""
+        """The arguments as `run` takes them; ToolArgumentsError says what is wrong."""
         return schema.check_arguments(self.parameters, arguments)

@@ -1,4 +1,4 @@
-"""Running a tool: in a thread when it would block the loop, and never longer than it may."""
+"""Runs a tool: in a thread if it would block the event loop, and within its timeout."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lango.tools.thread_slots import thread_slots
 
 
 async def call(tool: Tool, arguments: JsonObject, info: CallInfo) -> Any:
-    """What the tool gives for checked arguments."""
+    """The tool's result for checked arguments."""
     limit = asyncio.timeout(tool.timeout)
     try:
         async with limit:
             return await _run(tool, arguments, info)
     except TimeoutError as error:
-        if not limit.expired():  # the tool's own, of something inside it
+        if not limit.expired():  # raised inside the tool
             raise
         raise ToolTimeoutError(f"{tool.name} did not finish in {tool.timeout:g} s.") from error
 
@@ -31,16 +31,16 @@ async def _run(tool: Tool, arguments: JsonObject, info: CallInfo) -> Any:
     if inspect.iscoroutinefunction(tool.run):
         return await tool.run(arguments, info)
     result = await in_thread(lambda: tool.run(arguments, info))
-    if inspect.isawaitable(result):  # a lambda or partial around something async
+    if inspect.isawaitable(result):  # a lambda or partial around an async function
         return await result
     return result
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """What `work` returns in a thread that sees this task's context variables.
+    """Run `work` in a thread with this task's context variables, and return its result.
 
-    The threads are daemons, unlike those of an executor: work that hangs is given up when its
-    time is over, keeps its slot, and does not keep the process from ending.
+    The threads are daemons, unlike those of an executor: work that hangs is abandoned at its
+    timeout, keeps its slot, and does not prevent the process from exiting.
     """
     loop = asyncio.get_running_loop()
     slots = thread_slots()
@@ -50,11 +50,11 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
     def settle(result: Any, error: BaseException | None) -> None:
         slots.release(tenant)
-        if done.done():  # nobody waits any more
+        if done.done():  # the caller no longer waits
             return
         if error is None:
             done.set_result(result)
-        elif isinstance(error, StopIteration):  # which a future cannot carry
+        elif isinstance(error, StopIteration):  # a future cannot hold it
             done.set_exception(RuntimeError("the tool raised StopIteration"))
         else:
             done.set_exception(error)
@@ -68,7 +68,7 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            return  # the loop has ended, and with it whoever waited
+            return  # the loop is closed, so no caller waits
 
     try:
         threading.Thread(target=run, name="lango-tool", daemon=True).start()

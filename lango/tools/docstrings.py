@@ -1,7 +1,7 @@
-"""What a docstring says of a function, and of each of its parameters.
+"""Parses the description of a function and of its parameters from its docstring.
 
-Google's `Args:`, NumPy's underlined `Parameters` and Sphinx's `:param x:` are understood; of
-anything else the whole text is the description.
+It supports Google's `Args:`, NumPy's underlined `Parameters` and Sphinx's `:param x:`; of any
+other docstring the whole text is the description.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECTION: Final = re.compile(
 
 
 def parse(doc: str | None) -> tuple[str, dict[str, str]]:
-    """The description, and the parameters that have a text of their own."""
+    """The description, and the texts of the parameters that have one."""
     text = inspect.cleandoc(doc or "")
     if _NUMPY.search(text):
         return _numpy(text)
@@ -47,7 +47,7 @@ def _numpy(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _indented(lines: list[str]) -> list[str]:
-    """The lines of a section, without the indentation they share."""
+    """The lines of a section, without their common indentation."""
     body: list[str] = []
     for line in lines:
         if line.strip() and not line.startswith((" ", "\t")):
@@ -57,7 +57,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _entries(lines: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
-    """Entries begin at the margin; what is indented below one belongs to it."""
+    """The entries: each starts at the margin, and indented lines below belong to it."""
     found: dict[str, list[str]] = {}
     words: list[str] = []
     for line in lines:
@@ -86,7 +86,7 @@ def _sphinx(lines: list[str]) -> dict[str, str]:
 
 
 def _without_sections(lines: list[str]) -> str:
-    """What stands before `Returns:` and its like: the rest is for readers of the code."""
+    """The text before sections such as `Returns:`: the rest is for readers of the code."""
     for number, line in enumerate(lines):
         if _SECTION.match(line) and line.rstrip().endswith(":"):
             return _joined(lines[:number])

@@ -24,26 +24,26 @@ from lango.tools.sandbox import WORKSPACE, Sandbox, sandboxed
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 GRACE: Final = 10.0
-"""Seconds for starting and ending, beside those the program may run."""
+"""Seconds for starting and ending, in addition to the program's timeout."""
 MAX_ARGUMENTS: Final = 100_000
 _MIB: Final = 1024 * 1024
 
 
 class ExecOptions(Options):
-    """What the tool can be told."""
+    """The tool's options."""
 
     root: Root
     allow: tuple[str, ...] = Field(min_length=1)
-    """Programs, each with the arguments it must begin with: `ls`, `git log`."""
+    """Programs, each with its required first arguments: `ls`, `git log`."""
     timeout: float = Field(default=60.0, gt=0)
     max_output: int = Field(default=64 * 1024, ge=1)
     """Bytes kept of each of stdout and stderr."""
     memory_mb: int = Field(default=1024, ge=1)
     file_mb: int = Field(default=64, ge=1)
-    """The largest file it may write, and the size of /tmp."""
+    """The maximum size of a file it writes, and the size of /tmp."""
     processes: int = Field(default=64, ge=1)
     read: tuple[Folder, ...] = ()
-    """Folders it can read beside the system's programs."""
+    """Folders that it can read in addition to the system's programs."""
     env: dict[str, str] = Field(default_factory=dict[str, str])
     unsandboxed: bool = False
 
@@ -66,7 +66,7 @@ def exec_tools(options: ExecOptions) -> list[Tool]:
 
 
 class Commands:
-    """The programs that may be run, and the place they run in."""
+    """Runs the allowed programs, in a sandbox unless that is off."""
 
     def __init__(self, options: ExecOptions) -> None:
         self._options = options
@@ -79,7 +79,7 @@ class Commands:
             list[str], Field(min_length=1, description="The program and its arguments.")
         ],
     ) -> JsonObject:
-        """Run one; what it said and how it ended."""
+        """Run a program; returns its output and its exit code."""
         self._check(argv)
         if self._sandbox is not None:
             return await self._run_in(self._sandbox, argv)
@@ -112,14 +112,14 @@ class Commands:
         env = {"PATH": PATH, "HOME": str(root), "LANG": "C.UTF-8", **self._options.env}
         async with running(argv, env, folder=root) as process:
             limits = dict(self._limits())
-            del limits[resource.RLIMIT_NPROC]  # out here it counts all that the user runs
-            with suppress(ProcessLookupError):  # it was quick
+            del limits[resource.RLIMIT_NPROC]  # outside a sandbox it counts all processes of the user
+            with suppress(ProcessLookupError):  # it has already ended
                 set_limits(process.pid, limits)
             said, complained, result = await self._follow(process)
             return _reported(result, said, complained)
 
     async def _follow(self, process: Process) -> tuple[Output, Output, JsonObject]:
-        """The output until the end, or until the time is over."""
+        """Collect the output until the program ends or times out."""
         said, complained = Output(self._options.max_output), Output(self._options.max_output)
         try:
             async with asyncio.timeout(self._options.timeout):

@@ -1,7 +1,7 @@
-"""The built-in tool `fetch`: a text from the public web, and from nowhere else.
+"""The built-in tool `fetch`: texts from the public web only.
 
-A name is resolved once, every address it has is checked, and the connection goes to a checked
-address: what the name resolves to a moment later does not matter. Each redirect starts over.
+A name is resolved once, all its addresses are checked, and the connection goes to a checked
+address, so that DNS rebinding has no effect. Each redirect repeats this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lango.tools.options import Options
 MAX_URL: Final = 2_048
 MAX_REDIRECTS: Final = 5
 CONNECT: Final = 5.0
-"""Seconds to reach one of several addresses."""
+"""Seconds to connect to one of several addresses."""
 GRACE: Final = 5.0
 _PORTS: Final = {"http": 80, "https": 443}
 _BAD_LETTERS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
@@ -36,22 +36,22 @@ _TEXT: Final = re.compile(
 _HEADERS: Final = {
     "User-Agent": "lango",
     "Accept": "text/*, application/json, application/xml;q=0.9, */*;q=0.1",
-    # Packed answers would be unpacked before their size can be known.
+    # Compressed answers would be decompressed before their size is known.
     "Accept-Encoding": "identity",
 }
 
 
 class FetchOptions(Options):
-    """What the tool can be told."""
+    """The tool's options."""
 
     hosts: tuple[str, ...] = ()
-    """The only hosts that may be fetched, with those below them; none: all public ones."""
+    """The only hosts that may be fetched, with their subdomains; empty: all public ones."""
     ports: tuple[int, ...] = (80, 443)
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks that may be reached though they are not public."""
+    """Networks that may be reached although they are not public."""
     max_bytes: int = Field(default=512 * 1024, ge=1)
     timeout: float = Field(default=20.0, gt=0)
-    """Seconds for the whole of it, redirects included."""
+    """Seconds for the whole call, including redirects."""
     max_redirects: int = Field(default=MAX_REDIRECTS, ge=0, le=MAX_REDIRECTS)
 
 
@@ -61,7 +61,7 @@ def fetch_tools(options: FetchOptions) -> list[Tool]:
 
 
 class Fetcher:
-    """Fetches what the options allow."""
+    """Fetches URLs that the options allow."""
 
     def __init__(self, options: FetchOptions, resolver: Resolver = resolve) -> None:
         self._options = options
@@ -86,7 +86,7 @@ class Fetcher:
         raise ToolError(f"More than {self._options.max_redirects} redirects.")
 
     def _checked(self, text: str) -> httpx.URL:
-        """The URL, if it may be fetched as far as can be told without asking for its address."""
+        """The URL, checked as far as possible without resolving its host."""
         if len(text) > MAX_URL or _BAD_LETTERS.search(text):
             raise ToolError("The URL is too long, or holds a character that no URL may hold.")
         try:
@@ -110,7 +110,7 @@ class Fetcher:
             raise ToolError(f"{host} may not be fetched; allowed are {', '.join(hosts)}.")
 
     async def _get(self, url: httpx.URL) -> JsonObject | str:
-        """The answer, or where it sends us."""
+        """The answer, or the target of a redirect."""
         addresses = await allowed_addresses(
             _host(url), _port(url), self._resolver, self._options.networks
         )
@@ -125,7 +125,7 @@ class Fetcher:
 
     async def _get_from(self, address: str, url: httpx.URL) -> JsonObject | str:
         limits = httpx.Timeout(self._options.timeout, connect=CONNECT)
-        # A client for each request: a connection is never shared by two names at one address.
+        # A client for each request: two names at one address never share a connection.
         async with (
             httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=limits) as web,
             web.stream(
@@ -154,7 +154,7 @@ class Fetcher:
 
 
 def _host(url: httpx.URL) -> str:
-    """The host as DNS and TLS know it."""
+    """The host in its ASCII form, for DNS and TLS."""
     return url.raw_host.decode("ascii")
 
 
@@ -176,7 +176,7 @@ def _kind(response: httpx.Response) -> str:
 
 
 def _charset(response: httpx.Response) -> str:
-    """The charset the answer names, where Python knows it as one of text."""
+    """The charset that the answer names, if Python knows it as a text encoding; else UTF-8."""
     name = response.charset_encoding or "utf-8"
     try:
         "".encode(name)

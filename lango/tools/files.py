@@ -19,7 +19,7 @@ from lango.tools.options import Options, Root
 from lango.tools.rooted import Rooted, steps_of, told
 
 MAX_VISITED: Final = 50_000
-"""Entries that one search looks at."""
+"""Files that one search visits."""
 MAX_SEARCHED: Final = 1024 * 1024
 """Bytes of a file that are searched for a text."""
 
@@ -27,7 +27,7 @@ Path = Annotated[str, Field(description="A path relative to the root, with / bet
 
 
 class FilesOptions(Options):
-    """What the tools can be told."""
+    """The tools' options."""
 
     root: Root
     write: bool = False
@@ -69,7 +69,7 @@ class Files:
         end = offset + len(data) >= size
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         result: JsonObject = {"text": decoder.decode(data, final=end), "size": size}
-        if not end:  # a letter cut in two belongs to the next piece
+        if not end:  # a character cut in two belongs to the next piece
             result["next_offset"] = offset + len(data) - len(decoder.getstate()[0])
         return result
 
@@ -109,7 +109,7 @@ class Files:
         return self._cut(sorted(found))
 
     def _below(self, path: str) -> Iterator[tuple[str, int, str]]:
-        """Each file's path from the root, the descriptor of its folder, and its name there."""
+        """Each file's path from the root, its folder's descriptor, and its name."""
         base = "/".join(steps_of(path))
         with self._files.folder(path) as descriptor:
             walk = os.fwalk(".", dir_fd=descriptor, follow_symlinks=False)
@@ -119,7 +119,7 @@ class Files:
                     yield "/".join([*inside, name]), parent, name
 
     def _holds(self, name: str, parent: int, text: str) -> bool:
-        """Whether a file holds the text."""
+        """Whether a file contains the text."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
         except OSError:

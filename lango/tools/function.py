@@ -26,13 +26,13 @@ _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYW
 
 @dataclass(frozen=True, eq=False)
 class FunctionTool(Tool, Generic[P, R]):
-    """A function that is a tool, and can still be called as itself."""
+    """A function as a tool; it can still be called as a function."""
 
     function: Callable[P, R] = field(kw_only=True)
     arguments: Arguments = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Look like the function to whoever asks for its name, text or signature."""
+        """Take over the function's name, docstring and signature."""
         Tool.__post_init__(self)
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
             self.__dict__[name] = getattr(self.function, name, None)
@@ -43,7 +43,7 @@ class FunctionTool(Tool, Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def checked(self, arguments: Mapping[str, Any]) -> JsonObject:
-        """The arguments in the types the function asks for."""
+        """The arguments converted to the function's types."""
         return self.arguments.converted(arguments)
 
 
@@ -68,7 +68,7 @@ def tool(
     dangerous: bool = False,
     timeout: float | None = DEFAULT_TIMEOUT,
 ) -> Any:
-    """Make a tool of a typed function; bare, or with what the tool is to be."""
+    """Make a tool from a typed function; a decorator with or without options."""
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         arguments = Arguments(function)
@@ -99,7 +99,7 @@ def _runner(function: Callable[..., Any], arguments: Arguments) -> Run:
 
 
 class _PlainSchema(GenerateJsonSchema):
-    """Without a title for each field, which only repeats its name."""
+    """Generates schemas without field titles, which only repeat the names."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - theirs
 
@@ -110,7 +110,7 @@ class _PlainSchema(GenerateJsonSchema):
 
 
 class Arguments:
-    """What a function takes: a pydantic model of its parameters."""
+    """A function's parameters as a pydantic model."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = getattr(function, "__name__", repr(function))
@@ -118,7 +118,7 @@ class Arguments:
         hints = self._hints_of(function)
         self._injected = {name for name, hint in hints.items() if _is_call_info(hint)}
         self._aliases: dict[str, str] = {}
-        """Fields of the model have names of ours: `json` or `copy` would hide pydantic's own."""
+        """Model fields get generated names: `json` or `copy` would hide pydantic's methods."""
         fields: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
             if name not in self._injected:
@@ -128,7 +128,7 @@ class Arguments:
         self._model = self._model_of(fields)
 
     def schema(self, descriptions: Mapping[str, str]) -> JsonObject:
-        """JSON Schema of the arguments, with the descriptions that no annotation gives."""
+        """JSON Schema of the arguments; `descriptions` fill in where annotations have none."""
         schema = self._model.model_json_schema(by_alias=True, schema_generator=_PlainSchema)
         schema.pop("title", None)
         schema.pop("description", None)
@@ -139,7 +139,7 @@ class Arguments:
         return schema
 
     def converted(self, arguments: Mapping[str, Any]) -> JsonObject:
-        """The arguments in their types, defaults included."""
+        """The arguments converted to their types, with defaults."""
         try:
             model = self._model.model_validate(dict(arguments))
         except ValidationError as error:

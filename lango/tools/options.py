@@ -1,4 +1,4 @@
-"""The options of built-in tools, as the settings give them."""
+"""The options of built-in tools, from the settings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lango.tools.schema import place_of
 
 
 class Options(BaseModel):
-    """What a built-in tool can be told; anything else is a mistake."""
+    """Base class of a tool's options; unknown ones are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _existing(path: Path) -> Path:
-    """Resolved once, now: a link put in its place later changes nothing."""
+    """Resolve the path now: a link that later replaces it has no effect."""
     resolved = path.expanduser().resolve()
     if not resolved.is_dir():
         raise ValueError(f"{path} is no folder")
@@ -41,7 +41,7 @@ T = TypeVar("T", bound=Options)
 
 
 def read_options(kind: type[T], spec: str, given: Mapping[str, Any]) -> T:
-    """The options, or InvalidToolError naming each that is wrong."""
+    """The validated options; InvalidToolError names each wrong one."""
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:

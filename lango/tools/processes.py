@@ -1,4 +1,4 @@
-"""A process of our own, its output up to a cap, and nothing left of it afterwards."""
+"""Runs a child process, caps its output, and kills its process group afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 Limits = Mapping[int, int]
-"""What a process may use, by the RLIMIT_… of the resource module."""
+"""Resource limits by the RLIMIT_… constants of the resource module."""
 
 _PATIENCE: Final = 5.0
 _CHUNK: Final = 64 * 1024
@@ -27,7 +27,7 @@ async def running(
     folder: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> AsyncGenerator[Process]:
-    """A process that leads a group of its own, which is killed when the block ends."""
+    """A process in its own process group, which is killed when the block ends."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         env=dict(env),
@@ -41,25 +41,25 @@ async def running(
     try:
         yield process
     finally:
-        # Also when the leader has ended: what it left in the background goes with it.
+        # Also when the leader has ended: this kills its background processes too.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await _ended(process)
 
 
 async def _ended(process: Process) -> None:
-    """Wait for the end; asyncio sees it only when both outputs were read to theirs."""
+    """Wait for the end; asyncio detects it only after both outputs are read to their end."""
     rest = Output(0)
     try:
         async with asyncio.timeout(_PATIENCE):
             await asyncio.gather(rest.follow(process.stdout), rest.follow(process.stderr))
             await process.wait()
-    except TimeoutError:  # something left the group, and holds an output open
+    except TimeoutError:  # a process that left the group holds an output open
         cast(Any, process)._transport.close()
 
 
 def set_limits(pid: int, limits: Limits) -> None:
-    """Bound what a process may use, as far as it is not bound already."""
+    """Set a process's resource limits, never above its existing hard limits."""
     for kind, wanted in limits.items():
         hard = resource.prlimit(pid, kind)[1]
         limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -67,7 +67,7 @@ def set_limits(pid: int, limits: Limits) -> None:
 
 
 class Output:
-    """The beginning of what a stream says; the rest is read and forgotten."""
+    """The beginning of a stream; the rest is read and discarded."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -76,11 +76,11 @@ class Output:
 
     @property
     def text(self) -> str:
-        """What was kept, as text."""
+        """The kept bytes as text."""
         return self._kept.decode("utf-8", "replace")
 
     async def follow(self, stream: asyncio.StreamReader | None) -> None:
-        """Read to the end."""
+        """Read the stream to its end."""
         while stream is not None and (chunk := await stream.read(_CHUNK)):
             room = self._cap - len(self._kept)
             self._kept += chunk[:room]

@@ -1,4 +1,4 @@
-"""Tools by name: "builtin:files", or "package.module:attribute" for one's own."""
+"""Tools by name: "builtin:files", or "package.module:attribute" for custom ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUILTIN: Final = "builtin"
 
 
 class ToolOptions(Options):
-    """What can be said of a tool of one's own beside its name; None leaves it as it is."""
+    """Overrides for a custom tool; None leaves a value unchanged."""
 
     name: str | None = None
     description: str | None = None
@@ -27,7 +27,7 @@ class ToolOptions(Options):
 
 
 def load_tools(spec: str, options: Mapping[str, Any] | None = None) -> list[Tool]:
-    """The tools that a name stands for."""
+    """The tools of a name."""
     place, _, name = spec.partition(":")
     if place == _BUILTIN:
         return _builtin(name, spec, options or {})
@@ -39,7 +39,7 @@ def load_tools(spec: str, options: Mapping[str, Any] | None = None) -> list[Tool
 
 
 def find(spec: str) -> Any:
-    """What "package.module:attribute" names; modules in the current folder count."""
+    """The object at "package.module:attribute", also from modules in the current folder."""
     if not is_code_name(spec):
         raise UnknownToolError(
             f"{spec!r} names no tool: write builtin:NAME (one of {', '.join(BUILTINS)}) or "

@@ -1,8 +1,8 @@
-"""One folder and nothing outside it.
+"""File access confined to one folder.
 
-A path is walked from the folder down, each step opened without following a link and relative to
-the step before. There is no moment between checking a path and using it: a link swapped in while
-we walk is met by the same refusal.
+A path is walked down from the folder; each step is opened relative to the previous one, without
+following links. There is no gap between checking a path and using it: a link swapped in during
+the walk is refused too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lango.errors import ToolError
 MAX_PATH: Final = 1_024
 MAX_STEPS: Final = 64
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not blocking, for a pipe or a device is found out only once it is open.
+# Non-blocking: a pipe or a device is detected only after it is open.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -54,7 +54,7 @@ class Rooted:
             os.close(descriptor)
 
     def replace(self, path: str, data: bytes) -> bool:
-        """Put a file there, whole or not at all; whether there was one before."""
+        """Write a file atomically; True if it replaced one."""
         *parents, name = named(path)
         with self.folder("/".join(parents), create=True) as parent, told(path):
             mode = _mode_of(name, parent, path)
@@ -63,7 +63,7 @@ class Rooted:
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
-                # A link in its place is replaced, not followed.
+                # A link at this path is replaced, not followed.
                 os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ class Rooted:
 
 
 def steps_of(path: str) -> list[str]:
-    """The names that a relative path is made of; "" and "." are the root itself."""
+    """The components of a relative path; "" and "." are the root."""
     if len(path) > MAX_PATH or path.count("/") > MAX_STEPS:
         raise ToolError(f"The path {path[:60]!r}… is too long.")
     if "\x00" in path or not path.isprintable():
@@ -102,7 +102,7 @@ def steps_of(path: str) -> list[str]:
 
 
 def named(path: str) -> list[str]:
-    """The steps of a path that names something below the root."""
+    """The components of a path below the root; ToolError for the root itself."""
     steps = steps_of(path)
     if not steps:
         raise ToolError("Name a file.")
@@ -111,7 +111,7 @@ def named(path: str) -> list[str]:
 
 @contextmanager
 def told(path: str) -> Generator[None]:
-    """What the system says of a path, in words for a model and without places outside the root."""
+    """Turn an OSError into a ToolError for the model, without paths outside the root."""
     try:
         yield
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def told(path: str) -> Generator[None]:
     except IsADirectoryError:
         raise ToolError(f"{path} is a folder.") from None
     except OSError as error:
-        # A link met with O_NOFOLLOW is ELOOP, or ENOTDIR where a folder was wanted.
+        # O_NOFOLLOW on a link raises ELOOP, or ENOTDIR if a folder was expected.
         reason = os.strerror(error.errno or 0)
         raise ToolError(f"{path} cannot be opened ({reason}); links are never followed.") from None
 
@@ -133,7 +133,7 @@ def _check_regular(descriptor: int, path: str) -> None:
 
 
 def _mode_of(name: str, parent: int, path: str) -> int | None:
-    """The permissions of the file to be replaced, if there is one."""
+    """The permissions of the file to replace; None if there is none."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""A process in a sandbox of bubblewrap: one folder, the system's programs, and nothing else.
+"""Runs a process in a bubblewrap sandbox that sees one folder and the system's programs.
 
-Bubblewrap makes new namespaces for everything: no network, no other processes, no other files.
-It holds the program back until we have set its limits: set from outside they need no helper
-inside, and set after the namespaces exist they count what runs in there alone.
+Bubblewrap creates new namespaces: no network, no other processes, no other files. It blocks the
+program until lango has set its limits. Setting them from outside needs no helper inside; setting
+them after the namespaces exist makes them count only the sandbox's own processes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lango.tools.calling import in_thread
 from lango.tools.processes import Limits, running, set_limits
 
 WORKSPACE: Final = "/workspace"
-"""Where the root is, inside."""
+"""The path of the root inside the sandbox."""
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 NO_SUCH_PROGRAM: Final = "bwrap: execvp "
-"""How bubblewrap's complaint about a program that it could not start begins."""
+"""The first words of bubblewrap's error for a program that it could not start."""
 
-# What programs need to find their libraries, and nothing that tells of this machine's users.
+# What programs need to find their libraries; nothing that reveals this machine's users.
 _SETTINGS: Final = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 _BARRIERS: Final = (
     *("--unshare-user", "--unshare-all", "--disable-userns", "--cap-drop", "ALL"),
@@ -36,26 +36,26 @@ _BARRIERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What the programs in it can see."""
+    """What programs in the sandbox can see."""
 
     bwrap: str
     root: Path
     readable: Sequence[Path] = ()
     temporary: int = 64 * 1024 * 1024
-    """Bytes of /tmp and of /dev/shm, which live in memory and end with the program."""
+    """Size in bytes of /tmp and of /dev/shm, which are in memory and end with the program."""
 
     def arguments(self) -> Iterator[str]:
-        """What bubblewrap is told."""
+        """The arguments for bubblewrap."""
         yield from _BARRIERS
         for path in SYSTEM:
             yield from _system(path)
         for path in _SETTINGS:
             yield from ("--ro-bind-try", path, path)
-        # Read-only, and by ourselves: root outside is root in there to the files of /proc/sys,
-        # which are the machine's and not the sandbox's, and bubblewrap leaves them writable.
+        # Remounted read-only, because bubblewrap leaves it writable: root outside would be root
+        # inside for /proc/sys, whose files belong to the machine and not to the sandbox.
         yield from ("--proc", "/proc", "--remount-ro", "/proc")
         yield from ("--dev", "/dev")
-        for path in ("/dev/shm", "/tmp"):  # noqa: S108 - those inside
+        for path in ("/dev/shm", "/tmp"):  # noqa: S108 - inside the sandbox
             yield from ("--size", str(self.temporary), "--tmpfs", path)
         yield from ("--remount-ro", "/dev")
         for folder in self.readable:
@@ -72,7 +72,7 @@ class Sandboxed:
         self._status = status
 
     def check_ran(self, program: str, complaint: str) -> None:
-        """Once the process has ended: raise if it was bubblewrap that failed, not the program."""
+        """After the process has ended: raise if bubblewrap failed, not the program."""
         os.set_blocking(self._status.fileno(), False)
         if b'"exit-code"' in (self._status.read() or b""):
             return
@@ -85,13 +85,13 @@ class Sandboxed:
 async def sandboxed(
     sandbox: Sandbox, argv: Sequence[str], env: Mapping[str, str], limits: Limits
 ) -> AsyncGenerator[Sandboxed]:
-    """A program that runs in a sandbox, both gone when the block ends."""
+    """A program running in a sandbox; both end with the block."""
     (status, status_end), (hold_end, hold) = _pipe(), _pipe()
     with status, status_end, hold_end, hold:
         ends = (status_end.fileno(), hold_end.fileno())
         channels = ("--json-status-fd", str(ends[0]), "--block-fd", str(ends[1]))
         command = [sandbox.bwrap, *sandbox.arguments(), *channels, "--", *argv]
-        # Bubblewrap's own environment can be read from inside: it is the program's.
+        # Bubblewrap's environment is readable from inside, so it gets only the program's.
         async with running(command, env, pass_fds=ends) as process:
             status_end.close()
             hold_end.close()
@@ -100,12 +100,12 @@ async def sandboxed(
 
 
 async def _release(process: Process, status: Any, hold: Any, limits: Limits) -> None:
-    """Wait for the namespaces, set the limits, let the program begin."""
+    """Wait for the namespaces, set the limits, and start the program."""
     line = await in_thread(status.readline)
     try:
         set_limits(json.loads(line)["child-pid"], limits)
         hold.write(b"\n")
-    except (OSError, ValueError) as error:  # it ended before, and says why
+    except (OSError, ValueError) as error:  # bubblewrap has ended; stderr has the reason
         said = await process.stderr.read() if process.stderr else b""
         raise SandboxError(_cannot(said.decode(errors="replace"))) from error
 
@@ -119,7 +119,7 @@ def _cannot(complaint: str) -> str:
 
 
 def _system(path: str) -> tuple[str, ...]:
-    """A folder of the system's programs as it is outside: a folder, a link to one, or absent."""
+    """A system folder as it is outside: a folder, a link to one, or absent."""
     if os.path.islink(path):
         return "--symlink", os.readlink(path), path
     return "--ro-bind-try", path, path

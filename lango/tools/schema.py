@@ -1,4 +1,4 @@
-"""Arguments against the JSON Schema of a tool, with a message a model can act on."""
+"""Validates arguments against a tool's JSON Schema, with messages that a model can act on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_REASON: Final = 200
 
 
 def check_parameters(name: str, parameters: JsonObject) -> None:
-    """Refuse what is no JSON Schema of an object."""
+    """Raise InvalidToolError unless this is the JSON Schema of an object."""
     jsonschema = _jsonschema()
     try:
         jsonschema.Draft202012Validator.check_schema(parameters)
@@ -29,7 +29,7 @@ def check_parameters(name: str, parameters: JsonObject) -> None:
 
 
 def check_arguments(parameters: JsonObject, arguments: Mapping[str, Any]) -> JsonObject:
-    """The arguments, if the schema allows them."""
+    """The arguments, if the schema allows them; else ToolArgumentsError."""
     given = dict(arguments)
     jsonschema = _jsonschema()
     validator = jsonschema.Draft202012Validator(parameters, registry=_no_remote())
@@ -42,7 +42,7 @@ def check_arguments(parameters: JsonObject, arguments: Mapping[str, Any]) -> Jso
 
 
 def _jsonschema() -> Any:
-    """Its types are half known. It is large, and a process without such tools does without it."""
+    """Import jsonschema lazily, as it is large; untyped, as its types are incomplete."""
     import jsonschema
 
     return cast(Any, jsonschema)
@@ -50,7 +50,7 @@ def _jsonschema() -> Any:
 
 @cache
 def _no_remote() -> Any:
-    """A registry of our own: the default one would fetch a $ref from wherever it points."""
+    """An empty registry: the default one would fetch remote $refs."""
     from referencing import Registry
 
     registry: Registry[Any] = Registry()
@@ -66,13 +66,13 @@ def place_of(path: list[str | int]) -> str:
 
 
 def wrong_argument(place: str, reason: str) -> str:
-    """The one wording for arguments that do not fit."""
+    """The message for invalid arguments."""
     where = f"argument {place}" if place else "arguments"
     return f"Wrong {where}: {reason[:MAX_REASON]}. Correct the call and try again."
 
 
 def _reason(error: Any) -> str:
-    """What is wrong, without repeating a value that may be long or private."""
+    """What is wrong, without the value, which may be long or private."""
     wanted = error.validator_value
     match error.validator:
         case "required":

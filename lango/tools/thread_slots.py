@@ -1,4 +1,4 @@
-"""How many plain tools run at a time, shared between tenants so that none can take every thread."""
+"""Limits concurrent sync tools, shared between tenants so that none can take every thread."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from weakref import WeakKeyDictionary
 from lango.core.tenants import current_tenant
 
 MAX_THREADS: Final = 64
-"""Plain functions that run at a time, in one event loop; others wait."""
+"""Concurrent sync functions per event loop; others wait."""
 
 
 class ThreadSlots:
     """The thread slots of one event loop.
 
-    A tenant may take a slot while it holds fewer than are free. One alone gets half of them, and
-    functions of its that hang leave a quarter for the next tenant, an eighth for the one after it.
+    A tenant may take a slot while it holds fewer than are free. A single tenant gets half of the
+    slots; if its functions hang, the next tenant gets a quarter, the one after that an eighth.
     """
 
     def __init__(self, most: int) -> None:
@@ -26,7 +26,7 @@ class ThreadSlots:
         self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
 
     async def acquire(self) -> str:
-        """Take a slot when there is one; the tenant, for `release`."""
+        """Wait for a slot and take it; returns the tenant, for `release`."""
         tenant = current_tenant.get()
         if self._may_take(tenant) and all(other != tenant for other, _ in self._waiting):
             self._take(tenant)
@@ -44,7 +44,7 @@ class ThreadSlots:
         return tenant
 
     def release(self, tenant: str) -> None:
-        """Give a slot back, to the first that may take one."""
+        """Release a slot, and grant free slots to the waiters that may take one."""
         self._free += 1
         self._held[tenant] -= 1
         if not self._held[tenant]:
@@ -69,5 +69,5 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDicti
 
 
 def thread_slots() -> ThreadSlots:
-    """The slots of the event loop that runs."""
+    """The slots of the running event loop."""
     return _slots.setdefault(asyncio.get_running_loop(), ThreadSlots(MAX_THREADS))

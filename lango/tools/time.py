@@ -1,4 +1,4 @@
-"""The built-in tool `time`: what time it is, somewhere."""
+"""The built-in tool `time`: the current time in a time zone."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _known(zone: str) -> str:
 
 
 class TimeOptions(Options):
-    """What the tool can be told."""
+    """The tool's options."""
 
     zone: Annotated[str, AfterValidator(_known)] = "UTC"
-    """The zone it tells the time in when the model names none."""
+    """The default time zone."""
 
 
 def time_tools(options: TimeOptions) -> list[Tool]:
@@ -52,8 +52,8 @@ def time_tools(options: TimeOptions) -> list[Tool]:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The zone of that name; a near one is named when there is none."""
-    if name == "UTC":  # also where the machine has no time zones
+    """The zone of that name; if there is none, ToolError suggests similar names."""
+    if name == "UTC":  # works without time zone data
         return UTC
     try:
         return ZoneInfo(name)
