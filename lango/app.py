@@ -1,4 +1,4 @@
-"""The composition root: what the settings name becomes a store, agents and their parts."""
+"""The composition root: creates the store, the agents and their parts from the settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lango.turns.worker import TurnWorker, WorkerOptions
 
 
 class Application:
-    """Everything the settings name, opened together and closed together."""
+    """Everything that the settings name, opened and closed together."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.settings = loaded.settings
@@ -54,7 +54,7 @@ class Application:
         await self.close()
 
     async def open(self) -> None:
-        """Open the store, and begin to hear of turns in other processes."""
+        """Open the store, and start to receive wake-ups of other processes."""
         await self.store.open()
         await self.engine.open()
 
@@ -70,7 +70,7 @@ class Application:
         await self.store.close()
 
     def turns_for(self, tenant: str) -> Turns:
-        """The turns of a tenant, for those who hand them in."""
+        """The turns of a tenant, for clients that submit them."""
         return Turns(self.store, self.engine, tenant=tenant)
 
     @property
@@ -79,21 +79,21 @@ class Application:
         return self.turns_for(self.settings.store.tenant)
 
     async def agents(self, names: Iterable[str] = ()) -> list[Agent]:
-        """The agents of these apps, of all in the settings if none; ConfigError without any."""
+        """The agents of these apps (default: all in the settings); ConfigError without any."""
         return [await self.agent(name) for name in self.app_names(names)]
 
     def app_names(self, names: Iterable[str] = ()) -> list[str]:
-        """The apps that were meant, all of the settings if none; ConfigError without any."""
+        """The names of these apps (default: all in the settings); ConfigError without any."""
         return [self.app_name(name) for name in names or self.settings.apps or (None,)]
 
     async def worker(
         self, names: Iterable[str] = (), *, concurrency: int | None = None
     ) -> TurnWorker:
-        """A worker, not started, that runs turns of these apps; of all in the settings if none."""
+        """A worker, not started, for the turns of these apps (default: all in the settings)."""
         options = self._worker_options
         if concurrency is not None:
             options = replace(options, concurrency=concurrency)
-        self._at_once = max(self._at_once, options.most)  # none is to wait for a model
+        self._at_once = max(self._at_once, options.most)  # no turn has to wait for a slot
         agents = await self.agents(names)
         apps = {agent.runner.app.name: agent.durable for agent in agents if agent.durable}
         return TurnWorker(self.store, self.engine, apps, options)
@@ -104,7 +104,7 @@ class Application:
         return WorkerOptions(worker.concurrency, worker.hang_after, worker.keep_logs, worker.drain)
 
     def app_name(self, name: str | None) -> str:
-        """The app that was meant; where there is only one, it need not be said."""
+        """The name of an app; the default is the only app, if there is just one."""
         apps = self.settings.apps
         if name is None and len(apps) == 1:
             return next(iter(apps))
@@ -120,7 +120,7 @@ class Application:
         raise ConfigError(f"{said}; lango.yaml has {known}.")
 
     async def agent(self, name: str | None = None) -> Agent:
-        """The agent of an app of the settings, or of code named as package.module:attribute."""
+        """The agent of an app in the settings, or of code named as package.module:attribute."""
         chosen = self.app_name(name)
         if chosen not in self._agents:
             self._agents[chosen] = await self._made(chosen)
@@ -161,7 +161,7 @@ class Application:
         return self._written(app.agent, name)
 
     def _written(self, spec: AgentSettings, name: str) -> Any:
-        """The agent that the file describes, with the agents below it."""
+        """The agent that the file describes, with its sub-agents."""
         return llm_agent(
             name=spec.name or name,
             model=self.model(spec),
@@ -174,7 +174,7 @@ class Application:
         )
 
     def model(self, spec: AgentSettings) -> ModelAdapter:
-        """The model that an agent of the file names; closed with the application."""
+        """The model of an agent in the file; closed with the application."""
         options: dict[str, Any] = {}
         if spec.context_window is not None:
             options["context_window"] = spec.context_window
@@ -213,7 +213,7 @@ def _require_exact(name: str, agent: Agent) -> None:
 
 
 def access_of(settings: Settings) -> dict[str, Access]:
-    """How the providers that the settings name are reached."""
+    """The keys and base URLs of the providers in the settings."""
     known = [gateway.name for gateway in GATEWAYS]
     for name in settings.providers:
         if name not in known:
@@ -232,7 +232,7 @@ def _revealed(secret: SecretStr | None) -> str | None:
 
 
 def mcp_server(name: str, settings: McpServerSettings) -> McpServer:
-    """An MCP server as ADK's side wants it."""
+    """The MCP server for ADK, from its settings."""
     dangerous = settings.dangerous
     return McpServer(
         name=name,

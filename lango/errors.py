@@ -1,20 +1,20 @@
 """Every error lango raises on purpose.
 
     LangoError
-    ├── ConfigError                the settings say something wrong, or not enough
+    ├── ConfigError                the settings are wrong or incomplete
     │   ├── AppLoadError           the code an app is loaded from is missing or is no agent
     │   ├── UnknownToolError       no built-in tool of that name, and no such code
     │   └── InvalidToolError       a tool declared or configured in a way that cannot work
     │       └── SandboxError       `exec` where bubblewrap is missing or cannot work
-    ├── InvalidIdError             an id that no database of ours would keep as given
-    ├── InvalidTimeLimitError      a time limit of a turn that is no number of seconds it could run
+    ├── InvalidIdError             an id that the database could not keep unchanged
+    ├── InvalidTimeLimitError      a time limit of a turn that is not a valid number of seconds
     ├── SessionNotFoundError
     ├── ModelCallNotFoundError
     ├── SessionExistsError
     ├── SessionBusyError           a turn holds the session (retryable)
     ├── StoreError
     │   ├── UnsupportedUrlError    neither postgresql:// nor sqlite:///
-    │   ├── SchemaError            tables missing, behind, or too new for this lango
+    │   ├── SchemaError            tables missing, too old, or too new for this lango
     │   │   └── SchemaBusyError    others kept using the tables to be changed (retryable)
     │   └── StoreUnavailableError  the database did not answer (retryable)
     │       └── StoreBusyError     no connection was free, or the session was locked, for too long
@@ -23,53 +23,53 @@
     │   ├── UnknownModelError      no provider of that name, or no such model there
     │   ├── MissingExtraError      the provider's SDK is not installed
     │   ├── AuthenticationError    the key is missing, wrong, or may not do this
-    │   ├── BadRequestError        refused as it was sent; sending it again is no use
+    │   ├── BadRequestError        refused as it was sent; a retry does not help
     │   ├── ContextTooLongError    more tokens than fit, and nothing left to leave out
     │   ├── RateLimitedError       too many requests or tokens (retryable)
     │   ├── ModelTimeoutError      no answer, or silence in the middle of one (retryable)
     │   ├── ModelUnavailableError  not reached, overloaded or failing (retryable)
     │   ├── ModelStoppedError      it ended without an answer: filtered, or out of room
-    │   └── BadStreamError         an answer that broke off or made no sense (retryable)
+    │   └── BadStreamError         an answer that broke off or was invalid (retryable)
     ├── ToolError                  a tool's own refusal: its text is for the model
     │   ├── ToolArgumentsError     arguments that do not fit the tool's parameters
-    │   └── ToolTimeoutError       the tool took longer than it may
-    ├── TurnError                  a turn that came to no answer; what was said is on the error
-    │   ├── AgentNotFoundError     a transfer to an agent that is not there, or not allowed
+    │   └── ToolTimeoutError       the tool exceeded its timeout
+    ├── TurnError                  a turn without an answer; its text so far is on the error
+    │   ├── AgentNotFoundError     a transfer to an agent that is missing or not allowed
     │   ├── ApprovalNeededError    a tool call waits for a person, and with it the answer
-    │   ├── ApprovalNotFoundError  an answer to an approval that nobody asked for
+    │   ├── ApprovalNotFoundError  an answer to an approval that no call waits for
     │   ├── CallNotFoundError      a result for a call that does not wait for one
     │   ├── TurnConflictError      answered before, for two turns at once, or a key used twice
     │   ├── TurnNotFoundError
     │   ├── UnknownFileError       its session does not have a file that it names
-    │   ├── TurnTimeoutError       it ran longer than it may
+    │   ├── TurnTimeoutError       it exceeded its time limit
     │   ├── WorkerLostError        its worker died, and so did those that took it over
     │   ├── AppGoneError           its worker died, and no worker has loaded its app since
-    │   ├── NotResumableError      this kind of agent cannot go on from where the turn was
-    │   ├── AgentChangedError      its worker died, and the new one has another agent
+    │   ├── NotResumableError      this kind of agent cannot resume the turn where it stopped
+    │   ├── AgentChangedError      its worker died, and the new one has another agent version
     │   ├── LedgerConflictError    a tool call under the key of another one; no result is used
     │   ├── TurnLimitError         more model calls, tool calls, tokens or money than allowed
     │   ├── RepeatedCallError      the same tool call over and over, though told to stop
-    │   └── TurnCancelledError     somebody wished it to end
-    ├── UnauthorizedError          no credential, or none that counts
-    ├── ForbiddenError             a good credential that does not allow this
-    ├── IdentityUnavailableError   nobody could be asked whether a token is good (retryable)
-    ├── KeyLimitError              an API key has used what it may, for now (retryable)
-    ├── QuotaError                 a tenant has as much as it may have at a time (retryable)
+    │   └── TurnCancelledError     it was cancelled
+    ├── UnauthorizedError          no credential, or no valid one
+    ├── ForbiddenError             a valid credential that does not allow this
+    ├── IdentityUnavailableError   the identity provider could not verify a token (retryable)
+    ├── KeyLimitError              an API key has reached one of its limits (retryable)
+    ├── QuotaError                 a tenant has reached one of its quotas (retryable)
     ├── KeyNotFoundError
-    ├── InvalidKeyError            an API key that cannot be made or changed like this
-    ├── RequestError               a request that the server does not take
+    ├── InvalidKeyError            an API key that cannot be created or changed like this
+    ├── RequestError               a request that the server does not accept
     │   ├── UnknownAppError        no agent of that name is served here
     │   ├── InvalidBodyError       a body that is not JSON, nested too deep, or empty
-    │   ├── UnsupportedRequestError  a wish of an OpenAI client that no agent can grant
+    │   ├── UnsupportedRequestError  an option of an OpenAI client that no agent supports
     │   ├── BodyTooLargeError
-    │   ├── MediaTypeError         a body of another kind than is taken, or than it says it is
-    │   ├── WrongHostError         sent to a name that this server does not answer for
+    │   ├── MediaTypeError         a body of an unsupported type, or not of its declared type
+    │   ├── WrongHostError         sent to a host name that this server does not serve
     │   └── ServerBusyError        no more connections, or about to stop (retryable)
-    └── ImportSourceError          what is to be imported cannot be read, or is damaged
+    └── ImportSourceError          the source of an import is unreadable or damaged
 
     Fenced                         not an error to handle: this worker lost its session
 
-The docstring is the default message, and ``retryable`` is a fact of the class.
+A class's docstring is its default message, and ``retryable`` is a class attribute.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class KeyLimitError(LangoError):
     ) -> None:
         super().__init__(message)
         self.limit = limit  # "requests", "turns", "streams" or "cost"
-        self.retry_after = retry_after  # seconds after which another try makes sense
+        self.retry_after = retry_after  # seconds until a retry makes sense
 
 
 class QuotaError(LangoError):
@@ -218,7 +218,7 @@ class QuotaError(LangoError):
     ) -> None:
         super().__init__(message)
         self.quota = quota  # "open_turns" or "file_bytes"
-        self.retry_after = retry_after  # seconds after which another try makes sense
+        self.retry_after = retry_after  # seconds until a retry makes sense
 
 
 class TooManyAttemptsError(LangoError):
@@ -262,7 +262,7 @@ class ModelError(LangoError):
         self.model = model
         self.status = status
         self.request_id = request_id
-        self.partial_text = partial_text  # what the model had said before it failed
+        self.partial_text = partial_text  # the model's text before it failed
         self.retry_after = retry_after  # seconds the provider asked to wait
 
     def __str__(self) -> str:
@@ -324,7 +324,7 @@ class ModelStoppedError(ModelError):
 class TurnError(LangoError):
     """The turn came to no answer."""
 
-    partial_text: str = ""  # what had been said before
+    partial_text: str = ""  # the text before the error
 
 
 class AgentNotFoundError(TurnError):
@@ -333,7 +333,7 @@ class AgentNotFoundError(TurnError):
     def __init__(self, name: str, valid: Sequence[str] = ()) -> None:
         super().__init__(f"failed to find agent: {name}")
         self.name = name
-        self.valid = tuple(valid)  # what whoever passed the turn on could have named
+        self.valid = tuple(valid)  # the agents that the transfer could have named
 
 
 class ApprovalNeededError(TurnError):

@@ -1,1 +1,1 @@
-"""One settings file, `lango.yaml`: what it may say, where values come from, what is wrong."""
+"""The settings file `lango.yaml`: its keys, the sources of values, and error messages."""

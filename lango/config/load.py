@@ -1,4 +1,4 @@
-"""Reading the settings: defaults, then the file, then `LANGO_*`, then flags; later wins."""
+"""Loads the settings: defaults, then the file, then `LANGO_*`, then flags; later wins."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FLAG: Final = "a flag"
 _PREFIX: Final = "LANGO_"
 _NESTED: Final = "__"
 _OTHERS: Final = (FILE_VARIABLE, "LANGO_URL", "LANGO_KEY", "LANGO_TEST_")
-"""Variables that are read elsewhere: here, by clients of a server, and by tests."""
+"""Variables that are not settings: the file's path, and those of clients and tests."""
 
 Layer = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings, and where each value was said."""
+    """The settings, and the origin of each value."""
 
     settings: Settings
     path: Path | None  # of the file, if there is one
@@ -42,7 +42,7 @@ class Loaded:
 
     @property
     def folder(self) -> Path:
-        """What paths in the file are relative to."""
+        """The folder that paths in the file are relative to."""
         return self.path.parent if self.path else Path.cwd()
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
@@ -52,7 +52,7 @@ class Loaded:
             yield path, value, self._origin(path)
 
     def _origin(self, path: str) -> str:
-        """What was said of the value itself, or of the part of the file it stands in."""
+        """The origin of the value itself, or of its nearest enclosing section."""
         while path:
             if path in self.origins:
                 return self.origins[path]
@@ -61,7 +61,7 @@ class Loaded:
 
 
 def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None) -> Loaded:
-    """The settings; without a path the file is what LANGO_CONFIG names, else ./lango.yaml."""
+    """Load the settings; without a path from the file in LANGO_CONFIG, else ./lango.yaml."""
     file = _find(path)
     said_in_file = _read(file) if file else {}
     said_in_environment = _environment()
@@ -80,7 +80,7 @@ def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None)
 
 
 def _find(path: str | Path | None) -> Path | None:
-    """Only ever the file that was named, or the one right here: never a parent folder's."""
+    """The named file, or the one in the current folder; parent folders are never searched."""
     named = path or os.environ.get(FILE_VARIABLE)
     if named is None:
         here = Path(FILE)
@@ -115,10 +115,10 @@ def _environment() -> Layer:
 
 
 def _check_names() -> None:
-    """ConfigError for a variable of a section that does not exist.
+    """Raise ConfigError for a variable of a section that does not exist.
 
-    Without `__` it may be another program's: Kubernetes sets LANGO_PORT in each pod where a Service
-    is called lango.
+    A variable without `__` only gets a warning, as it may be another program's: Kubernetes sets
+    LANGO_PORT in each pod where a Service is called lango.
     """
     for name in sorted(os.environ):
         section, nested, _ = name.removeprefix(_PREFIX).partition(_NESTED)
@@ -139,7 +139,7 @@ def _meant(section: str) -> str:
 
 
 def _marked(value: Any) -> Any:
-    """What the environment says is never written out in a file."""
+    """Mark texts from the environment as Given: they are not literals in the file."""
     if isinstance(value, str):
         return Given(value)
     if isinstance(value, dict):

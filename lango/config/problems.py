@@ -1,4 +1,4 @@
-"""What is wrong with a settings file, in words: where, what, and the name that was meant."""
+"""Error messages for a settings file: the place, the problem, and a similar valid key."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _meant(loc: Sequence[str | int], schema: Schema) -> str:
 
 
 def _keys(part: Schema, loc: Sequence[str | int], whole: Schema) -> Iterator[str]:
-    """The keys that may stand at a place, by the schema."""
+    """The keys that the schema allows at a place."""
     for choice in _choices(part, whole):
         properties = cast(Schema, choice.get("properties", {}))
         if not loc:

@@ -1,4 +1,4 @@
-"""Values that must not stand in a file: references to them, and telling the two apart."""
+"""Secrets in the settings: references to them, and the detection of literal ones."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _REFERENCE: Final = re.compile(r"\$(\$|\{(?P<file>file:)?(?P<name>[^{}]*)\})")
 
 
 class Given(str):
-    """A text that came from the environment or a file of its own, not from the settings file."""
+    """A text from the environment or a separate file, not from the settings file."""
 
     __slots__ = ()
 
 
 class Secret(SecretStr):
-    """A secret that knows whether it was written out where it should be referred to."""
+    """A secret that records whether it is a literal in the settings file."""
 
     def __init__(self, value: str) -> None:
         super().__init__(value)
@@ -49,7 +49,7 @@ SecretText = Annotated[
 
 
 def _shown_url(value: SecretStr) -> str:
-    """A URL of which only the password is a secret."""
+    """The URL with its password masked."""
     url = value.get_secret_value()
     parts = urlsplit(url)
     if not parts.password:
@@ -64,7 +64,7 @@ SecretUrl = Annotated[
 
 
 def has_password(url: str) -> bool:
-    """Whether a database URL has a password written into it."""
+    """Whether a database URL contains a password."""
     try:
         return bool(urlsplit(url).password)
     except ValueError:
@@ -72,7 +72,7 @@ def has_password(url: str) -> bool:
 
 
 def expanded(value: Any, where: str, folder: Path) -> Any:
-    """A value of the file with every `${NAME}` and `${file:path}` in it replaced; `$$` is a $."""
+    """A value of the file with `${NAME}` and `${file:path}` expanded; `$$` becomes `$`."""
     if isinstance(value, str):
         return _expanded_text(value, where, folder)
     if isinstance(value, Mapping):

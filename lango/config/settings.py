@@ -1,4 +1,4 @@
-"""What `lango.yaml` may say. Every key is in docs/reference/configuration.md."""
+"""The keys of `lango.yaml`. docs/reference/configuration.md describes each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lango.core.redaction import is_sensitive
 
 DEFAULT_STORE = "sqlite:///lango.db"
 RESERVED_NAME = "user"
-"""What ADK calls the person; no agent can have it."""
+"""ADK's name for the user; no agent can have it."""
 
 
 class Section(BaseModel):
@@ -141,12 +141,12 @@ class ToolSettings(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What is said beside `use`; the tool itself knows what it takes."""
+        """The keys other than `use`; the tool validates them."""
         return dict(self.model_extra or {})
 
 
 def _by_name(value: Any) -> Any:
-    """A tool without options is its name alone."""
+    """Expand the short form of a tool without options, its name alone."""
     return {"use": value} if isinstance(value, str) else value
 
 
@@ -186,7 +186,7 @@ class AgentSettings(Section):
     )
 
     def family(self) -> Iterator[AgentSettings]:
-        """This agent, and those below it."""
+        """This agent and its sub-agents, recursively."""
         yield self
         for sub in self.sub_agents:
             yield from sub.family()
@@ -216,7 +216,7 @@ class AppSettings(Section):
 
 
 def _loaded(value: Any) -> Any:
-    """An app given as a text is code to load."""
+    """Expand the short form of an app: a text is code to load."""
     return {"load": value} if isinstance(value, str) else value
 
 
@@ -258,7 +258,7 @@ class OidcSettings(Section):
 
     @property
     def audiences(self) -> list[str]:
-        """Whom a token may be for."""
+        """The accepted audiences of a token."""
         return [self.audience] if isinstance(self.audience, str) else self.audience
 
     @model_validator(mode="after")
@@ -358,7 +358,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What it is made from says all: `lango.config.load` has read the other sources."""
+        """Use only the arguments: `lango.config.load` has read the other sources."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
@@ -426,7 +426,7 @@ def published_schema() -> str:
 
 
 def _check_names(agent: AgentSettings, where: str, default: str, taken: set[str]) -> None:
-    """Each agent of a tree has a name that ADK takes, and has it alone."""
+    """Check that each agent of a tree has a unique name that ADK accepts."""
     name = default if agent.name is None else agent.name
     if not name.isidentifier() or name == RESERVED_NAME:
         raise ValueError(

@@ -112,7 +112,7 @@ class Commands:
         env = {"PATH": PATH, "HOME": str(root), "LANG": "C.UTF-8", **self._options.env}
         async with running(argv, env, folder=root) as process:
             limits = dict(self._limits())
-            del limits[resource.RLIMIT_NPROC]  # outside a sandbox it counts all processes of the user
+            del limits[resource.RLIMIT_NPROC]  # without a sandbox it counts all of the user's
             with suppress(ProcessLookupError):  # it has already ended
                 set_limits(process.pid, limits)
             said, complained, result = await self._follow(process)
