@@ -1,6 +1,6 @@
-"""The public test kit: a scripted model, strategies for ADK events, suites any store must pass.
+"""The public test kit: a scripted model, strategies for ADK events, conformance suites.
 
-`kill_sweep` kills an agent of yours in the middle of its turns, and says what that changed.
+`kill_sweep` kills your agent's process within its turns, and reports what that changed.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name on its first use: a scripted model needs neither ADK nor a database."""
+    """Import a name on first use: a scripted model needs neither ADK nor a database."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,8 +1,8 @@
-"""What a conformance check is: a named function that tries one promise of a session service.
+"""A conformance check: a named function that tests one promise of a session service.
 
 A check gets a `Subject`: the service of one tenant, and a way to open a second instance of it.
-Run, it is given two tenants at once that use the same app, user and session ids, so that whatever
-one of them sees of the other fails some check or other.
+Each check runs for two tenants concurrently with the same app, user and session ids, so that a
+leak between tenants fails a check.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from google.genai import types
 from lango.testing.same import differences
 
 Requirement = Literal["busy", "rewind", "shared", "state_only", "tenants", "windows"]
-"""What a check asks of a service beyond ADK's own contract.
+"""What a check requires of a service beyond ADK's contract.
 
 - `tenants`: the factory's tenants are kept apart;
 - `shared`: two instances of one tenant work on the same data;
-- `state_only`: an event with nothing but a state delta changes the state and is not an event;
-- `rewind`: events taken back by a rewind are not loaded again;
-- `windows`: a load is cut to a token budget unless the whole session is asked for;
-- `busy`: while a turn owns the session, a writer without that turn is refused.
+- `state_only`: an event with only a state delta changes the state and is not stored as an event;
+- `rewind`: events undone by a rewind are not loaded again;
+- `windows`: a load is truncated to a token budget unless the whole session is requested;
+- `busy`: while a turn owns the session, other writers are refused.
 """
 
 ServiceFactory = Callable[[str], AbstractAsyncContextManager[BaseSessionService]]
-"""Opens the service of a tenant; closed by the end of the context."""
+"""Opens the service of a tenant; the end of the context closes it."""
 
 APP: Final = "app"
 USER: Final = "user"
@@ -45,11 +45,11 @@ E = TypeVar("E", bound=Exception)
 
 
 class ConformanceError(AssertionError):
-    """The service does not do what the check asks of it."""
+    """The service does not do what the check requires."""
 
 
 def equal(actual: Any, expected: Any, what: str) -> None:
-    """Raise unless both are the same, kinds of numbers included."""
+    """Raise unless both are equal, including the types of numbers."""
     found = differences(expected, actual)
     if found:
         raise ConformanceError(f"{what}: " + "; ".join(found[:5]))
@@ -72,7 +72,7 @@ async def raises(kind: type[E], doing: Awaitable[object], what: str) -> E:
 
 @dataclass
 class Subject:
-    """One tenant's service under test, with short words for what checks do most."""
+    """One tenant's service under test, with helpers for common steps."""
 
     service: BaseSessionService
     tenant: str
@@ -110,7 +110,7 @@ class Subject:
         )
 
     async def get(self, session_id: str = SESSION, **where: Any) -> Session:
-        """The session, which must be there."""
+        """The session, which must exist."""
         session = await self.find(session_id, **where)
         true(session is not None, f"session {session_id!r} is missing")
         return cast("Session", session)
@@ -118,7 +118,7 @@ class Subject:
     def event(
         self, text: str | None = None, *, state: dict[str, Any] | None = None, **fields: Any
     ) -> Event:
-        """An event of this tenant; its text, if any, is told apart from the other tenant's."""
+        """An event of this tenant; its text, if any, starts with the tenant's name."""
         number = next(self._numbers)
         content = None
         if text is not None:
@@ -138,7 +138,7 @@ class Subject:
         return await self.service.append_event(session, self.event(text, **fields))
 
     async def texts(self, session_id: str = SESSION, **where: Any) -> list[str]:
-        """The texts of the session as it is loaded now, without the tenant's name."""
+        """The texts of the session, loaded now, without the tenant's name."""
         return texts_of(await self.get(session_id, **where), self.tenant)
 
 
@@ -160,7 +160,7 @@ Body = Callable[[Subject], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise and how it is tried; call it with a factory."""
+    """One promise and its test; call it with a factory."""
 
     name: str
     promise: str
@@ -168,7 +168,7 @@ class Check:
     body: Body
 
     async def __call__(self, factory: ServiceFactory, tenants: Sequence[str] = TENANTS) -> None:
-        """Try it for all tenants at once; raises ConformanceError, or what the service raises."""
+        """Run it for all tenants concurrently; raises ConformanceError or the service's error."""
         results = await asyncio.gather(
             *(self._for_tenant(factory, tenant) for tenant in tenants), return_exceptions=True
         )
@@ -182,7 +182,7 @@ class Check:
 
 
 def check(*requires: Requirement) -> Callable[[Body], Check]:
-    """Make a check of a function: its name is the check's, its docstring the promise."""
+    """Make a check from a function: its name is the check's, its docstring the promise."""
 
     def make(body: Body) -> Check:
         name = getattr(body, "__name__", "check")

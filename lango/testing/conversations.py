@@ -1,4 +1,4 @@
-"""Conversations as histories really are, broken ones among them, and what a valid one must hold."""
+"""Realistic conversations, including broken ones, and a check for valid ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = ("the", "quick", "日本語", "👩‍👧 emoji", "12345", "MIXED Case"
 
 
 def problems(messages: Sequence[Message]) -> list[str]:
-    """What any provider would refuse in the pairing of calls and results."""
+    """The faults in the pairing of calls and results, each of which any provider would refuse."""
     found: list[str] = []
     seen: set[str] = set()
     waiting: list[ToolCall] = []
@@ -55,16 +55,16 @@ SOME_THOUGHTS = tuple(
 def random_conversation(
     draw: Random, turns: int = 8, thoughts: Sequence[Reasoning] = SOME_THOUGHTS
 ) -> list[Message]:
-    """A history of some turns with whatever crashes, windows and careless models do to one."""
+    """A history of some turns with the damage of crashes, truncation and careless models."""
     history: list[Message] = []
     for _ in range(draw.randint(0, turns)):
         history += _turn(draw, thoughts)
     for _ in range(draw.choice((0, 0, 0, 1, 3))):
         if history:
             history.pop(draw.randrange(len(history)))
-    if draw.random() < 0.3:  # a window that begins anywhere
+    if draw.random() < 0.3:  # a window that starts anywhere
         history = history[draw.randrange(len(history) + 1) :]
-    if draw.random() < 0.2 and len(history) > 1:  # events of agents at work side by side
+    if draw.random() < 0.2 and len(history) > 1:  # events of parallel agents
         place = draw.randrange(len(history) - 1)
         history[place], history[place + 1] = history[place + 1], history[place]
     return [*history, Message("user", text(draw, 20)), *_open_turn(draw, thoughts)]
@@ -97,7 +97,7 @@ def _some(draw: Random, thoughts: Sequence[Reasoning]) -> tuple[Reasoning, ...]:
 
 
 def _round(draw: Random, thoughts: Sequence[Reasoning]) -> list[Message]:
-    """Calls and their results: complete, or with one of the things that go wrong."""
+    """Calls and their results: complete, or with one fault."""
     calls = [_call(draw) for _ in range(draw.choice((1, 1, 2, 3)))]
     said = text(draw, 5) if draw.random() < 0.3 else ""
     results = [ToolCall(call.id, call.name, output=_output(draw)) for call in calls]

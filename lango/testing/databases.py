@@ -1,4 +1,4 @@
-"""Databases for tests and measurements: made for one run, migrated, and dropped after it."""
+"""Temporary databases for tests and measurements: created, migrated, and dropped after a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_SERVER: Final = "postgresql://postgres@127.0.0.1:5432/test"
 
 
 def server_url() -> str:
-    """The PostgreSQL server tests may make databases on."""
+    """The PostgreSQL server on which tests may create databases."""
     return os.environ.get(SERVER_VARIABLE, DEFAULT_SERVER)
 
 
@@ -29,7 +29,7 @@ async def temporary_postgres(server: str = "") -> AsyncGenerator[str]:
     """The URL of a new, migrated database on the server, dropped at the end."""
     given = make_url(server or server_url())
     name = f"lango_{uuid.uuid4().hex}"
-    # template0: two runs may copy it at the same time, whoever else is connected.
+    # template0: two runs may copy it at the same time, as no client can connect to it.
     await _on_server(
         given.render_as_string(hide_password=False), f'CREATE DATABASE "{name}" TEMPLATE template0'
     )

@@ -31,10 +31,10 @@ from lango.testing.checks import (
 
 
 class Windowed(Protocol):
-    """A service that cuts a load to a token budget."""
+    """A service that truncates a load to a token budget."""
 
     def whole_session(self) -> AbstractAsyncContextManager[object]:
-        """Inside it, loads are not cut."""
+        """Load whole sessions inside the context."""
         ...
 
 
@@ -47,7 +47,7 @@ class Claimable(Protocol):
 
 @check()
 async def append_extends_the_session_object(subject: Subject) -> None:
-    """An appended event is in the caller's session at once, and in a load."""
+    """An appended event is in the caller's session immediately, and in a load."""
     session = await subject.create()
     for number in range(3):
         event = subject.event(f"text {number}", state={"count": number})
@@ -65,7 +65,7 @@ async def append_extends_the_session_object(subject: Subject) -> None:
 
 @check()
 async def events_keep_their_order(subject: Subject) -> None:
-    """Events come back as they were appended, whatever their timestamps say."""
+    """Events are loaded in the order of their appends, regardless of their timestamps."""
     session = await subject.create()
     stamps = [5.0, 5.0, 5.0, 4.0, 1.0, 9.0, 9.0, 0.0]
     for number, stamp in enumerate(stamps):
@@ -77,7 +77,7 @@ async def events_keep_their_order(subject: Subject) -> None:
 
 @check()
 async def the_same_event_twice_is_one(subject: Subject) -> None:
-    """An event delivered again changes nothing, through a new session object as well."""
+    """Appending the same event again changes nothing, also through a new session object."""
     session = await subject.create()
     event = subject.event("hello", state={"count": 1})
     await subject.service.append_event(session, event.model_copy(deep=True))
@@ -91,7 +91,7 @@ async def the_same_event_twice_is_one(subject: Subject) -> None:
 
 @check()
 async def partial_events_are_not_kept(subject: Subject) -> None:
-    """A partial event is returned and leaves no trace."""
+    """A partial event is returned and not stored."""
     session = await subject.create()
     event = subject.event("frag", partial=True, state={"topic": "x", "temp:x": 1})
     returned = await subject.service.append_event(session, event)
@@ -115,7 +115,7 @@ async def temp_state_lives_in_memory(subject: Subject) -> None:
 
 @check()
 async def state_deltas_merge_by_key(subject: Subject) -> None:
-    """A delta replaces its keys whole, adds new ones, and None is a value."""
+    """A delta replaces the values of its keys and adds new keys; None is a value."""
     session = await subject.create(state={"plan": {"a": 1}, "topic": "tea", "user:name": "Ada"})
     await subject.say(session, "one", state={"plan": {"b": 2}, "user:level": 1})
     await subject.say(session, "two", state={"topic": None, "app:theme": "dark"})
@@ -134,14 +134,14 @@ async def state_deltas_merge_by_key(subject: Subject) -> None:
 
 @check()
 async def append_to_a_session_never_made(subject: Subject) -> None:
-    """A session object that no service made is a SessionNotFoundError."""
+    """An append to a session that no service created raises SessionNotFoundError."""
     stranger = Session(id="never-made", app_name=APP, user_id=USER)
     await raises(SessionNotFoundError, subject.say(stranger, "hello"), "an append to nowhere")
 
 
 @check()
 async def stale_copies_append_too(subject: Subject) -> None:
-    """A session loaded before somebody else's append still takes events, after the other's."""
+    """A session loaded before another append still accepts events, ordered after that append."""
     session = await subject.create()
     early = await subject.get()
     await subject.say(session, "first", state={"a": 1})
@@ -154,7 +154,7 @@ async def stale_copies_append_too(subject: Subject) -> None:
 
 @check()
 async def appends_at_once_are_all_kept(subject: Subject) -> None:
-    """Twenty appends at the same time are twenty events, and their states merge."""
+    """Twenty concurrent appends store twenty events, and their states merge."""
     session = await subject.create()
     events = [subject.event(f"text {n}", state={f"key{n}": n}) for n in range(20)]
     await asyncio.gather(*(subject.service.append_event(session, event) for event in events))
@@ -164,7 +164,7 @@ async def appends_at_once_are_all_kept(subject: Subject) -> None:
 
 
 def _rich_events(subject: Subject) -> list[Event]:
-    """One of each kind a Runner makes, function responses aside."""
+    """One event of each kind that a Runner creates, except function responses."""
     text = types.Part(
         text=f"{subject.tenant} thinking", thought=True, thought_signature=b"\x00\xff"
     )
@@ -204,7 +204,7 @@ def _rich_events(subject: Subject) -> list[Event]:
 
 @check()
 async def events_come_back_as_they_were(subject: Subject) -> None:
-    """Text, thoughts, calls, data, errors, actions and outputs survive a load."""
+    """Text, reasoning, calls, data, errors, actions and outputs survive a load."""
     session = await subject.create()
     events = _rich_events(subject)
     for event in events:
@@ -217,7 +217,7 @@ async def events_come_back_as_they_were(subject: Subject) -> None:
 
 @check()
 async def function_responses_keep_their_call(subject: Subject) -> None:
-    """A function response has its call's id and its data; its content role may differ."""
+    """A function response keeps its call's id and its data; its content role may differ."""
     session = await subject.create()
     response = types.FunctionResponse(id="call_1", name="search", response={"result": [1, "two"]})
     content = types.Content(role="user", parts=[types.Part(function_response=response)])
@@ -229,7 +229,7 @@ async def function_responses_keep_their_call(subject: Subject) -> None:
 
 @check()
 async def flush_returns(subject: Subject) -> None:
-    """flush() is there, and what was appended before it is there after it."""
+    """flush() exists, and events appended before it are stored after it."""
     session = await subject.create()
     await subject.say(session, "hello")
     await subject.service.flush()
@@ -238,7 +238,7 @@ async def flush_returns(subject: Subject) -> None:
 
 @check("state_only")
 async def state_only_events_are_not_events(subject: Subject) -> None:
-    """An event with a state delta alone saves the state; one with nothing leaves no trace."""
+    """An event with only a state delta saves the state; an empty event is not stored."""
     session = await subject.create()
     await subject.say(session, "hello")
     delta = {"topic": "tea", "user:name": "Ada", "app:theme": "dark"}
@@ -275,7 +275,7 @@ async def a_rewind_takes_events_back(subject: Subject) -> None:
 
 @check("windows")
 async def a_window_is_the_newest_part(subject: Subject) -> None:
-    """A load is cut to the newest events; the whole session is there for the asking."""
+    """A load is truncated to the newest events; the whole session is loaded on request."""
     session = await subject.create()
     long = "word " * 2_000
     for number in range(40):
@@ -292,7 +292,7 @@ async def a_window_is_the_newest_part(subject: Subject) -> None:
 
 @check("windows")
 async def a_window_keeps_an_unanswered_call(subject: Subject) -> None:
-    """A long-running call nobody answered is loaded, before the window and at its very edge."""
+    """An unanswered long-running call is loaded, before the window and at its edge."""
     call = types.FunctionCall(id="call_1", name="ask", args={})
     content = types.Content(role="model", parts=[types.Part(function_call=call)])
     asking = subject.event(author="agent", content=content, long_running_tool_ids={"call_1"})
@@ -307,7 +307,7 @@ async def a_window_keeps_an_unanswered_call(subject: Subject) -> None:
 
 @check("busy")
 async def a_claimed_session_is_busy(subject: Subject) -> None:
-    """While a turn holds the session others are refused; released, it takes events again."""
+    """While a turn holds the session, other writers are refused; after release they succeed."""
     session = await subject.create()
     service = cast("Claimable", subject.service)
     key = SessionKey(service.tenant, APP, USER, SESSION)

@@ -1,8 +1,8 @@
 """Hypothesis strategies for ADK events: `adk_events()` and `ordinary_events()`.
 
-`adk_events()` follows the fields of ADK's own models, so a field that an ADK release adds is
-generated from the day it appears. Only where a model says less than ADK means (ids, state keys,
-an invariant between fields) is a strategy written by hand. Nothing is filtered out.
+`adk_events()` follows the fields of ADK's models, so it generates a field that an ADK release adds
+without a change here. Strategies are written by hand only where a model is less precise than ADK
+(ids, state keys, an invariant between fields). Nothing is filtered out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PRIMITIVES: Final[dict[Any, Callable[[], SearchStrategy[Any]]]] = {
 
 
 def adk_events() -> SearchStrategy[Event]:
-    """Every event google-adk can hold: one part ordinary, two parts anything at all."""
+    """Every event that google-adk can hold: a third ordinary, two thirds arbitrary."""
     return weighted((1, ordinary_events()), (2, _events()))
 
 
@@ -64,7 +64,7 @@ def adk_events() -> SearchStrategy[Event]:
 
 
 def model(cls: type[M]) -> SearchStrategy[M]:
-    """Instances of a pydantic model with any few of its optional fields set."""
+    """Instances of a pydantic model with some of its optional fields set."""
     return cast("SearchStrategy[M]", _model(cls))
 
 
@@ -140,7 +140,7 @@ def _of_generic(annotation: Any) -> SearchStrategy[Any]:
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin in (Union, python_types.UnionType):
-        # Set most often when chosen to be set; None is the default nearly everywhere.
+        # Mostly a value: None is the default of nearly every field.
         arms = [(1 if arm is type(None) else 4, _of(arm)) for arm in arguments]
         return weighted(*arms)
     if origin is list:
@@ -156,7 +156,7 @@ def _enum(cls: type[enum.Enum]) -> SearchStrategy[Any]:
     known = st.sampled_from(list(cls))
     if not cls.__module__.startswith("google.genai"):
         return known
-    # The SDK keeps values it does not know yet, as a newer server may send them.
+    # The SDK keeps unknown values, which a newer server may send.
     return weighted((9, known), (1, st.builds(_unknown_member, st.just(cls))))
 
 
@@ -170,14 +170,14 @@ def _unknown_member(cls: type[enum.Enum]) -> enum.Enum:
 
 
 def _ids() -> SearchStrategy[str]:
-    """Ids as ADK and models make them; one in forty is empty, over-long or full of controls."""
+    """Ids as ADK and models create them; one in forty is empty, too long or not storable."""
     odd = st.sampled_from(["../../etc", "with space", "шаг-1", "a" * 256, "call_1", "e\u0301"])
     bad = st.sampled_from(["", "a" * 257, "a" * 10_000, "tab\t", "nul\x00", "\ud800"])
     return weighted((33, st.uuids().map(str)), (6, odd), (1, bad))
 
 
 def _call_ids() -> SearchStrategy[str | None]:
-    """Call ids: few, so that they repeat; none or empty now and then."""
+    """Call ids: few, so that they repeat; sometimes None or empty."""
     few = st.sampled_from(["call_1", "call_2", "adk-1", "call_search", "call_search_2"])
     return weighted((12, few), (4, st.none()), (4, st.just("")), (2, _ids()))
 
@@ -212,7 +212,7 @@ def _timestamps() -> SearchStrategy[float]:
 
 
 def _events() -> SearchStrategy[Event]:
-    """Events with the fields most have, and any few of the others."""
+    """Events with the common fields, and some of the others."""
     always = ("id", "author", "invocation_id", "timestamp")
     others = sorted(set(Event.model_fields) - {*always, "content", "actions"})
 
@@ -237,7 +237,7 @@ def _contents() -> SearchStrategy[types.Content]:
 
 
 def _parts() -> SearchStrategy[types.Part]:
-    """The kinds a conversation is made of, and parts with any fields set at once."""
+    """The usual kinds of parts, and parts with arbitrary fields set."""
     return weighted(
         (3, instances(types.Part, text=texts())),
         (2, instances(types.Part, function_call=model(types.FunctionCall))),
@@ -256,7 +256,7 @@ def _actions() -> SearchStrategy[EventActions]:
 
 
 def _cache_metadata() -> SearchStrategy[CacheMetadata]:
-    """Either a fingerprint alone or an active cache; ADK allows nothing between."""
+    """Either a fingerprint alone or an active cache; ADK allows nothing in between."""
     counts = st.integers(0, 1000)
     alone = instances(CacheMetadata, fingerprint=texts(), contents_count=counts)
     active = instances(
@@ -272,7 +272,7 @@ def _cache_metadata() -> SearchStrategy[CacheMetadata]:
 
 
 def _credential_keys() -> SearchStrategy[str]:
-    """Never empty: ADK then hashes the scheme, which it can do for encodable text only."""
+    """Never empty: for an empty key ADK hashes the scheme, which fails for unencodable text."""
     return texts().map(lambda text: text or "key")
 
 

@@ -1,4 +1,4 @@
-"""What a kill must not change: the session as it stands, compared with that of an unhurt run."""
+"""What a kill must not change: compares a session with that of a run without kills."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _OWN_STATE: Final = ("temp:", "_adk")
 _IDS: Final = re.compile(r"(turn|call|adk)[_-][\w#/.-]+")
 
 Entry = tuple[str, str, str]
-"""One message: its branch, its author, what it says."""
+"""One message: its branch, its author, its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that the sessions of one trial hold."""
+    """The content of all sessions of one trial."""
 
     history: tuple[tuple[Entry, ...], ...]  # of the session, then of its children
     state: JsonObject
     user_state: JsonObject
     turns: tuple[str, ...]
     artifacts: tuple[tuple[str, int], ...]
-    artifact_deltas: Counter[tuple[str, int]]  # what the events say was saved
+    artifact_deltas: Counter[tuple[str, int]]  # saved, according to the events
     gaps: bool
     calls: Counter[str]  # by session and id
     responses: Counter[str]
-    finished: frozenset[str]  # calls that the ledger has the result of
+    finished: frozenset[str]  # calls whose result is in the ledger
     model_messages: int
-    rows: frozenset[str]  # everything, to the byte, each with its table's name
+    rows: frozenset[str]  # all rows, complete, each with its table's name
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a tool that may not run twice was cut off."""
+        """Whether a tool that may not run twice was interrupted."""
         return INTERRUPTED in str(self.history)
 
 
 async def snapshot(url: str, key: SessionKey) -> Snapshot:
-    """The sessions as they stand."""
+    """The current sessions."""
     store = SqlSessionStore(url, pool_size=1)
     try:
         return await _snapshot(store, key)
@@ -108,7 +108,7 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
 
 
 async def _rows(connection: AsyncConnection, key: SessionKey) -> dict[str, list[JsonObject]]:
-    """Every row of the trial, whose tenant is its own."""
+    """Every row of the trial, which has its own tenant."""
     mine = sessions.c.tenant == key.tenant
     pks = sa.select(sessions.c.pk).where(mine)
     wanted: dict[str, sa.Select[Any]] = {
@@ -144,7 +144,7 @@ def _by_model(event: Event) -> bool:
 
 
 def _entries(events: Sequence[Event]) -> Iterator[Entry]:
-    """What is said, without the ids that differ from run to run."""
+    """The messages, without the ids that differ between runs."""
     for event in events:
         said = [_told(part) for part in (event.content.parts if event.content else None) or []]
         if said or event.error_code:
@@ -166,7 +166,7 @@ def _plain(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a process wrote down while it ran."""
+    """What a process recorded while it ran."""
 
     points: tuple[str, ...] = ()
     effects: tuple[tuple[str, str, str], ...] = ()  # kind, call, name
@@ -174,7 +174,7 @@ class Trace:
 
     @classmethod
     def read(cls, path: Path, after: int = 0) -> Trace:
-        """What a file holds behind so many lines."""
+        """Read a trace file, skipping the first `after` lines."""
         lines = path.read_text().splitlines()[after:] if path.exists() else []
         told = [line.partition(" ") for line in lines]
         effects = [rest.split(" ", 2) for kind, _, rest in told if kind == "effect"]
@@ -186,13 +186,13 @@ class Trace:
 
     @property
     def answers(self) -> int:
-        """How often a model came to the end of an answer."""
+        """The number of completed model answers."""
         return self.points.count("model.end")
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A process that goes on where another was cut off: what it found, and what it did."""
+    """A process that resumes after a kill: what it found, and what it did."""
 
     found: Snapshot
     trace: Trace
@@ -200,7 +200,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial: what was done until the kill, what by those who went on, and what is left."""
+    """One trial: the trace until the kill, the recoveries, and the final state."""
 
     before_kill: Trace
     recoveries: Sequence[Recovery]
@@ -208,7 +208,7 @@ class Trial:
 
 
 def wrongs(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]:
-    """Everything in which a trial differs from the unhurt run, and must not."""
+    """The differences between a trial and the run without kills that must not be."""
     after = trial.after
     for recovery in trial.recoveries:
         yield from (f"recovery ended by {error}" for error in recovery.trace.errors)
@@ -236,7 +236,7 @@ def _open(shot: Snapshot) -> int:
 
 
 def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
-    """In what the sessions of two trials differ, but for ids that differ from run to run."""
+    """The differences between the sessions of two trials, except ids, which always differ."""
     for was, is_now in zip(clean.history, after.history, strict=False):
         if _by_branch(was) != _by_branch(is_now):
             lost = list((Counter(was) - Counter(is_now)).elements())[:2]
@@ -255,7 +255,7 @@ def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def _by_branch(history: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Agents side by side have no order among them; each has its own."""
+    """The history by branch: parallel agents are ordered only within their branch."""
     found: dict[str, list[Entry]] = {}
     for entry in history:
         found.setdefault(entry[0], []).append(entry)

@@ -1,4 +1,4 @@
-"""What the processes of a kill sweep do: run an agent's turns, and die at a named failpoint."""
+"""The processes of a kill sweep: they run an agent's turns, and die at a failpoint."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ USER: Final = "user"
 OVER_AFTER: Final = 60.0
 """Seconds after which a trial counts as hanging."""
 PROOF_LASTS: Final = 0.1
-"""Seconds for which a worker of a sweep believes that it holds its turn; a frozen one is woken
-later than that."""
+"""Seconds for which a sweep's worker trusts its last proof that it holds its turn; a frozen one is
+woken later than that."""
 
 Mode = Literal["kill", "freeze"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a person says to whatever the turn before waits for."""
+    """A person's answer to the call that the previous turn waits for."""
 
     approved: bool = True
     payload: Any = None
 
 
 Said = str | Reply
-"""One turn of a sweep: a message, or the answer to the question that the turn before ended with."""
+"""One turn of a sweep: a message, or the answer to the previous turn's question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The agent that is tried, and where."""
+    """The agent under test, its turns, and the database."""
 
     make_app: Callable[[], Root]
     turns: Sequence[Said]
@@ -66,7 +66,7 @@ class Sweep:
 
 @dataclass(slots=True)
 class _Trap:
-    """Writes down what happens, and ends or freezes the process at one failpoint."""
+    """Records failpoints and effects, and kills or freezes the process at one failpoint."""
 
     trace: Path | None = None
     at: int | None = None
@@ -80,7 +80,7 @@ class _Trap:
             os.kill(os.getpid(), signal.SIGKILL if self.mode == "kill" else signal.SIGSTOP)
 
     def write(self, line: str) -> None:
-        """One line, there whatever becomes of the process."""
+        """Write one line that survives the death of the process."""
         if self.trace is None:
             return
         file = os.open(self.trace, os.O_APPEND | os.O_WRONLY | os.O_CREAT, 0o600)
@@ -92,19 +92,19 @@ _trap: Final = _Trap()
 
 
 def arm(trace: Path, at: int | None, mode: Mode = "kill") -> None:
-    """From here on this process writes to `trace`, and ends at the failpoint of that number."""
+    """Make this process write to `trace`, and stop at the failpoint with number `at`."""
     _trap.trace, _trap.at, _trap.mode, _trap.passed = trace, at, mode, 0
     failpoints.armed = _trap
 
 
 def disarm() -> None:
-    """Failpoints do nothing again."""
+    """Turn the failpoints off."""
     failpoints.armed = None
     _trap.trace = None
 
 
 def effect(name: str) -> None:
-    """Called by a tool where it does what cannot be undone: the sweep counts it."""
+    """Called by a tool where it has an irreversible effect: the sweep counts it."""
     failpoint("tool.before_effect")
     run = saving.get()
     kind = "again" if run is None or run.idempotent else "once"
@@ -113,13 +113,13 @@ def effect(name: str) -> None:
 
 
 def note_error(error: BaseException) -> None:
-    """Write down what ended a process that should have come to its end."""
+    """Record the error that ended a process too early."""
     text = " ".join(str(error).split())
     _trap.write(f"error {type(error).__name__} {text[:300]}")
 
 
 async def run_turns(sweep: Sweep, key: SessionKey, worker: str, dead: Sequence[str]) -> None:
-    """Hand in all turns and run them to their ends, going on with what dead workers left."""
+    """Submit all turns and run them to their ends, resuming the turns of dead workers."""
     store = SqlSessionStore(sweep.url, pool_size=2)
     try:
         desk = _Desk(sweep, store, key, worker)
@@ -156,7 +156,7 @@ class _Desk:
         self.worker = Worker(worker, {APP: self.agent.fingerprint})
 
     async def open(self, dead: Sequence[str]) -> None:
-        """A session, and nobody alive but this worker."""
+        """Create the session, unregister the dead workers, and register this one."""
         with suppress(SessionExistsError):
             await self.store.create(self.key, StateChange(self.sweep.state))
         for one in dead:
@@ -164,7 +164,7 @@ class _Desk:
         await self.workers.register(self.worker)
 
     async def run(self, number: int) -> None:
-        """One turn to its end, whoever began it."""
+        """Run one turn to its end, also one that another worker started."""
         turn = await self._submit(number)
         while turn is not None and turn.ended is None:
             claim = await self.queue.claim(turn.session_pk, self.worker)
@@ -182,7 +182,7 @@ class _Desk:
         raise RuntimeError("the turn told no end")
 
     async def _submit(self, number: int) -> Turn | None:
-        """The turn of that number; None if it answers a question that nobody has asked."""
+        """Submit the turn of that number; None if it answers a question that was not asked."""
         said = self.sweep.turns[number]
         unique = f"turn-{number}"
         if isinstance(said, str):

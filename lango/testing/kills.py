@@ -1,9 +1,9 @@
-"""Kill sweeps: does an agent's turn survive the death of its process, at any moment of it?
+"""Kill sweeps test whether an agent's turns survive the death of their process at any moment.
 
-An unhurt run shows the failpoints that its turns pass. Then, for each that is drawn, the turns run
-again in a process of their own, which is killed (or frozen) there; another process goes on with
-them, is perhaps killed as well, and what stands in the database at the end must be what the unhurt
-run left. A frozen process is woken afterwards, and must not be able to write anything.
+A run without kills records the failpoints that its turns pass. Then, for each drawn failpoint, the
+turns run again in a new process, which is killed (or frozen) there. Another process resumes them
+and may be killed as well. The final database must equal that of the first run. A frozen process is
+woken afterwards, and must not be able to write anything.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from lango.testing.kill_trials import (
 SESSION: Final = "session"
 _FAILED: Final = 3
 _COLLECT_EVERY: Final = 20
-"""Trials after which the parent collects its garbage. After a freeze all of it counts as old, and
-Python would leave it there for long; the larger the parent, the longer a fork takes."""
+"""Trials after which the parent collects its garbage. After `gc.freeze` all objects count as old,
+and Python would rarely collect them; the larger the parent, the longer a fork takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Something that a kill changed."""
+    """A difference that a kill caused."""
 
     point: str
     number: int
@@ -59,24 +59,24 @@ class Wrong:
 
 @dataclass(slots=True)
 class SweepReport:
-    """What a sweep found."""
+    """The result of a sweep."""
 
     seed: int
-    points: int  # failpoints of the unhurt run
+    points: int  # failpoints of the run without kills
     kinds: frozenset[str] = frozenset()  # their names
     trials: int = 0
-    kills: int = 0  # those in recovery included
+    kills: int = 0  # including those in recovery
     killed_at: Counter[str] = field(default_factory=Counter[str])
-    unknown: int = 0  # trials in which a tool that may not run twice was cut off
-    woken: int = 0  # frozen processes that were woken when their turn was another's
-    zombie_effects: int = 0  # tools that were under way in a frozen process and ended in it
+    unknown: int = 0  # trials in which a tool that may not run twice was interrupted
+    woken: int = 0  # frozen processes woken after another had taken over their turn
+    zombie_effects: int = 0  # effects of tools in frozen processes after they were woken
     wrong: list[Wrong] = field(default_factory=list[Wrong])
-    unhurt: Snapshot | None = None  # what the turns leave when nothing happens to them
-    effects: tuple[str, ...] = ()  # of the unhurt run, by name
+    unhurt: Snapshot | None = None  # of the run without kills
+    effects: tuple[str, ...] = ()  # of the run without kills, by name
 
     @property
     def is_exact(self) -> bool:
-        """Whether no kill left a trace."""
+        """Whether no kill changed anything."""
         return not self.wrong
 
 
@@ -92,14 +92,14 @@ def kill_sweep(
     first: int = 0,
     state: dict[str, Any] | None = None,
 ) -> SweepReport:
-    """Kill an agent at its failpoints, and report whatever that changed.
+    """Kill an agent at its failpoints, and report what that changed.
 
-    `make_app` gives the agent, new each time; its model must answer the same to the same request,
-    and its tools say what they do by `effect`. `turns` are messages, or a `Reply` to what the
-    turn before asks. `count` failpoints are drawn, kind by kind from the `first` on; by default
-    each is tried once. `freezes` is the share of trials in which the process is not killed but
-    frozen, and woken at the end; `more_kills` says how often, at most, the recovery is killed too.
-    To be called where no event loop runs.
+    `make_app` returns a new agent each time; its model must be deterministic, and its tools report
+    their effects with `effect`. `turns` are messages, or a `Reply` to the previous turn's question.
+    `count` failpoints are drawn, kind by kind starting at kind number `first`; by default each
+    failpoint is tried once. `freezes` is the share of trials in which the process is frozen
+    instead of killed, and woken at the end; `more_kills` is the maximum number of kills during
+    recovery. Call this where no event loop runs.
     """
     sweep = Sweep(make_app, turns, url, state or {})
     seed = secrets.randbelow(2**32) if seed is None else seed
@@ -121,7 +121,7 @@ class _Sweeper:
         self.trials = 0
 
     def run(self, seed: int, count: int | None, first: int) -> SweepReport:
-        """The unhurt run, then the trials."""
+        """Run once without kills, then the trials."""
         clean, trace = self.unhurt()
         report = SweepReport(seed, len(trace.points), kinds=frozenset(trace.points), unhurt=clean)
         report.effects = tuple(name for _, _, name in trace.effects)
@@ -133,7 +133,7 @@ class _Sweeper:
         return report
 
     def _draw(self, points: Sequence[str], count: int, first: int) -> list[int]:
-        """Kind after kind, so that rare ones come up too; any failpoint of the kind."""
+        """Draw a random failpoint of each kind in rotation, so that rare kinds occur too."""
         kinds = sorted(set(points))
         places = {
             kind: [number for number, name in enumerate(points, 1) if name == kind]
@@ -143,7 +143,7 @@ class _Sweeper:
         return [self.drawn.choice(places[kind]) for kind in chosen]
 
     def unhurt(self) -> tuple[Snapshot, Trace]:
-        """What the turns leave when nothing happens to them."""
+        """The result and the trace of the turns without kills."""
         key, path = self._new()
         arm(path, None)
         try:
@@ -153,7 +153,7 @@ class _Sweeper:
         return asyncio.run(snapshot(self.sweep.url, key)), Trace.read(path)
 
     def trial(self, number: int, clean: Snapshot, trace: Trace, report: SweepReport) -> None:
-        """One kill, and what became of it."""
+        """Run one trial: a kill or freeze, the recoveries, and the checks."""
         key, path = self._new()
         mode: Mode = "freeze" if self.drawn.random() < self.freezes else "kill"
         first = self._process(key, path, number, (), mode)
@@ -180,7 +180,7 @@ class _Sweeper:
     def _go_on(
         self, key: SessionKey, path: Path, at: int | None, workers: list[str]
     ) -> tuple[_Process, Recovery]:
-        """Another process, after those of `workers`: to a failpoint, or to the end."""
+        """Resume in another process, after those of `workers`, to a failpoint or to the end."""
         found, lines = asyncio.run(snapshot(self.sweep.url, key)), _lines(path)
         process = self._process(key, path, at, workers)
         workers.append(process.worker)
@@ -195,7 +195,7 @@ class _Sweeper:
         report: SweepReport,
         number: int,
     ) -> None:
-        """Let a frozen process go on: it can write nothing, and must ask no model."""
+        """Wake a frozen process: it must neither write anything nor call a model."""
         report.woken += 1
         lines = _lines(path)
         time.sleep(PROOF_LASTS)
@@ -224,9 +224,9 @@ class _Sweeper:
         dead: Sequence[str],
         mode: Mode = "kill",
     ) -> _Process:
-        """Run the turns in a process of their own, to a failpoint or to the end."""
+        """Run the turns in a new process, to a failpoint or to the end."""
         worker = f"{key.tenant}-{len(dead)}"
-        gc.freeze()  # a collection in the child would copy all that the two still share
+        gc.freeze()  # a collection in the child would copy the memory that both still share
         pid = os.fork()
         if pid == 0:
             os._exit(_child(self.sweep, key, path, at, mode, worker, dead))
@@ -266,5 +266,5 @@ def _child(
 
 
 def _lines(path: Path) -> int:
-    """How many lines a trace has so far."""
+    """The number of lines in a trace so far."""
     return len(path.read_text().splitlines()) if path.exists() else 0

@@ -1,4 +1,4 @@
-"""Hypothesis strategy for the events a Runner makes in ordinary use."""
+"""Hypothesis strategy for the events that a Runner creates in ordinary use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATE_KEYS: Final = ("topic", "count", "a.b", "123", "app:theme", "user:name", "
 
 
 def ordinary_events() -> SearchStrategy[Event]:
-    """Events as a Runner makes them, with text any database keeps."""
+    """Events as a Runner creates them, with text that any database keeps."""
     return weighted(
         (3, _said("user", "user")),
         (4, _answered()),

@@ -1,4 +1,4 @@
-"""Equality as a person means it: the same kinds and values, and where two things differ."""
+"""Strict comparison of types and values, with the paths of the differences."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
 
 
 def _both_nan(expected: Any, actual: Any) -> bool:
-    """NaN is unlike itself, and yet the same value."""
+    """Whether both are NaN, which is not equal to itself but counts as the same value."""
     return expected != expected and actual != actual
 
 
 def _fields(model: BaseModel) -> dict[str, Any]:
-    """Fields and extras; what was set explicitly to its default is no difference."""
+    """Fields and extras; a field explicitly set to its default is no difference."""
     return {**model.__dict__, **(model.__pydantic_extra__ or {})}
 
 

@@ -26,7 +26,7 @@ _VALUES: Final[dict[str, Any]] = {
 
 @check()
 async def create_makes_an_id(subject: Subject) -> None:
-    """Without an id each session gets one of its own."""
+    """A session created without an id gets a unique one."""
     first, second = await subject.create(None), await subject.create(None)
     true(first.id and second.id and first.id != second.id, "two sessions share an id")
     equal((await subject.get(first.id)).id, first.id, "the id of the loaded session")
@@ -34,7 +34,7 @@ async def create_makes_an_id(subject: Subject) -> None:
 
 @check()
 async def create_keeps_the_id(subject: Subject) -> None:
-    """A given id is used, and the session is empty and knows its names."""
+    """A given id is used, and the new session is empty and has its names."""
     session = await subject.create(SESSION)
     names = (session.id, session.app_name, session.user_id, session.events, session.state)
     equal(names, (SESSION, APP, USER, [], {}), "the new session")
@@ -46,7 +46,7 @@ async def create_keeps_the_id(subject: Subject) -> None:
 
 @check()
 async def create_refuses_an_id_in_use(subject: Subject) -> None:
-    """An id that exists is an AlreadyExistsError, and the session there is untouched."""
+    """An existing id raises AlreadyExistsError, and its session stays unchanged."""
     session = await subject.create(state={"topic": "first"})
     await subject.say(session, "hello")
     doing = subject.create(state={"topic": "second", "user:name": "x"})
@@ -85,7 +85,7 @@ async def create_splits_the_state(subject: Subject) -> None:
 
 @check()
 async def state_values_keep_their_kind(subject: Subject) -> None:
-    """Text stays text and numbers numbers, at creation and by an event, in every scope."""
+    """State values keep their types, at creation and by an event, in every scope."""
     scoped = {f"{scope}{k}": v for scope in ("", "app:", "user:") for k, v in _VALUES.items()}
     session = await subject.create(state=scoped)
     equal((await subject.get()).state, scoped, "values given at creation")
@@ -96,7 +96,7 @@ async def state_values_keep_their_kind(subject: Subject) -> None:
 
 @check()
 async def get_of_a_missing_session(subject: Subject) -> None:
-    """A session that is not there, under that app and user, is None."""
+    """Getting a session that does not exist under that app and user returns None."""
     await subject.create()
     true(await subject.find(user="other") is None, "another user's session appeared")
     true(await subject.find(app="other") is None, "another app's session appeared")
@@ -105,7 +105,7 @@ async def get_of_a_missing_session(subject: Subject) -> None:
 
 @check()
 async def get_with_num_recent_events(subject: Subject) -> None:
-    """num_recent_events gives exactly the newest n, in order; 0 gives none; state is whole."""
+    """num_recent_events gives exactly the newest n, in order; 0 gives none; state is complete."""
     session = await subject.create()
     for number in range(6):
         await subject.say(session, f"text {number}", state={f"key{number}": number})
@@ -133,7 +133,7 @@ async def get_with_after_timestamp(subject: Subject) -> None:
 
 @check()
 async def a_loaded_session_is_a_copy(subject: Subject) -> None:
-    """What is done to a loaded session without an append stays with it."""
+    """Changes to a loaded session without an append affect only that object."""
     session = await subject.create(state={"list": [1]})
     await subject.say(session, "hello")
     loaded = await subject.get()
@@ -147,7 +147,7 @@ async def a_loaded_session_is_a_copy(subject: Subject) -> None:
 
 @check()
 async def list_is_oldest_first(subject: Subject) -> None:
-    """Sessions come by last update, oldest first, without events."""
+    """Sessions are listed by last update, oldest first, without events."""
     sessions = [await subject.create(name, state={"n": name}) for name in ("one", "two", "three")]
     await subject.say(sessions[0], "hello", timestamp=sessions[2].last_update_time + 5)
     listed = (await subject.service.list_sessions(app_name=APP, user_id=USER)).sessions
@@ -157,7 +157,7 @@ async def list_is_oldest_first(subject: Subject) -> None:
 
 @check()
 async def list_by_user_and_for_all(subject: Subject) -> None:
-    """A list is of one user, or of all users of one app."""
+    """A list contains the sessions of one user, or of all users of one app."""
     for app, user, name in ((APP, "a", "1"), (APP, "b", "1"), (APP, "b", "2"), ("other", "a", "3")):
         await subject.create(name, app=app, user=user)
 
@@ -174,7 +174,7 @@ async def list_by_user_and_for_all(subject: Subject) -> None:
 
 @check()
 async def delete_takes_everything_of_the_session(subject: Subject) -> None:
-    """A deleted session is gone with its events and state; shared state and others stay."""
+    """A delete removes the session's events and state; shared state and other sessions stay."""
     session = await subject.create(state={"topic": "tea", "app:theme": "dark", "user:name": "Ada"})
     await subject.say(session, "hello")
     other = await subject.create("other")
@@ -191,7 +191,7 @@ async def delete_takes_everything_of_the_session(subject: Subject) -> None:
 
 @check()
 async def delete_twice(subject: Subject) -> None:
-    """Deleting what is not there is no error and touches nothing."""
+    """Deleting a missing session raises no error and changes nothing."""
     await subject.create()
     for name in ("missing", SESSION, SESSION):
         await subject.service.delete_session(app_name=APP, user_id=USER, session_id=name)
@@ -205,7 +205,7 @@ async def delete_twice(subject: Subject) -> None:
 
 @check()
 async def append_to_a_deleted_session(subject: Subject) -> None:
-    """A session that is gone is a SessionNotFoundError, also when it was deleted meanwhile."""
+    """An append to a deleted session raises SessionNotFoundError and changes no state."""
     held = await subject.create()
     await subject.say(held, "hello")
     await subject.service.delete_session(app_name=APP, user_id=USER, session_id=SESSION)
@@ -217,7 +217,7 @@ async def append_to_a_deleted_session(subject: Subject) -> None:
 
 @check()
 async def a_deleted_session_is_never_another(subject: Subject) -> None:
-    """An object of a deleted session does not write into a session made after it."""
+    """The object of a deleted session does not write into a session created after it."""
     held = await subject.create()
     await subject.service.delete_session(app_name=APP, user_id=USER, session_id=SESSION)
     await subject.create("new", user="other")
@@ -229,7 +229,7 @@ async def a_deleted_session_is_never_another(subject: Subject) -> None:
 
 @check()
 async def user_state_without_a_session(subject: Subject) -> None:
-    """get_user_state has the user's keys without prefix, {} for a user never seen."""
+    """get_user_state returns the user's keys without prefix; {} for an unknown user."""
     session = await subject.create(state={"user:name": "Ada", "topic": "tea", "app:theme": "dark"})
     await subject.say(session, "hello", state={"user:level": 3, "user:name": "Grace"})
     state = await subject.service.get_user_state(app_name=APP, user_id=USER)
@@ -241,7 +241,7 @@ async def user_state_without_a_session(subject: Subject) -> None:
 
 @check("tenants")
 async def tenants_share_nothing(subject: Subject) -> None:
-    """State, lists and sessions of another tenant with the same names are not seen."""
+    """State, lists and sessions of another tenant with the same names are not visible."""
     mine = {"topic": subject.tenant, "app:theme": subject.tenant, "user:name": subject.tenant}
     session = await subject.create(state=mine)
     await subject.say(session, "hello")
@@ -263,7 +263,7 @@ async def tenants_share_nothing(subject: Subject) -> None:
 
 @check("shared")
 async def two_instances_see_each_other(subject: Subject) -> None:
-    """What one instance wrote another reads at once, state and deletions too."""
+    """One instance immediately reads what another wrote, including state and deletions."""
     session = await subject.create(state={"app:theme": "dark"})
     async with subject.another() as second:
         theirs = Subject(second, subject.tenant, subject.factory)

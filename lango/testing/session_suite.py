@@ -1,4 +1,4 @@
-"""A conformance suite that any ADK session service must pass.
+"""A conformance suite for ADK session services.
 
     from lango.testing.session_suite import checks
 
@@ -6,9 +6,9 @@
     async def test_conformance(check):
         await check(lambda tenant: open_my_service(tenant))
 
-The factory opens a service for a tenant; every check runs for two tenants at once that use the
-same app, user and session ids. A service without tenants gives each tenant a service of its own.
-What goes beyond ADK's contract is named by a `Requirement`; leave out what yours does not promise.
+The factory opens a service for a tenant; every check runs for two tenants concurrently with the
+same app, user and session ids. For a service without tenants, open a separate service per tenant.
+A `Requirement` names what goes beyond ADK's contract; leave out what your service does not promise.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ EVERYTHING: Final[frozenset[Requirement]] = frozenset(get_args(Requirement))
 
 
 def checks(supports: Collection[Requirement] = EVERYTHING) -> list[Check]:
-    """The checks a service must pass that supports these requirements; all of them by default."""
+    """The checks for a service that supports these requirements (default: all checks)."""
     every = (*SESSION_CHECKS, *EVENT_CHECKS)
     return [check for check in every if check.requires <= set(supports)]
