@@ -1,4 +1,4 @@
-"""Hypothesis strategies for text, numbers and JSON as tools and models really send them."""
+"""Hypothesis strategies for text, numbers and JSON as real tools and models send them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ HOSTILE_TEXTS = (
 
 
 class Colour(enum.Enum):
-    """A plain enum, as tools return them."""
+    """A plain enum as a tool's result."""
 
     RED = "red"
 
 
 class Level(enum.IntEnum):
-    """An enum that is an int as well."""
+    """An enum that is also an int."""
 
     HIGH = 3
 
@@ -68,14 +68,14 @@ class Point:
 
 
 class Opaque:
-    """An object of which nothing is known but its text."""
+    """An object with nothing but a text form."""
 
     def __repr__(self) -> str:
         return "<opaque>"
 
 
 def weighted(*choices: tuple[int, SearchStrategy[T]]) -> SearchStrategy[T]:
-    """One of several strategies, each as often as its weight says; shrinks to the first."""
+    """One of several strategies, chosen by weight; shrinks to the first."""
     table = [strategy for weight, strategy in choices for _ in range(weight)]
 
     @st.composite
@@ -86,7 +86,7 @@ def weighted(*choices: tuple[int, SearchStrategy[T]]) -> SearchStrategy[T]:
 
 
 def instances(cls: type[T], **fields: SearchStrategy[Any]) -> SearchStrategy[T]:
-    """Instances of a class made from these keyword arguments alone (`builds` would add others)."""
+    """Instances of a class from only these keyword arguments (`builds` would add others)."""
 
     def instance(values: dict[str, Any]) -> T:
         return cls(**values)
@@ -102,7 +102,7 @@ def words() -> SearchStrategy[str]:
 
 
 def texts() -> SearchStrategy[str]:
-    """Any text a Python string can hold, ordinary text most often."""
+    """Any text that a Python string can hold, mostly ordinary text."""
     anything = st.characters(exclude_categories=())
     return weighted(
         (6, words()),
@@ -112,24 +112,24 @@ def texts() -> SearchStrategy[str]:
 
 
 def integers() -> SearchStrategy[int]:
-    """Integers, now and then beyond 64 bits."""
+    """Integers, sometimes beyond 64 bits."""
     return weighted((4, st.integers(0, 10_000)), (1, st.integers()), (1, st.just(10**30)))
 
 
 def floats() -> SearchStrategy[float]:
-    """Any float, NaN and the infinities among them."""
+    """Any float, including NaN and the infinities."""
     extreme = st.sampled_from([1e22, float("nan"), float("inf"), float("-inf")])
     return weighted((4, st.floats(-1000, 1000)), (1, st.floats()), (1, extreme))
 
 
 def blobs() -> SearchStrategy[bytes]:
-    """Bytes, sizes around the one that is moved out of a row among them."""
+    """Bytes, including sizes around the limit above which they are stored outside the row."""
     sizes = st.sampled_from([8191, 8192, 8193, 20_000])
     return weighted((8, st.binary(max_size=40)), (1, sizes.map(lambda size: b"\xff" * size)))
 
 
 def plain_json() -> SearchStrategy[Any]:
-    """JSON that any database keeps as it is."""
+    """JSON that any database keeps unchanged."""
     leaves: SearchStrategy[Any] = st.one_of(
         words(), st.integers(-1000, 1000), st.booleans(), st.none(), st.floats(-1e6, 1e6)
     )
@@ -137,7 +137,7 @@ def plain_json() -> SearchStrategy[Any]:
 
 
 def any_values() -> SearchStrategy[Any]:
-    """What Python code may put where ADK says `Any`: JSON most often, then all the rest."""
+    """Values that Python code may put where ADK says `Any`: mostly JSON, sometimes others."""
     return weighted(
         (4, plain_json()),
         (2, st.recursive(_leaves(), _foreign_containers, max_leaves=6)),
@@ -160,7 +160,7 @@ def any_objects() -> SearchStrategy[dict[str, Any]]:
 
 
 def nested(depth: int) -> Any:
-    """Lists and dicts in turn, `depth` levels deep."""
+    """Alternating lists and dicts, `depth` levels deep."""
     value: Any = "bottom"
     for level in range(depth):
         value = [value] if level % 2 else {"k": value}
@@ -195,7 +195,7 @@ def _leaves() -> SearchStrategy[Any]:
 
 
 def _foreign() -> SearchStrategy[Any]:
-    """Values that JSON has no word for."""
+    """Values that JSON cannot represent."""
     moments = st.sampled_from(
         [
             datetime.datetime(2026, 1, 2, 3, 4, 5, 678901),

@@ -1,4 +1,4 @@
-"""Scripted model servers on loopback, one for each wire, that the vendors' own SDKs can talk to."""
+"""Scripted model servers on loopback, one for each provider API, for the vendors' own SDKs."""
 
 from lango.testing.wires.script import Answer, Broken, Call, Refusal, Reply
 from lango.testing.wires.server import WIRES, Received, WireServer, provider_of

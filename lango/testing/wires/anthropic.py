@@ -1,4 +1,4 @@
-"""The server's side of Anthropic's Messages."""
+"""The server side of Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Step = tuple[str, JsonObject]
 
 
 class AnthropicWire:
-    """Messages."""
+    """The Messages API."""
 
     name = "anthropic"
     base = ""
@@ -51,12 +51,12 @@ class AnthropicWire:
         return [_frame(*step) for step in _steps(answer, model)]
 
     def empty(self, model: str) -> bytes:
-        """An event with nothing in it."""
+        """An empty event."""
         del model
         return _frame("ping", {}).data
 
     def error_frame(self) -> bytes:
-        """An error in the middle of an answer."""
+        """An error within an answer."""
         return _frame(
             "error", {"error": {"type": "overloaded_error", "message": "Overloaded"}}
         ).data
@@ -68,7 +68,7 @@ class AnthropicWire:
         return refusal.status or status, json.dumps({"type": "error", "error": error}).encode()
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
-        """What Anthropic would refuse."""
+        """What Anthropic would refuse in the request."""
         return check(request, body)
 
 

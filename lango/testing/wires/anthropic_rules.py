@@ -30,7 +30,7 @@ _MOST_MARKS: Final = 4
 
 
 def check(request: HttpRequest, body: JsonObject) -> Problems:
-    """Everything that is wrong."""
+    """All faults of a request."""
     found = Problems()
     found.need(request.headers.get("x-api-key"), "no key")
     found.need(request.headers.get("anthropic-version"), "anthropic-version: header is required")
@@ -65,7 +65,7 @@ def _check_system(found: Problems, body: JsonObject) -> None:
 
 
 def _check_marks(found: Problems, body: JsonObject) -> None:
-    """The marks of the prompt cache."""
+    """Check the marks of the prompt cache."""
     blocks = [*objects(body.get("tools")), *objects(body.get("system"))]
     blocks += [b for m in objects(body.get("messages")) for b in objects(m.get("content"))]
     marked = [block for block in (body, *blocks) if "cache_control" in block]
@@ -78,7 +78,7 @@ def _check_marks(found: Problems, body: JsonObject) -> None:
 
 
 def _in_blocks(message: JsonObject) -> JsonObject:
-    """A text alone is shorthand for one block of it."""
+    """Expand a plain text, the short form of one text block."""
     content: Any = message.get("content")
     if isinstance(content, str):
         return {**message, "content": [{"type": "text", "text": content}]}
@@ -113,7 +113,7 @@ def _check_turns(found: Problems, messages: list[JsonObject]) -> None:
 def _check_results(
     found: Problems, blocks: list[JsonObject], waiting: list[str], where: str
 ) -> None:
-    """The results of exactly the calls before, before anything else."""
+    """Require the results of exactly the preceding calls, before any other block."""
     kinds = [block.get("type") for block in blocks]
     answered = [text(b.get("tool_use_id")) for b in blocks if b.get("type") == "tool_result"]
     found.need(sorted(answered) == sorted(waiting), f"{where}: {answered} answer {waiting}")

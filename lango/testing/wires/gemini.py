@@ -1,4 +1,4 @@
-"""The server's side of Gemini's streamGenerateContent."""
+"""The server side of Gemini's streamGenerateContent."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class GeminiWire:
         return list(_frames(answer, model))
 
     def empty(self, model: str) -> bytes:
-        """A chunk with nothing in it."""
+        """An empty chunk."""
         return _data({"candidates": [], "modelVersion": model, "responseId": "resp-1"})
 
     def error_frame(self) -> bytes:
-        """An error in the middle of an answer."""
+        """An error within an answer."""
         error = {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}
         return _data({"error": error})
 
@@ -66,7 +66,7 @@ class GeminiWire:
         return code, json.dumps({"error": error}).encode()
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
-        """What Google would refuse."""
+        """What Google would refuse in the request."""
         return check(request, body)
 
 
@@ -115,5 +115,5 @@ def _chunk(model: str, parts: list[JsonObject], ended: Answer | None = None) -> 
 
 
 def _data(value: JsonObject) -> bytes:
-    # Google escapes what is not ASCII.
+    # Google escapes non-ASCII characters.
     return b"data: " + json.dumps(value).encode() + b"\r\n\r\n"

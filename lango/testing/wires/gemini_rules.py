@@ -19,7 +19,7 @@ _SIGNING: Final = re.compile(r"/models/gemini-([3-9]|\d\d)")
 
 
 def check(request: HttpRequest, body: JsonObject) -> Problems:
-    """Everything that is wrong."""
+    """All faults of a request."""
     found = Problems()
     found.need(request.headers.get("x-goog-api-key"), "no key")
     found.need("alt=sse" in request.target, "alt=sse: missing")
@@ -101,7 +101,7 @@ def _check_part(found: Problems, part: JsonObject, where: str) -> None:
         found.need(text(part["text"]) or signed, f"{where}: empty text parameter")
     elif held == ["inlineData"]:
         data = obj(part["inlineData"])
-        kind = data.get("mimeType") or data.get("mime_type")  # both spellings are taken
+        kind = data.get("mimeType") or data.get("mime_type")  # both spellings are accepted
         found.need(kind and data.get("data"), f"{where}: inlineData")
     elif held == ["fileData"]:
         file = obj(part["fileData"])

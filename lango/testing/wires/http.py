@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on loopback that is in command of every byte it sends."""
+"""A small HTTP/1.1 server on loopback that controls every byte it sends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REASONS: Final = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as it came; the names of headers are in lower case."""
+    """A received request; header names are in lower case."""
 
     method: str
     target: str
@@ -28,12 +28,12 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """A reply; its body is sent in the very pieces it is given in."""
+    """A reply; each piece of its body is sent separately."""
 
     status: int
     headers: Mapping[str, str]
     body: AsyncIterator[bytes]
-    cut: bool = False  # end by breaking the connection, without the end of the body
+    cut: bool = False  # abort the connection before the end of the body
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpReply]]
@@ -49,27 +49,27 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL that it listens on."""
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"http://{host}:{port}"
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
     async def left(self) -> None:
-        """Wait until every client that is connected now has gone."""
+        """Wait until every currently connected client has disconnected."""
         if self._open:
             await asyncio.wait(list(self._open))
 
     async def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
 
     async def stop(self) -> None:
-        """Stop listening and drop every connection, also one that stalls on purpose."""
+        """Stop listening and drop every connection, including stalled ones."""
         if self._server is None:
             return
         self._server.close()
@@ -96,7 +96,7 @@ class HttpServer:
                 await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its reply; whether the connection goes on."""
+        """Handle one request; True if the connection stays open."""
         head = await reader.readuntil(b"\r\n\r\n")
         request = await _read(head, reader)
         reply = await self.handler(request)

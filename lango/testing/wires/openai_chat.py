@@ -1,4 +1,4 @@
-"""The server's side of OpenAI's Chat Completions, and what OpenAI refuses there."""
+"""The server side of OpenAI's Chat Completions, and what OpenAI refuses there."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class OpenAIChatWire(OpenAIRefusals):
         ]
 
     def empty(self, model: str) -> bytes:
-        """A chunk with nothing in it."""
+        """An empty chunk."""
         return _data({**_head(model), "choices": []})
 
     def error_frame(self) -> bytes:
-        """An error in the middle of an answer."""
+        """An error within an answer."""
         error = {"message": "The server had an error.", "type": "server_error", "code": None}
         return _data({"error": error})
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
-        """What OpenAI would refuse."""
+        """What OpenAI would refuse in the request."""
         found = Problems()
         found.need(request.headers.get("authorization", "").startswith("Bearer "), "no key")
         found.only(body, _FIELDS, "request")
@@ -196,7 +196,7 @@ def _check_call(found: Problems, call: JsonObject, where: str) -> None:
 
 
 def _check_pairs(found: Problems, messages: list[JsonObject]) -> None:
-    """Every call answered directly behind it, every answer called for, no id twice."""
+    """Require a result directly after every call, a call for every result, and unique ids."""
     waiting: list[str] = []
     seen: list[str] = []
     for number, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""The server's side of OpenAI's Responses, and what OpenAI refuses there."""
+"""The server side of OpenAI's Responses API, and what OpenAI refuses there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Step = tuple[str, JsonObject]
 
 
 class OpenAIResponsesWire(OpenAIRefusals):
-    """Responses."""
+    """The Responses API."""
 
     name = "openai_responses"
     base = "/v1"
@@ -43,16 +43,16 @@ class OpenAIResponsesWire(OpenAIRefusals):
         return [_frame(n, *step) for n, step in enumerate(_steps(answer, model))]
 
     def empty(self, model: str) -> bytes:
-        """An event with nothing in it."""
+        """An empty event."""
         return _frame(0, "response.in_progress", {"response": _response(model, "in_progress")}).data
 
     def error_frame(self) -> bytes:
-        """An error in the middle of an answer."""
+        """An error within an answer."""
         said = {"code": "server_error", "message": "The server had an error.", "param": None}
         return _frame(9, "error", said).data
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
-        """What OpenAI would refuse."""
+        """What OpenAI would refuse in the request."""
         found = Problems()
         found.need(request.headers.get("authorization", "").startswith("Bearer "), "no key")
         found.only(body, _FIELDS, "request")
@@ -254,7 +254,7 @@ def _check_part(found: Problems, part: JsonObject, where: str) -> None:
 
 
 def _check_order(found: Problems, items: list[JsonObject]) -> None:
-    """Every call answered, every answer called for, every thought followed by what it led to."""
+    """Require a result for every call, a call for every result, and an item after reasoning."""
     called: list[str] = []
     answered: list[str] = []
     for number, item in enumerate(items):

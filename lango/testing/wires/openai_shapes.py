@@ -1,4 +1,4 @@
-"""How OpenAI says no, on both of its wires."""
+"""OpenAI's error responses, shared by both of its APIs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSALS: Final[dict[Trouble, tuple[int, str, str | None, str]]] = {
 
 
 class OpenAIRefusals:
-    """The errors that come instead of an answer."""
+    """The errors sent instead of an answer."""
 
     request_id_header = "x-request-id"
 

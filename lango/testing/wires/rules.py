@@ -1,4 +1,4 @@
-"""What the validators of all wires share."""
+"""Shared code of the request validators of all provider APIs."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL
 
 
 class Problems(list[str]):
-    """What is wrong with a request."""
+    """The faults of a request."""
 
     def need(self, holds: object, problem: str) -> bool:
-        """Note the problem unless the condition holds; whether it does."""
+        """Record the problem unless the condition holds; returns whether it holds."""
         if not holds:
             self.append(problem)
         return bool(holds)
 
     def only(self, given: JsonObject, allowed: Collection[str], where: str) -> None:
-        """No other keys than these."""
+        """Allow only these keys."""
         for key in given.keys() - set(allowed):
             self.append(f"{where}: unknown field {key}")
 
     def unique(self, names: list[str], where: str) -> None:
-        """None of them twice."""
+        """Allow no name twice."""
         twice = sorted({name for name in names if names.count(name) > 1})
         self.need(not twice, f"{where}: {', '.join(twice)} more than once")
 
     def between(self, body: JsonObject, key: str, low: float, high: float) -> None:
-        """A number, if it is there, within its bounds."""
+        """Require a number, if present, to be within bounds."""
         value: Any = body.get(key)
         fits = value is None or (isinstance(value, int | float) and low <= value <= high)
         self.need(fits, f"{key}: {value} is not between {low:g} and {high:g}")
 
     def image(self, url: str, where: str) -> None:
-        """A web address or a sound data URL."""
+        """Require a web address or a valid data URL."""
         if url.startswith(("http://", "https://")):
             return
         data = _DATA_URL.fullmatch(url)
@@ -49,22 +49,22 @@ class Problems(list[str]):
 
 
 def obj(value: Any) -> JsonObject:
-    """The value as an object; an empty one if it is none."""
+    """The value if it is an object, else an empty one."""
     return cast(JsonObject, value) if isinstance(value, dict) else {}
 
 
 def objects(value: Any) -> list[JsonObject]:
-    """The objects in a list; nothing if it is none."""
+    """The items of a list as objects; empty if the value is not a list."""
     return [obj(item) for item in cast(list[Any], value)] if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """The value as a text; an empty one if it is none."""
+    """The value if it is a text, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def is_base64(data: str) -> bool:
-    """Whether something is encoded so, and it is not nothing."""
+    """Whether this is valid, non-empty base64."""
     try:
         return bool(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):
@@ -80,13 +80,13 @@ def is_json_object(data: str) -> bool:
 
 
 def is_schema(value: Any) -> bool:
-    """Whether it is the schema of an object, as tools need it."""
+    """Whether this is the schema of an object, as tools require."""
     schema = obj(value)
     return schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
 
 
 def open_objects(schema: JsonObject, *, all_required: bool) -> list[str]:
-    """Objects in a schema that a strict mode does not take, by their path."""
+    """The paths of objects in a schema that a strict mode refuses."""
     found: list[str] = []
 
     def look(node: JsonObject, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What a scripted model server is told to say, or to do wrong."""
+"""The scripted replies and faults of a model server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Break = Literal["no_finish", "zero_bytes", "empty", "html", "error", "cut", "sta
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call; id and arguments are sent as they are, however wrong."""
+    """A tool call; id and arguments are sent unchanged, even if invalid."""
 
     name: str
     arguments: str = "{}"
@@ -29,14 +29,14 @@ class Answer:
     text: str = ""
     calls: tuple[Call, ...] = ()
     thoughts: str = ""
-    signature: str = ""  # what the family wants back with its thoughts
+    signature: str = ""  # what the family wants back with its reasoning
     finish: FinishReason | None = None  # None: stop, or tool_calls when there are calls
     usage: Usage = field(default_factory=lambda: Usage(input=12, output=7))
     delta: int = 5  # characters per delta
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Why it ends."""
+        """The finish reason."""
         return self.finish or ("tool_calls" if self.calls else "stop")
 
     def pieces(self, text: str) -> list[str]:
@@ -46,18 +46,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No answer, but an error of the vendor's own shape."""
+    """An error in the vendor's format, instead of an answer."""
 
     trouble: Trouble
-    status: int | None = None  # None: the one the vendor uses
+    status: int | None = None  # None: the vendor's
     retry_after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An answer that goes wrong on its way.
+    """An answer that breaks while it is sent.
 
-    `at` is where: a byte of the stream for "cut" and "stall", or the half of it when negative.
+    `at` is the byte of the stream for "cut" and "stall"; the middle if negative.
     """
 
     how: Break
@@ -70,8 +70,8 @@ Reply = Answer | Refusal | Broken
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One piece of a stream, as the vendor frames it."""
+    """One frame of a stream, in the vendor's format."""
 
     data: bytes
-    finish: bool = False  # part of how the stream says that it is complete
+    finish: bool = False  # part of the stream's end marker
     opens_call: bool = False

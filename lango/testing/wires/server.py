@@ -1,4 +1,4 @@
-"""A model server on loopback that says what it is told, in a vendor's true protocol."""
+"""A model server on loopback that sends scripted replies in a vendor's protocol."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _KEY: Final = "test-key"
 
 
 class Wire(Protocol):
-    """How one vendor's server speaks."""
+    """The protocol of one vendor's server."""
 
     @property
     def name(self) -> str:
-        """The wire's name."""
+        """The name of the API."""
         ...
 
     @property
     def base(self) -> str:
-        """What the SDK's base URL has behind the host."""
+        """The path of the SDK's base URL."""
         ...
 
     @property
     def path(self) -> str:
-        """A pattern of the paths it answers."""
+        """A pattern of the paths that it serves."""
         ...
 
     @property
     def request_id_header(self) -> str:
-        """The header with the request's id."""
+        """The response header with the request id."""
         ...
 
     def frames(self, answer: Answer, model: str) -> list[Frame]:
@@ -55,11 +55,11 @@ class Wire(Protocol):
         ...
 
     def empty(self, model: str) -> bytes:
-        """A frame with nothing in it."""
+        """An empty frame."""
         ...
 
     def error_frame(self) -> bytes:
-        """An error in the middle of an answer."""
+        """An error within an answer."""
         ...
 
     def refusal(self, refusal: Refusal, message: str = "") -> tuple[int, bytes]:
@@ -67,7 +67,7 @@ class Wire(Protocol):
         ...
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
-        """What the vendor would refuse."""
+        """What the vendor would refuse in the request."""
         ...
 
 
@@ -79,7 +79,7 @@ WIRES: Final[dict[str, Wire]] = {
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request that a server got."""
+    """A request that a server received."""
 
     path: str
     headers: dict[str, str]
@@ -87,17 +87,17 @@ class Received:
 
 
 class WireServer:
-    """Speaks one wire; refuses, as the vendor would, what the vendor refuses.
+    """Serves one provider API, and refuses the requests that the vendor refuses.
 
-    Replies are given in their order, the last of them again and again. `piece` is the number of
-    bytes sent at once, so that frames come apart anywhere; 0 keeps them whole.
+    Replies are sent in order; the last one repeats. `piece` is the number of bytes per write, so
+    that frames are split anywhere; 0 sends an answer in one piece.
     """
 
     def __init__(self, wire: str, *replies: Reply, piece: int = 0) -> None:
         self.wire = WIRES[wire]
         self.requests: list[Received] = []
         self.refused: list[str] = []
-        """What was wrong with the requests it got."""
+        """The faults of the requests that it received."""
         self._piece = piece
         self._replies: deque[Reply] = deque(replies or (Answer("Hello."),))
         self._http = HttpServer(self._handle)
@@ -119,19 +119,19 @@ class WireServer:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return self._http.connections
 
     async def left(self) -> None:
-        """Wait until every client that is connected now has gone."""
+        """Wait until every currently connected client has disconnected."""
         await self._http.left()
 
     def say(self, *replies: Reply) -> None:
-        """What to say from now on."""
+        """Set the replies from now on."""
         self._replies = deque(replies)
 
     def provider(self, timeouts: Timeouts | None = None) -> Provider:
-        """Our provider of this wire, speaking to this server and closed with it."""
+        """lango's provider for this API, connected to this server and closed with it."""
         provider = provider_of(self.wire.name, self.url, timeouts)
         self._providers.append(provider)
         return provider
@@ -172,7 +172,7 @@ class WireServer:
 
 
 def broken(wire: Wire, reply: Broken, model: str) -> bytes:
-    """The bytes that come of an answer that goes wrong."""
+    """The bytes of a broken answer."""
     frames = wire.frames(reply.answer, model)
     whole = b"".join(frame.data for frame in frames)
     half = whole[: len(whole) // 2 if reply.at < 0 else reply.at]
@@ -195,7 +195,7 @@ def broken(wire: Wire, reply: Broken, model: str) -> bytes:
 
 
 def _half_call(wire: Wire, frames: Sequence[Frame]) -> bytes:
-    """All up to where a call begins; where a call comes in one piece, half of that piece."""
+    """The answer up to a call's first frame; for Gemini, which has one per call, half of it."""
     first = next(number for number, frame in enumerate(frames) if frame.opens_call)
     before = b"".join(frame.data for frame in frames[:first])
     opening = frames[first].data
@@ -215,7 +215,7 @@ async def _pieces(
 
 
 def _model(request: HttpRequest, body: JsonObject) -> str:
-    """The model that is asked for: in the body, or as Gemini has it, in the path."""
+    """The requested model: from the body or, for Gemini, from the path."""
     in_path = re.search(r"/models/([^:/]+)", request.path)
     return str(body.get("model") or (in_path[1] if in_path else ""))
 
@@ -226,7 +226,7 @@ def _object(body: bytes) -> JsonObject:
 
 
 def provider_of(wire: str, url: str, timeouts: Timeouts | None = None) -> Provider:
-    """Our provider of a wire, at an address."""
+    """lango's provider for an API, at an address."""
     if wire == "openai_chat":
         from lango.providers.openai_chat import OpenAIChatProvider
 
