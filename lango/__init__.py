@@ -1,6 +1,6 @@
 """lango runs Google ADK agents in production on your own database.
 
-Every name is imported when it is first used: `import lango` loads neither ADK nor SQLAlchemy.
+Every name is imported on first use: `import lango` loads neither ADK nor SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from lango.turns.service import Turns
     from lango.turns.worker import TurnWorker
 
-__all__ = [  # noqa: RUF022 - in the order of sorted(), constants among the rest
+__all__ = [  # noqa: RUF022 - in the order of sorted()
     "Agent",
     "AgentChangedError",
     "AgentNotFoundError",

@@ -38,7 +38,7 @@
     │   ├── ApprovalNeededError    a tool call waits for a person, and with it the answer
     │   ├── ApprovalNotFoundError  an answer to an approval that no call waits for
     │   ├── CallNotFoundError      a result for a call that does not wait for one
-    │   ├── TurnConflictError      answered before, for two turns at once, or a key used twice
+    │   ├── TurnConflictError      answered before, for two turns, or a key used twice
     │   ├── TurnNotFoundError
     │   ├── UnknownFileError       its session does not have a file that it names
     │   ├── TurnTimeoutError       it exceeded its time limit
@@ -52,7 +52,8 @@
     │   └── TurnCancelledError     it was cancelled
     ├── UnauthorizedError          no credential, or no valid one
     ├── ForbiddenError             a valid credential that does not allow this
-    ├── IdentityUnavailableError   the identity provider could not verify a token (retryable)
+    ├── IdentityUnavailableError   the issuer's keys could not be fetched to verify a token
+    │                              (retryable)
     ├── KeyLimitError              an API key has reached one of its limits (retryable)
     ├── QuotaError                 a tenant has reached one of its quotas (retryable)
     ├── KeyNotFoundError

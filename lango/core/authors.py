@@ -1,4 +1,4 @@
-"""Who said a message, when its row does not say."""
+"""The author of a message whose row names none."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Limits:
     answer: int | None = None  # maximum size of the answer
 
     def room(self, calibration: Calibration) -> int | None:
-        """The room for messages: the smaller of the budget and what the window leaves."""
+        """The room for messages: the smaller of the budget and the free part of the window."""
         rooms = self._rooms(calibration).values()
         return max(0, math.floor(min(rooms))) if rooms else None
 

@@ -13,8 +13,8 @@ _ROOM = MAX_ID_LENGTH - 12  # leaves room for a number after it
 def with_fallback_ids(calls: Iterable[tuple[str | None, str | None]]) -> list[str]:
     """The id of each (id, name) of one message: its own, or `call_<name>`, `call_<name>_2`, …
 
-    Calls and responses are numbered alike, so that the nth id-less response of a name answers the
-    nth id-less call of it.
+    Calls and responses are numbered in the same way, so that the nth id-less response of a name
+    answers the nth id-less call of that name.
     """
     given = list(calls)
     taken = {call_id for call_id, _ in given if call_id}

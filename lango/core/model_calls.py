@@ -1,4 +1,4 @@
-"""The record of a model call: one for each attempt, for accounts, calibration and timelines."""
+"""Records of model calls, one per attempt: for usage reports, calibration and timelines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PromptPart:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One attempt of a model call, with what was sent and what was left out of it."""
+    """One attempt of a model call, with the numbers of messages sent and left out."""
 
     attempt: Attempt
     number: int  # of the attempt, within its call, from 1

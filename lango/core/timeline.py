@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A turn with the turns that answered its questions: together they are one invocation."""
+    """A turn and the turns that answered its questions: together they form one invocation."""
 
     turn: str
     session: str

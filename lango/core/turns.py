@@ -43,7 +43,7 @@ class Approval:
     agent: str = ""
 
     def answer(self, approved: bool, payload: Any = None) -> Answer:
-        """The answer to give back."""
+        """An answer to this approval."""
         return Answer(self.id, approved, payload)
 
 
@@ -80,7 +80,7 @@ def error_data(error: BaseException, error_id: str = "") -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class Started(Event):
-    """The agent is at work."""
+    """An attempt at the turn has started."""
 
     type: ClassVar[str] = "started"
     attempt: int = 1
@@ -144,7 +144,7 @@ class ToolFinished(Event):
     error: str | None = None
     truncated: bool = False
     error_id: str | None = None  # of the error in the process's log
-    cause: Cause | None = field(default=None, compare=False)  # stays in this process
+    cause: Cause | None = field(default=None, compare=False)  # never in `data()`
 
     def data(self) -> JsonObject:
         """The fields without the cause, which is not for clients."""

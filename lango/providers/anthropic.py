@@ -1,4 +1,4 @@
-"""Anthropic's Messages."""
+"""Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def _usage(usage: Any, before: Usage) -> Usage:
 
 
 class AnthropicProvider(SdkProvider["AsyncAnthropic", "RawMessageStreamEvent"]):
-    """Anthropic's Messages."""
+    """Anthropic's Messages API."""
 
     family = NAME
 

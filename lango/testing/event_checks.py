@@ -252,7 +252,7 @@ async def state_only_events_are_not_events(subject: Subject) -> None:
 
 @check("rewind")
 async def a_rewind_takes_events_back(subject: Subject) -> None:
-    """Events from the rewound invocation on are not loaded again, and their state is undone."""
+    """After a rewind, events from that invocation on are not loaded, and their state is undone."""
     session = await subject.create()
     for turn in range(4):
         await subject.say(

@@ -36,8 +36,8 @@ USER: Final = "user"
 OVER_AFTER: Final = 60.0
 """Seconds after which a trial counts as hanging."""
 PROOF_LASTS: Final = 0.1
-"""Seconds for which a sweep's worker trusts its last proof that it holds its turn; a frozen one is
-woken later than that."""
+"""Seconds for which a write proves to a sweep's worker that it still holds its turn; a frozen
+worker is woken later than that."""
 
 Mode = Literal["kill", "freeze"]
 

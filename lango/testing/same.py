@@ -11,7 +11,7 @@ _SCALARS = (str, bytes, int, float, type(None))
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
-    """Where `actual` is not `expected`, one line each; 1, 1.0 and True are three values."""
+    """The differences, one line each; 1, 1.0 and True count as three values."""
     return list(_differences(expected, actual, path))
 
 

@@ -42,7 +42,7 @@ class Tool:
     idempotent: bool = False
     """Running it twice has the same effect as running it once."""
     dangerous: bool = False
-    """A person is asked before each call."""
+    """Each call needs a person's approval."""
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds that a call may take; None for no limit."""
 

@@ -1,1 +1,1 @@
-"""Turns that outlive processes."""
+"""Durable turns: their queue's clients, engines and workers."""

@@ -110,7 +110,7 @@ class Attempt:
         self._expired = self._given_up = False
         self._closing = claim.verdict is not None
         self._text: dict[str, str] = {}
-        self._calls: set[str] = set()  # of tools that have not answered
+        self._calls: set[str] = set()  # tool calls without a result
         self._questions: dict[str, ApprovalRequired] = {}  # by approval; logged with the close
         self._causes: dict[str, Cause] = {}  # of tools that failed, by error id
         self._began = time.monotonic()
@@ -269,7 +269,7 @@ class Attempt:
         self._closing = True
         old, claim_id = self.claim, new_id("clm")
         self.claim_ids.add(claim_id)
-        await self._insist(lambda: self._desk.writer.write(old))  # the text that was cut off
+        await self._insist(lambda: self._desk.writer.write(old))  # the unfinished text
         self._desk.writer.end(old)
         self.claim = await self._insist(lambda: self._desk.queue.renew(old, end, claim_id))
         self._desk.writer.begin(self.claim, self.give_up)

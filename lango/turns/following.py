@@ -121,7 +121,7 @@ class _Following:
             await asyncio.sleep(_A_MOMENT)
             async for logged in self._turns.events(self._turn.id, after=self._after):
                 self._feed.put_nowait(logged)
-        except Exception as error:  # noqa: BLE001 - raised where the turn is read
+        except Exception as error:  # noqa: BLE001 - raised by the reader of the feed
             self._feed.put_nowait(error)
 
     async def stop(self) -> None:

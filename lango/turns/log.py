@@ -31,7 +31,7 @@ class _Page:
 
     claim: Claim
     lost: Callable[[], None]
-    last_number: int  # in the log, as far as we know
+    last_number: int  # the last number known to be in the log
     waiting: list[Event] = field(default_factory=list[Event])
     in_doubt: list[Event] = field(default_factory=list[Event])
     """Sent, but not known to be written."""

@@ -169,7 +169,7 @@ class TurnWorker:
 
     @property
     def may_take_over(self) -> bool:
-        """Whether missing heartbeats of other workers mean that they are dead."""
+        """Whether it may treat workers with missing heartbeats as dead."""
         return self._heartbeat.contact.is_sure
 
     @property
