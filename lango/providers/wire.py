@@ -70,7 +70,7 @@ async def decoded(
                 raise
         for event in decoder.finish():
             yield event
-    except Exception as error:  # noqa: BLE001 - an SDK may raise anything; reported as the last event
+    except Exception as error:  # noqa: BLE001 - an SDK may raise anything; it is the last event
         yield StreamEventError(_typed(error, explain, answer, opened=stream is not None))
     finally:
         watch.close()

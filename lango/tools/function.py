@@ -101,7 +101,7 @@ def _runner(function: Callable[..., Any], arguments: Arguments) -> Run:
 class _PlainSchema(GenerateJsonSchema):
     """Generates schemas without field titles, which only repeat the names."""
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - theirs
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Never."""
