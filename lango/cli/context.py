@@ -14,7 +14,7 @@ from lango.cli.options import DEFAULT_USER, Config, Schema, Url, UserName, store
 
 if TYPE_CHECKING:
     from lango.config.settings import Settings
-    from lango.core.context import SessionContext
+    from lango.insight.context import SessionContext
     from lango.store.entries import SessionKey
     from lango.store.sessions import SqlSessionStore
 
@@ -61,7 +61,7 @@ def _readable(value: Any) -> str:
 async def _read(
     settings: Settings, apps: list[str], user: str, session: str, call: str | None
 ) -> SessionContext:
-    from lango.agent.context import ContextReader
+    from lango.insight.context_reader import ContextReader
     from lango.store.sessions import SqlSessionStore
 
     store = settings.store

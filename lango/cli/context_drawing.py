@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lango.cli.printable import one_line
-from lango.core.context import (
+from lango.insight.context import (
     ContextAttempt,
     ContextCall,
     ContextCut,

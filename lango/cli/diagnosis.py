@@ -17,7 +17,7 @@ from lango.core.causes import cause_of
 from lango.errors import LangoError
 from lango.store import migrate
 from lango.store.connecting import in_words
-from lango.store.workload import abandoned_turns
+from lango.store.insight.workload import abandoned_turns
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from lango.cli.moments import Since, Until
 from lango.cli.opened import Opened, with_store
 from lango.cli.options import Config, Json, Schema, Tenant, Url
 from lango.cli.tables import Column, money, print_json, print_table
-from lango.core.usage import BY, UsageBy, UsageReport, UsageRow, UsageSum
+from lango.core.insight import BY, UsageBy, UsageReport, UsageRow, UsageSum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def usage(
     begin = since or end - _DAYS
 
     async def read(opened: Opened) -> UsageReport:
-        from lango.store.usage import UsageOf, read_usage
+        from lango.store.insight.usage import UsageOf, read_usage
 
         whose = UsageOf(opened.tenant, begin, end, user, app)
         return await read_usage(opened.store.database, whose, chosen)

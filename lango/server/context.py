@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from lango.agent.context import ContextReader
-from lango.core.context import TEXT_ROOM, SessionContext
 from lango.errors import ModelCallNotFoundError
+from lango.insight.context import TEXT_ROOM, SessionContext
+from lango.insight.context_reader import ContextReader
 from lango.server.backend import Served
 from lango.server.callers import SECURED
 from lango.server.problems import responses

@@ -9,7 +9,7 @@ from lango.server.backend import Served
 from lango.server.callers import SECURED
 from lango.server.problems import responses
 from lango.server.turns import SeenTurn
-from lango.store.timeline import read_timeline
+from lango.store.insight.timeline import read_timeline
 
 router = APIRouter(
     prefix="/v1/turns",

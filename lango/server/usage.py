@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
 
-from lango.core.usage import UsageBy, UsageReport
+from lango.core.insight import UsageBy, UsageReport
 from lango.server.backend import Served
 from lango.server.callers import SECURED, ListViewer
 from lango.server.problems import responses
 from lango.server.schemas import Id
 from lango.server.sessions import Since, Until
-from lango.store.usage import UsageOf, read_usage
+from lango.store.insight.usage import UsageOf, read_usage
 
 router = APIRouter(
     prefix="/v1/usage",

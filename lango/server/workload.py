@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from lango.core.workload import Workload
+from lango.core.insight import Workload
 from lango.server.backend import Served
 from lango.server.callers import SECURED, Admin
 from lango.server.problems import responses
-from lango.store.workload import read_workload
+from lango.store.insight.workload import read_workload
 
 router = APIRouter(
     prefix="/v1/workload",

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lango.cli.context_drawing import drawn
-from lango.core.context import (
+from lango.core.streams import Usage
+from lango.insight.context import (
     ContextAttempt,
     ContextCut,
     ContextPreview,
@@ -16,7 +17,6 @@ from lango.core.context import (
     ContextView,
     SessionContext,
 )
-from lango.core.streams import Usage
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from lango.core.context import TEXT_ROOM
+from lango.insight.context import TEXT_ROOM
 from lango.store.entries import SessionKey
 from lango.store.model_calls import ModelCallStore
 from tests.server.long_talks import BUDGET, INSTRUCTION, LongTalk, long_talk

@@ -5,7 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from lango.core.budget import request_tokens
-from lango.core.context import (
+from lango.core.messages import Media, Message, Reasoning, ToolCall
+from lango.core.model_calls import Attempt, ModelCall
+from lango.core.streams import Usage
+from lango.insight.context import (
     ContextCut,
     Prompt,
     StoredTalk,
@@ -15,9 +18,6 @@ from lango.core.context import (
     prompt_sections,
     view,
 )
-from lango.core.messages import Media, Message, Reasoning, ToolCall
-from lango.core.model_calls import Attempt, ModelCall
-from lango.core.streams import Usage
 
 ATTEMPT = Attempt("scripted", "demo", started=10.0, ended=12.5, first_byte=11.0)
 

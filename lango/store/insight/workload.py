@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lango.core.insight import MOST_RUNNING, LiveWorker, OpenTurns, RunningTurn, Workload
 from lango.core.times import moment, moment_or_none
-from lango.core.workload import MOST_RUNNING, LiveWorker, OpenTurns, RunningTurn, Workload
 from lango.store.clock import seconds
 from lango.store.database import Database
 from lango.store.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, sessions, turns, workers

@@ -9,7 +9,10 @@ from lango.adk.convert import convert_messages
 from lango.adk.events import EventsAdapter, moved_names
 from lango.adk.session import link_of
 from lango.adk.session_service import SessionServiceAdapter
-from lango.core.context import (
+from lango.core.messages import CONTROL
+from lango.core.model_calls import ModelCall
+from lango.errors import ModelCallNotFoundError, SessionNotFoundError
+from lango.insight.context import (
     TEXT_ROOM,
     ContextCut,
     ContextPreview,
@@ -22,13 +25,10 @@ from lango.core.context import (
     newest_of,
     view,
 )
-from lango.core.messages import CONTROL
-from lango.core.model_calls import ModelCall
-from lango.core.preview import basis, preview
-from lango.errors import ModelCallNotFoundError, SessionNotFoundError
+from lango.insight.preview import basis, preview
 from lango.store.entries import SessionKey, StoredMessage
+from lango.store.insight.context import SeenMessages, Stretch
 from lango.store.model_calls import ModelCallStore, StoredModelCall
-from lango.store.seen import SeenMessages, Stretch
 from lango.store.sessions import SqlSessionStore
 
 _REMEMBERED: Final = 50

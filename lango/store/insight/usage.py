@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.usage import BY, MOST_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
+from lango.core.insight import BY, MOST_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
 from lango.store.database import Database
 from lango.store.tables import model_calls
 from lango.store.turn_usage import CUT_OFF

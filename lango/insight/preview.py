@@ -9,7 +9,10 @@ from itertools import takewhile
 from typing import Final
 
 from lango.core.budget import MARGIN, Calibration, fit, request_tokens
-from lango.core.context import (
+from lango.core.messages import Message
+from lango.core.model_calls import ModelCall
+from lango.errors import ContextTooLongError
+from lango.insight.context import (
     TEXT_ROOM,
     ContextCut,
     ContextPreview,
@@ -19,9 +22,6 @@ from lango.core.context import (
     message_sections,
     newest_of,
 )
-from lango.core.messages import Message
-from lango.core.model_calls import ModelCall
-from lango.errors import ContextTooLongError
 
 _NEXT: Final = Message("user")  # placeholder for the user's next message
 

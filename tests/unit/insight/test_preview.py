@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from lango.core.budget import MARGIN, Calibration
-from lango.core.context import ContextCut, StoredTalk
 from lango.core.messages import Message, ToolCall
 from lango.core.model_calls import Attempt, ModelCall
-from lango.core.preview import Basis, basis, preview
 from lango.core.streams import Usage
+from lango.insight.context import ContextCut, StoredTalk
+from lango.insight.preview import Basis, basis, preview
 
 WORDS = "many words " * 10
 

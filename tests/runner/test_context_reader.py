@@ -16,9 +16,9 @@ from lango.adk.model import ModelAdapter
 from lango.adk.plugins.budget import BudgetPlugin
 from lango.adk.plugins.model_calls import ModelCallsPlugin
 from lango.adk.session_service import SessionServiceAdapter
-from lango.agent.context import ContextReader
-from lango.core.context import ContextPreview, ContextView
 from lango.errors import ContextTooLongError, ModelCallNotFoundError
+from lango.insight.context import ContextPreview, ContextView
+from lango.insight.context_reader import ContextReader
 from lango.providers.policy import Policy
 from lango.store.entries import SessionKey
 from lango.store.sessions import SqlSessionStore

@@ -1,4 +1,4 @@
-"""Usage reports: tokens and cost of model calls, aggregated."""
+"""What the database sums up: usage reports of model calls, and the workload of a tenant."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ UsageBy = Literal["day", "app", "agent", "model", "user"]
 """What sums are grouped by; a day is a UTC day, an agent counts per app."""
 BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
 MOST_ROWS: Final = 1_000
+MOST_RUNNING: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +54,47 @@ class UsageReport:
     total: UsageSum
     rows: tuple[UsageRow, ...]
     more: bool  # whether rows were left out
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurns:
+    """The number of open turns, by state."""
+
+    scheduled: int = 0
+    queued: int = 0
+    running: int = 0
+    waiting: int = 0  # for a person
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTurn:
+    """A running turn."""
+
+    turn: str
+    session: str
+    app: str
+    user: str
+    worker: str
+    started: datetime
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorker:
+    """A worker with a recent heartbeat."""
+
+    id: str
+    apps: tuple[str, ...]
+    started: datetime
+    seen: datetime
+    running: int  # turns of the tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The workload at one moment."""
+
+    turns: OpenTurns
+    oldest_queued: datetime | None  # since when the longest-waiting turn has waited
+    running: tuple[RunningTurn, ...]  # the oldest first
+    workers: tuple[LiveWorker, ...]

@@ -1,0 +1,1 @@
+"""What agents did: the contexts of model calls and the timelines of turns."""

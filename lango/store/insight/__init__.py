@@ -1,0 +1,1 @@
+"""The SQL of contexts, timelines, usage reports and workloads."""
