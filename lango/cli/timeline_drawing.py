@@ -13,7 +13,7 @@ from lango.cli.printable import one_line
 from lango.cli.tables import money
 from lango.core.causes import MAX_TEXT, Cause, Causes
 from lango.core.streams import Usage
-from lango.core.timeline import Step, Timeline
+from lango.insight.timeline import Step, Timeline
 from lango.store.turn_rows import Turn
 
 _NAME: Final = 18

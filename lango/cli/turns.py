@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
     from lango.cli.options import Place
-    from lango.core.timeline import Timeline
+    from lango.insight.timeline import Timeline
     from lango.store.listing import Page
     from lango.store.turn_list import ListedTurn
     from lango.store.turn_rows import Turn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from lango.core.timeline import Timeline
+from lango.insight.timeline import Timeline
 from lango.server.backend import Served
 from lango.server.callers import SECURED
 from lango.server.problems import responses

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from lango.core.timeline import Step, StepError, StepOutcome
 from lango.core.times import moment, moment_or_none
 from lango.core.turn_states import TurnState
 from lango.core.turns import (
@@ -18,6 +17,7 @@ from lango.core.turns import (
     ToolStarted,
 )
 from lango.core.values import JsonObject
+from lango.insight.timeline import Step, StepError, StepOutcome
 from lango.store.ledger import CONFIRMED
 from lango.store.turn_rows import Turn
 

@@ -8,15 +8,15 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.streams import Usage
-from lango.core.timeline import (
+from lango.core.times import moment, moment_or_none
+from lango.core.turn_json import usage_of
+from lango.insight.timeline import (
     ARGUMENTS_ROOM,
     MOST_STEPS,
     Timeline,
     model_steps,
     total_cost,
 )
-from lango.core.times import moment, moment_or_none
-from lango.core.turn_json import usage_of
 from lango.store.clock import seconds
 from lango.store.database import Database
 from lango.store.model_calls import calls_of_turn

@@ -1,8 +1,8 @@
 """The steps of model calls on a timeline."""
 
 from lango.core.model_calls import Attempt, CallOutcome, ModelCall
-from lango.core.timeline import model_steps
 from lango.core.times import moment
+from lango.insight.timeline import model_steps
 
 
 def call(number: int, outcome: CallOutcome) -> ModelCall:
