@@ -96,7 +96,7 @@ def show(
     """Show a turn on a time axis: its model calls, tools, retries, waits, and why it failed."""
 
     async def read(opened: Opened) -> tuple[Turn, Timeline, Causes]:
-        from lango.store.insight.timeline import read_timeline
+        from lango.insight.timeline import read_timeline
         from lango.store.turns import SqlTurnStore
 
         database = opened.store.database

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
@@ -11,7 +11,19 @@ from typing import Final, Literal
 from lango.core.model_calls import CallOutcome, ModelCall
 from lango.core.streams import Usage
 from lango.core.times import moment, moment_or_none
+from lango.core.turn_json import usage_of
 from lango.core.turn_states import TurnState
+from lango.core.turns import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
+from lango.core.values import JsonObject
+from lango.store.database import Database
+from lango.store.insight.timeline import (
+    MOST_STEPS,
+    LedgerRun,
+    LoggedEvent,
+    TimelineRows,
+    read_timeline_rows,
+)
+from lango.store.turn_rows import Turn
 
 StepKind = Literal["queue", "attempt", "model", "retry", "tool", "wait"]
 """Waiting for a worker; an attempt at the turn; an attempt at a model call; the pause before the
@@ -30,9 +42,15 @@ StepOutcome = Literal[
     "denied",
     "answered",
 ]
-ARGUMENTS_ROOM: Final = 500
-"""Characters shown of a tool's arguments."""
-MOST_STEPS: Final = 1_000
+_INTERNAL: Final = "InternalError"
+_OUTCOMES: Final[Mapping[TurnState, StepOutcome]] = {
+    "running": "running",
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "waiting": "waiting",
+    "answered": "waiting",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +101,46 @@ class Timeline:
     log_kept: bool  # if not, steps that only the log held are missing
     steps: tuple[Step, ...]  # by start time
     more: bool  # whether steps were left out
+
+
+async def read_timeline(database: Database, turn: Turn) -> Timeline:
+    """The timeline of a turn, and of the turns that answered its questions."""
+    return timeline_of(turn, await read_timeline_rows(database, turn))
+
+
+def timeline_of(turn: Turn, rows: TimelineRows) -> Timeline:
+    """The timeline of a turn from its rows."""
+    steps = [*model_steps(rows.calls), *_turn_steps(rows)]
+    steps.sort(key=lambda step: (step.started, step.kind != "queue", step.kind != "attempt"))
+    costs = [call.price for call in rows.calls if call.price is not None]
+    return Timeline(
+        turn=turn.id,
+        session=rows.session,
+        app=turn.session.app_name,
+        state=turn.state,
+        started=moment(rows.turns[0].created),
+        ended=_ended(rows.turns),
+        turns=tuple(one.id for one in rows.turns),
+        usage=_usage(rows),
+        cost=sum(costs) if costs else None,
+        log_kept=not any(one.trimmed for one in rows.turns),
+        steps=tuple(steps[:MOST_STEPS]),
+        more=len(steps) > MOST_STEPS or MOST_STEPS in (len(rows.calls), len(rows.runs)),
+    )
+
+
+def _ended(turns: Sequence[Turn]) -> datetime | None:
+    ended = [turn.ended for turn in turns if turn.ended is not None]
+    goes_on = len(ended) < len(turns) or turns[-1].state == "waiting"
+    return None if goes_on else moment(max(ended))
+
+
+def _usage(rows: TimelineRows) -> Usage:
+    """What the calls reported; if none is recorded, what the turns did."""
+    reported = [call.attempt.usage for call in rows.calls]
+    if not rows.calls:  # not every set-up records them
+        reported = [usage_of(turn.usage) for turn in rows.turns if turn.usage is not None]
+    return sum(filter(None, reported), Usage())
 
 
 def model_steps(calls: Sequence[ModelCall]) -> Iterator[Step]:
@@ -140,7 +198,126 @@ def _error(call: ModelCall) -> StepError | None:
     return StepError(error) if error else None
 
 
-def total_cost(costs: Sequence[float | None]) -> float | None:
-    """The sum of the known costs; None if none is known."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known else None
+def _turn_steps(rows: TimelineRows) -> Iterator[Step]:
+    """All steps except the model calls, unordered."""
+    for turn in rows.turns:
+        mine = [event for event in rows.events if event.turn == turn.number]
+        yield _queued(turn)
+        yield from _attempts(turn, mine)
+        yield from (_again(turn, event) for event in mine if event.type == Retrying.type)
+    yield from _tools(rows)
+    yield from _waits(rows.turns, rows.events)
+
+
+def _queued(turn: Turn) -> Step:
+    since = max(turn.created, turn.run_at or 0.0)
+    begun, dropped = turn.started is not None, turn.ended is not None
+    until = turn.started if begun else turn.ended
+    return Step(
+        kind="queue",
+        started=moment(since),
+        ended=None if until is None else moment(max(since, until)),
+        outcome="completed" if begun else "cancelled" if dropped else "open",
+        turn=turn.id,
+    )
+
+
+def _attempts(turn: Turn, events: Sequence[LoggedEvent]) -> Iterator[Step]:
+    """A step for each attempt at the turn; without its log, one for all."""
+    if turn.started is None:
+        return
+    begun = [(one.at, one.attempt or 1) for one in events if one.type == Started.type]
+    begun = begun or [(turn.started, turn.attempts)]
+    for (started, number), (ended, _) in pairwise(begun):
+        yield Step("attempt", moment(started), moment(ended), "lost", turn=turn.id, number=number)
+    started, number = begun[-1]
+    yield Step(
+        kind="attempt",
+        started=moment(started),
+        ended=moment_or_none(turn.ended),
+        outcome=_OUTCOMES.get(turn.state, "running"),
+        turn=turn.id,
+        number=number,
+        error=_error_of(turn),
+    )
+
+
+def _error_of(turn: Turn) -> StepError | None:
+    """Why a turn failed; an internal error without an error id gets its invocation's id."""
+    told: JsonObject | None = turn.error
+    if told is None:
+        return None
+    kind = str(told.get("type", ""))
+    inside = str(told.get("error_id") or (turn.invocation_id if kind == _INTERNAL else ""))
+    return StepError(kind, str(told.get("message", "")), bool(told.get("retryable")), inside)
+
+
+def _again(turn: Turn, event: LoggedEvent) -> Step:
+    why = StepError("", event.why) if event.why else None
+    until = moment(event.at + event.after)
+    return Step("retry", moment(event.at), until, "completed", turn=turn.id, error=why)
+
+
+def _tools(rows: TimelineRows) -> Iterator[Step]:
+    is_over = all(turn.ended is not None for turn in rows.turns)
+    finished = {event.call: event for event in rows.events if event.type == ToolFinished.type}
+    for run in rows.runs:
+        yield _ran(run, finished.get(run.call), is_over)
+    # The ledger has no row of a tool without effects, nor of one that was refused before it ran.
+    known = {run.call for run in rows.runs}
+    known |= {event.call for event in rows.events if event.type == ApprovalRequired.type}
+    for event in rows.events:
+        if event.type == ToolStarted.type and event.call not in known:
+            known.add(event.call)
+            started = LedgerRun(event.call, event.name, event.arguments, event.at, None)
+            yield _ran(started, finished.get(event.call), is_over)
+
+
+def _ran(run: LedgerRun, end: LoggedEvent | None, is_over: bool) -> Step:
+    """The step of a tool run: its end and its error are from the ledger, or else from the log."""
+    ended = run.finished if run.finished is not None else end and end.at
+    error, error_id = run.error or (end and end.error) or "", run.error_id
+    if ended is None:
+        outcome: StepOutcome = "unknown" if is_over else "running"
+    else:
+        outcome = "failed" if error else "completed"
+    return Step(
+        kind="tool",
+        started=moment(run.started),
+        ended=None if ended is None else moment(max(run.started, ended)),
+        outcome=outcome,
+        id=run.call,
+        name=run.tool,
+        arguments=run.arguments,
+        error=StepError("", error, error_id=error_id or (end and end.error_id) or "")
+        if error
+        else None,
+    )
+
+
+def _waits(turns: Sequence[Turn], events: Sequence[LoggedEvent]) -> Iterator[Step]:
+    """A step for each question to a person, from when it was asked to when it was answered."""
+    asked = {event.approval: event for event in events if event.type == ApprovalRequired.type}
+    called = {event.call: event.name for event in events if event.type == ToolStarted.type}
+    answers = {
+        one["call_id"]: (turn, bool(one.get("approved")))
+        for turn in turns
+        for one in turn.input.get("answers", ())
+    }
+    seen = set[str]()
+    for turn in turns:
+        for call in (one for one in turn.waits_for if one not in seen):
+            seen.add(call)
+            question = asked.get(call)
+            since = question.at if question else turn.ended or turn.created
+            answered, agreed = answers.get(call, (None, False))
+            said: StepOutcome = "approved" if agreed else "denied"
+            yield Step(
+                kind="wait",
+                started=moment(since),
+                ended=None if answered is None else moment(max(since, answered.created)),
+                outcome="open" if answered is None else said if question else "answered",
+                id=call,
+                name=question.name if question else called.get(call, ""),
+                turn=turn.id,
+            )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from lango.insight.timeline import Timeline
+from lango.insight.timeline import Timeline, read_timeline
 from lango.server.backend import Served
 from lango.server.callers import SECURED
 from lango.server.problems import responses
 from lango.server.turns import SeenTurn
-from lango.store.insight.timeline import read_timeline
 
 router = APIRouter(
     prefix="/v1/turns",

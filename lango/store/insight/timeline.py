@@ -1,71 +1,93 @@
-"""Timelines of turns, read from rows that are stored anyway."""
+"""Reads the rows that a turn's timeline is built from."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.streams import Usage
-from lango.core.times import moment, moment_or_none
-from lango.core.turn_json import usage_of
-from lango.insight.timeline import (
-    ARGUMENTS_ROOM,
-    MOST_STEPS,
-    Timeline,
-    model_steps,
-    total_cost,
-)
+from lango.core.model_calls import ModelCall
+from lango.core.turns import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
 from lango.store.clock import seconds
 from lango.store.database import Database
+from lango.store.ledger import CONFIRMED
 from lango.store.model_calls import calls_of_turn
 from lango.store.tables import sessions, tool_ledger, turn_events, turns
-from lango.store.timeline_steps import TOLD_BY, LedgerRun, ToldEvent, steps_of
 from lango.store.turn_rows import Turn, turn_of
 
+ARGUMENTS_ROOM: Final = 500
+"""Characters shown of a tool's arguments."""
+MOST_STEPS: Final = 1_000
+_TYPES: Final = tuple(
+    kind.type for kind in (Started, Retrying, ToolStarted, ToolFinished, ApprovalRequired)
+)
+"""The events that hold what the rows of turns and tools do not."""
 _FIELDS: Final = ("call", "name", "approval", "error", "error_id", "why")
 
 
-async def read_timeline(database: Database, turn: Turn) -> Timeline:
-    """The timeline of a turn, and of the turns that answered its questions."""
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """The part of a logged event that a timeline needs."""
 
-    async def once(connection: AsyncConnection) -> Timeline:
-        public_id = await connection.scalar(
-            sa.select(sessions.c.public_id).where(
-                sessions.c.pk == turn.session_pk, sessions.c.tenant == turn.session.tenant
-            )
+    turn: int
+    type: str
+    at: float
+    call: str = ""
+    name: str = ""
+    approval: str = ""
+    arguments: str = ""
+    error: str = ""
+    error_id: str = ""
+    attempt: int | None = None
+    after: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRun:
+    """The part of a ledger row that a timeline needs."""
+
+    call: str
+    tool: str
+    arguments: str
+    started: float
+    finished: float | None
+    error: str = ""
+    error_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRows:
+    """The turns of one invocation in order, with their model calls, tool runs and events."""
+
+    session: str  # its public id
+    turns: list[Turn]
+    calls: list[ModelCall]
+    runs: list[LedgerRun]
+    events: list[LoggedEvent]
+
+
+async def read_timeline_rows(database: Database, turn: Turn) -> TimelineRows:
+    """The rows of a turn, and of the turns that answered its questions."""
+    return await database.look(partial(_read, turn=turn))
+
+
+async def _read(connection: AsyncConnection, turn: Turn) -> TimelineRows:
+    public_id = await connection.scalar(
+        sa.select(sessions.c.public_id).where(
+            sessions.c.pk == turn.session_pk, sessions.c.tenant == turn.session.tenant
         )
-        return await _read(connection, turn, public_id or "")
-
-    return await database.look(once)
-
-
-async def _read(connection: AsyncConnection, turn: Turn, public_id: str) -> Timeline:
+    )
     related = await _turns(connection, turn)
-    calls = await calls_of_turn(connection, turn.session_pk, turn.invocation_id, MOST_STEPS)
-    runs = await _runs(connection, turn)
-    events = await _events(connection, turn.session_pk, [one.number for one in related])
-    steps = [*model_steps(calls), *steps_of(related, events, runs)]
-    steps.sort(key=lambda step: (step.started, step.kind != "queue", step.kind != "attempt"))
-    reported = [call.attempt.usage for call in calls if call.attempt.usage is not None]
-    if not calls:  # not every set-up records them
-        reported = [usage_of(one.usage) for one in related if one.usage is not None]
-    ended = [one.ended for one in related if one.ended is not None]
-    goes_on = len(ended) < len(related) or related[-1].state == "waiting"
-    return Timeline(
-        turn=turn.id,
-        session=public_id,
-        app=turn.session.app_name,
-        state=turn.state,
-        started=moment(related[0].created),
-        ended=None if goes_on else moment_or_none(max(ended)),
-        turns=tuple(one.id for one in related),
-        usage=sum(reported, Usage()),
-        cost=total_cost([call.price for call in calls]),
-        log_kept=not any(one.trimmed for one in related),
-        steps=tuple(steps[:MOST_STEPS]),
-        more=len(steps) > MOST_STEPS or len(calls) == MOST_STEPS or len(runs) == MOST_STEPS,
+    return TimelineRows(
+        session=public_id or "",
+        turns=related,
+        calls=await calls_of_turn(connection, turn.session_pk, turn.invocation_id, MOST_STEPS),
+        runs=await _runs(connection, turn),
+        events=await _events(connection, turn.session_pk, [one.number for one in related]),
     )
 
 
@@ -101,7 +123,7 @@ async def _runs(connection: AsyncConnection, turn: Turn) -> list[LedgerRun]:
     )
     return [
         LedgerRun(
-            call_key=row.call_key,
+            call=row.call_key.removesuffix(CONFIRMED),
             tool=row.tool,
             arguments=row.arguments,
             started=seconds(row.started),
@@ -115,7 +137,7 @@ async def _runs(connection: AsyncConnection, turn: Turn) -> list[LedgerRun]:
 
 async def _events(
     connection: AsyncConnection, session_pk: int, numbers: list[int]
-) -> list[ToldEvent]:
+) -> list[LoggedEvent]:
     data = turn_events.c.data
     statement = (
         sa.select(
@@ -125,13 +147,13 @@ async def _events(
         .where(
             turn_events.c.session_pk == session_pk,
             turn_events.c.turn.in_(numbers),
-            turn_events.c.type.in_(TOLD_BY),
+            turn_events.c.type.in_(_TYPES),
         )
         .order_by(turn_events.c.turn, turn_events.c.number)
         .limit(4 * MOST_STEPS)
     )
     return [
-        ToldEvent(
+        LoggedEvent(
             turn=row.turn,
             type=row.type,
             at=seconds(row.created),
