@@ -14,11 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject, json_value
 from lango.errors import Fenced, SessionBusyError, SessionNotFoundError
-from lango.store import pins
 from lango.store.artifact_rows import save_blobs
 from lango.store.clock import now
+from lango.store.counters import Counters, advance
 from lango.store.entries import Appended, Entry, SessionRef, StateChange
 from lango.store.ledger import keys_of_call
+from lango.store.pins import check_room
 from lango.store.rewinding import Undone, undo
 from lango.store.tables import (
     app_states,
@@ -48,8 +49,11 @@ async def append(
     await save_blobs(connection, ref.key, entry.blobs)
     await _shorten_ledger(connection, session.pk if root_pk is None else root_pk, entry)
     undone = await undo(connection, session, entry)
-    await _insert(connection, session, entry, undone)
-    await _update_session(connection, session, entry, undone)
+    before = undone.counters if undone else Counters.of(session)
+    check_room(before.pins, entry)
+    after = advance(before, entry)
+    await _insert(connection, session, entry, after, undone)
+    await _update_session(connection, session, entry, after, undone)
     await write_shared_states(connection, ref, entry.state)
     return Appended(
         session.next_seq,
@@ -112,29 +116,32 @@ async def seq_of_event(connection: AsyncConnection, ref: SessionRef, event_id: s
 
 
 async def _insert(
-    connection: AsyncConnection, session: sa.Row[Any], entry: Entry, undone: Undone | None
+    connection: AsyncConnection,
+    session: sa.Row[Any],
+    entry: Entry,
+    after: Counters,
+    undone: Undone | None,
 ) -> None:
-    place: dict[str, Any] = {
-        "session_pk": session.pk,
-        "seq": session.next_seq,
+    table, row = new_row(session.pk, entry, after)
+    if undone and not entry.state_only:
+        row["changes"] = undone.changes
+    await connection.execute(sa.insert(table).values(row))
+
+
+def new_row(session_pk: int, entry: Entry, after: Counters) -> tuple[sa.Table, JsonObject]:
+    """The row of an entry and its table; `after` are the session's counters with the entry."""
+    place: JsonObject = {
+        "session_pk": session_pk,
+        "seq": after.next_seq - 1,
         "event_id": entry.event_id,
         "invocation_id": entry.invocation_id,
     }
     if entry.state_only:
-        await connection.execute(
-            sa.insert(state_changes).values(place | {"delta": json_or_none(entry.changes)})
-        )
-        return
-    row = columns(entry)
-    row["cum_tokens"] = session.total_tokens + entry.tokens
-    if undone:
-        row["cum_tokens"] -= undone.tokens
-        row["changes"] = undone.changes
-    await connection.execute(sa.insert(messages).values(place | row))
+        return state_changes, place | {"delta": json_or_none(entry.changes)}
+    return messages, place | _columns(entry) | {"cum_tokens": after.total_tokens}
 
 
-def columns(entry: Entry) -> JsonObject:
-    """The columns of an entry's row, without its keys."""
+def _columns(entry: Entry) -> JsonObject:
     return {
         "created": entry.created,
         "timestamp": entry.timestamp,
@@ -154,31 +161,16 @@ def json_or_none(text: str | None) -> Any:
 
 
 async def _update_session(
-    connection: AsyncConnection, session: sa.Row[Any], entry: Entry, undone: Undone | None
+    connection: AsyncConnection,
+    session: sa.Row[Any],
+    entry: Entry,
+    after: Counters,
+    undone: Undone | None,
 ) -> None:
-    seq = session.next_seq
-    new_turn = entry.begins_turn(session.invocation_id)
-    turn_seq = seq if new_turn else session.turn_seq
-    calls = undone.pins if undone else pins.Pins(session.open_calls, session.closed_calls)
-    pins.check_room(calls, entry)
-    calls = pins.after_append(calls, entry, seq=seq, turn_seq=turn_seq, new_turn=new_turn)
     delta = undone.state if undone else entry.state.session
-    values: dict[str, Any] = {
-        "next_seq": seq + 1,
-        "total_tokens": session.total_tokens + entry.tokens - (undone.tokens if undone else 0),
-        "message_count": session.message_count + entry.counts - (undone.messages if undone else 0),
-        "state": {**session.state, **delta},
-        "turn_seq": turn_seq,
-        "updated": entry.created,
-        "open_calls": calls.open,
-        "closed_calls": calls.closed,
-    }
-    if new_turn:
-        values |= {"invocation_id": entry.invocation_id, "last_activity": now(connection)}
-    if entry.compaction:
-        values["compacted_seq"] = seq
-    elif undone is not None:
-        values["compacted_seq"] = undone.compacted_seq
+    values = after.columns | {"state": {**session.state, **delta}, "updated": entry.created}
+    if entry.begins_turn(session.invocation_id):
+        values["last_activity"] = now(connection)
     await connection.execute(sa.update(sessions).where(sessions.c.pk == session.pk).values(values))
 
 

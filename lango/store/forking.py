@@ -11,13 +11,15 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject
-from lango.store import pins, rewinding
+from lango.store import rewinding
 from lango.store.appending import missing
 from lango.store.artifact_rows import ARTIFACT, EVENT_DATA, of_key
 from lango.store.clock import now
 from lango.store.conversations import Point
+from lango.store.counters import Counters
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
+from lango.store.pins import before_rewind
 from lango.store.tables import (
     artifact_chunks,
     artifacts,
@@ -79,23 +81,9 @@ async def _fill(
     for table in (messages, state_changes):
         await _copy_rows(connection, table, source.pk, new_pk, last)
     changes, _ = await rewinding.changes_around(connection, new_pk, last + 1)
-    calls = pins.before_rewind(pins.Pins(source.open_calls, source.closed_calls), last + 1)
-    values: dict[str, Any] = {
-        "state": await _state(connection, source, changes),
-        "next_seq": last + 1,
-        "invocation_id": invocation or "",
-        "open_calls": calls.open,
-        "closed_calls": calls.closed,
-        **await _figures(connection, new_pk, invocation or ""),
-    }
-    mine = sessions.c.pk == new_pk
-    # As in the source first: `newest_compaction` then looks among the copied ones.
-    copied = (
-        sa.update(sessions).where(mine).values(values | {"compacted_seq": source.compacted_seq})
-    )
-    row = (await connection.execute(copied.returning(sessions))).one()
-    stands = await rewinding.newest_compaction(connection, row, last + 1)
-    await connection.execute(sa.update(sessions).where(mine).values(compacted_seq=stands))
+    counters = await _counters(connection, source, new_pk, last, invocation or "")
+    values = counters.columns | {"state": await _state(connection, source, changes)}
+    await connection.execute(sa.update(sessions).where(sessions.c.pk == new_pk).values(values))
     await _copy_artifacts(connection, point.session, to, changes)
 
 
@@ -134,18 +122,28 @@ async def _state(
     return begun_with | rewinding.folded(changes, rewinding.STATE)
 
 
-async def _figures(connection: AsyncConnection, pk: int, invocation_id: str) -> JsonObject:
-    mine = messages.c.session_pk == pk
-    counted = sa.func.sum(sa.case((messages.c.role == "control", 0), else_=1))
-    sums = sa.select(sa.func.max(messages.c.cum_tokens), counted).where(mine)
+async def _counters(
+    connection: AsyncConnection, source: sa.Row[Any], new_pk: int, last: int, invocation_id: str
+) -> Counters:
+    """The counters that the source had after its row `last`, from the copied rows."""
+    mine = messages.c.session_pk == new_pk
+    sums = sa.select(sa.func.max(messages.c.cum_tokens), rewinding.MESSAGE_COUNT).where(mine)
     tokens, count = (await connection.execute(sums)).one()
     first = sa.select(sa.func.min(messages.c.seq))
     turn_seq = await connection.scalar(first.where(mine, messages.c.invocation_id == invocation_id))
-    return {
-        "total_tokens": tokens or 0,
-        "message_count": int(count or 0),
-        "turn_seq": turn_seq or 1,
-    }
+    calls = before_rewind(Counters.of(source).pins, last + 1)
+    return Counters(
+        next_seq=last + 1,
+        total_tokens=tokens or 0,
+        message_count=int(count or 0),
+        invocation_id=invocation_id,
+        turn_seq=turn_seq or 1,
+        compacted_seq=await rewinding.newest_compaction(
+            connection, new_pk, source.compacted_seq, last + 1
+        ),
+        open_calls=calls.open,
+        closed_calls=calls.closed,
+    )
 
 
 async def _copy_artifacts(

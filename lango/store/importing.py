@@ -18,8 +18,9 @@ from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.core.values import JsonObject
 from lango.errors import SessionBusyError, SessionExistsError
-from lango.store import artifact_rows, pins
-from lango.store.appending import columns, json_or_none
+from lango.store import artifact_rows
+from lango.store.appending import new_row
+from lango.store.counters import Counters, advance
 from lango.store.entries import Entry, SessionKey, StoredMessage, readable_time
 from lango.store.faults import retrying
 from lango.store.loading import ROW, key_is, read_states
@@ -205,20 +206,9 @@ class _Writer:
         self._key = key
         self._pk: int = row.pk
         self._is_new = is_new
-        self._take(row)
-        self._messages: list[JsonObject] = []
-        self._changes: list[JsonObject] = []
-
-    def _take(self, row: sa.Row[Any]) -> None:
-        """The columns that an append changes."""
-        self._next_seq: int = row.next_seq
-        self._tokens: int = row.total_tokens
-        self._count: int = row.message_count
-        self._invocation_id: str = row.invocation_id
-        self._turn_seq: int = row.turn_seq
-        self._compacted_seq: int | None = row.compacted_seq
-        self._calls = pins.Pins(row.open_calls, row.closed_calls)
+        self._counters = Counters.of(row)
         self._last_activity = row.last_activity
+        self._rows = {messages: list[JsonObject](), state_changes: list[JsonObject]()}
 
     async def add(self, batch: Sequence[Entry]) -> None:
         """Write the entries of a batch that are not here yet."""
@@ -245,64 +235,31 @@ class _Writer:
         return [entry for entry in batch if entry.event_id not in known]
 
     def _add(self, entry: Entry) -> None:
-        seq = self._next_seq
-        new_turn = entry.begins_turn(self._invocation_id)
-        if new_turn:
-            self._invocation_id = entry.invocation_id
-            self._turn_seq = seq
+        if entry.begins_turn(self._counters.invocation_id):
             self._last_activity = entry.created
-        self._next_seq += 1
-        self._tokens += entry.tokens
-        self._count += entry.counts
-        self._calls = pins.after_append(
-            self._calls, entry, seq=seq, turn_seq=self._turn_seq, new_turn=new_turn
-        )
-        if entry.compaction:
-            self._compacted_seq = seq
-        place: JsonObject = {
-            "session_pk": self._pk,
-            "seq": seq,
-            "event_id": entry.event_id,
-            "invocation_id": entry.invocation_id,
-        }
-        if entry.state_only:
-            self._changes.append(place | {"delta": json_or_none(entry.changes)})
-        else:
-            self._messages.append(place | columns(entry) | {"cum_tokens": self._tokens})
+        self._counters = advance(self._counters, entry)
+        table, row = new_row(self._pk, entry, self._counters)
+        self._rows[table].append(row)
 
     async def _undo(self, entry: Entry) -> None:
         """Mark the rows that a rewind undid. Its own event has the changes that it made."""
         await self._flush()
         await self.update()
         undone = await undo(self._connection, await _locked(self._connection, self._key), entry)
-        if undone is None:
-            return
-        self._tokens -= undone.tokens
-        self._count -= undone.messages
-        self._calls = undone.pins
-        self._compacted_seq = undone.compacted_seq
+        if undone is not None:
+            self._counters = undone.counters
 
     async def _flush(self) -> None:
-        for table, rows in ((messages, self._messages), (state_changes, self._changes)):
+        for table, rows in self._rows.items():
             if rows:
                 await self._connection.execute(sa.insert(table), rows)
                 rows.clear()
 
     async def update(self, **others: Any) -> None:
         """Update the session's row to match its entries."""
-        values: JsonObject = {
-            "next_seq": self._next_seq,
-            "total_tokens": self._tokens,
-            "message_count": self._count,
-            "invocation_id": self._invocation_id,
-            "turn_seq": self._turn_seq,
-            "compacted_seq": self._compacted_seq,
-            "open_calls": self._calls.open,
-            "closed_calls": self._calls.closed,
-            "last_activity": self._last_activity,
-        }
+        values = self._counters.columns | {"last_activity": self._last_activity} | others
         await self._connection.execute(
-            sa.update(sessions).where(sessions.c.pk == self._pk).values(values | others)
+            sa.update(sessions).where(sessions.c.pk == self._pk).values(values)
         )
 
 

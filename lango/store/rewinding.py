@@ -8,32 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject
 from lango.store.artifact_rows import refill_version, restore_version
+from lango.store.counters import Counters, rewound
 from lango.store.entries import Entry, Rewind, SessionKey
-from lango.store.pins import Pins, before_rewind
 from lango.store.tables import messages, state_changes
 
 STATE = "state_delta"
 ARTIFACTS = "artifact_delta"
+MESSAGE_COUNT: Final = sa.func.sum(sa.case((messages.c.role == "control", 0), else_=1))
+"""The messages among some stored rows: control rows are not counted."""
 _SHARED = ("app:", "user:", "temp:")
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What a rewind undid, and what it changes."""
+    """The session after a rewind undid its rows, and what the rewind changes."""
 
-    tokens: int
-    messages: int
+    counters: Counters
     state: JsonObject
     artifacts: dict[str, int]
-    pins: Pins
-    compacted_seq: int | None
 
     @property
     def changes(self) -> JsonObject | None:
@@ -54,12 +53,17 @@ async def undo(connection: AsyncConnection, session: sa.Row[Any], entry: Entry) 
     before, behind = await changes_around(connection, session.pk, first)
     tokens, count = await _mark(connection, session, first)
     return Undone(
-        tokens=tokens,
-        messages=count,
+        counters=rewound(
+            Counters.of(session),
+            first,
+            tokens=tokens,
+            messages=count,
+            compacted_seq=await newest_compaction(
+                connection, session.pk, session.compacted_seq, first
+            ),
+        ),
         state=state_delta(folded(before, STATE), session.state),
         artifacts=await _artifacts(connection, session, rewind, before, behind),
-        pins=before_rewind(Pins(session.open_calls, session.closed_calls), first),
-        compacted_seq=await newest_compaction(connection, session, first),
     )
 
 
@@ -117,10 +121,8 @@ async def _mark(connection: AsyncConnection, session: sa.Row[Any], first: int) -
         messages.c.seq >= first,
         messages.c.undone_by.is_(None),
     )
-    counted = sa.func.sum(sa.case((messages.c.role == "control", 0), else_=1))
-    sums = (
-        await connection.execute(sa.select(sa.func.sum(messages.c.tokens), counted).where(*taken))
-    ).one()
+    sums = sa.select(sa.func.sum(messages.c.tokens), MESSAGE_COUNT).where(*taken)
+    tokens, count = (await connection.execute(sums)).one()
     await connection.execute(sa.update(messages).where(*taken).values(undone_by=session.next_seq))
     await connection.execute(
         sa.update(state_changes)
@@ -131,7 +133,7 @@ async def _mark(connection: AsyncConnection, session: sa.Row[Any], first: int) -
         )
         .values(undone_by=session.next_seq)
     )
-    return int(sums[0] or 0), int(sums[1] or 0)
+    return int(tokens or 0), int(count or 0)
 
 
 async def changes_around(
@@ -189,16 +191,16 @@ async def _artifacts(
 
 
 async def newest_compaction(
-    connection: AsyncConnection, session: sa.Row[Any], first: int
+    connection: AsyncConnection, pk: int, newest: int | None, first: int
 ) -> int | None:
-    """The newest compaction that the rewind does not undo."""
-    if session.compacted_seq is None or session.compacted_seq < first:
-        return session.compacted_seq
+    """The newest compaction of a session before `first`; `newest` is the newest of all."""
+    if newest is None or newest < first:
+        return newest
     # Rare (a rewind past a compaction): scan back to the one before.
     rows = await connection.execute(
         sa.select(messages.c.seq, messages.c.event)
         .where(
-            messages.c.session_pk == session.pk,
+            messages.c.session_pk == pk,
             messages.c.seq < first,
             messages.c.role == "control",
         )
