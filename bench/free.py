@@ -63,7 +63,7 @@ class FreeSessionService(BaseSessionService):
         app_name: str,  # noqa: ARG002
         user_id: str | None = None,  # noqa: ARG002
     ) -> ListSessionsResponse:
-        """Nobody lists here."""
+        """Return an empty list: no benchmark lists sessions."""
         return ListSessionsResponse()
 
     async def delete_session(

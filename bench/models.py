@@ -55,7 +55,7 @@ def _sdk(wire: str, canned: Canned) -> Callable[[], Awaitable[AsyncIterator[Any]
     if wire == "gemini":
         google = gemini_client(canned)
 
-        def call() -> Any:  # the client is closed when nobody holds it any more
+        def call() -> Any:  # keeps a reference: the SDK closes an unreferenced client
             models: Any = google.aio.models
             return models.generate_content_stream(model=model, contents="hello")
 

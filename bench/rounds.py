@@ -54,7 +54,7 @@ class Stopwatch:
         self._wall = self._cpu = 0.0
 
     def __enter__(self) -> Stopwatch:
-        gc.collect()  # what earlier rounds left behind is nobody's cost
+        gc.collect()  # garbage of earlier rounds must not count as a cost of this one
         self._cpu = time.process_time()
         self._wall = time.perf_counter()
         return self

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WAITING: Final = 1_000
 QUICK_WAITING: Final = 200
-_BESIDE: Final = 10  # turns and streams beside those that wait: whoever asks how it stands
+_BESIDE: Final = 10  # spare turns and streams, for the requests that read figures
 _LOOK_EVERY: Final = 0.5
 _ANSWERS: Final = dict(zip((OPEN_ONE_BY_ONE, OPEN), ANSWERS.values(), strict=True))
 _COLUMNS: Final = (
@@ -50,7 +50,7 @@ async def _turn(server: Contender, session: str, said: str) -> Reply:
 
 
 async def _told(server: Contender, said: str) -> dict[str, Any]:
-    """What the model answers to somebody who does not wait."""
+    """Send a command to the gate; return the figures it answers with."""
     reply = await _turn(server, await server.session(), said)
     (event,) = [line for line in reply.raw.splitlines() if b'"type":"message.completed"' in line]
     return json.loads(json.loads(event.partition(b":")[2])["text"])

@@ -1,6 +1,6 @@
-"""An agent whose model lets turns wait until it is told to go on, and knows of its process.
+"""An agent whose model holds turns until a command opens the gate, and measures its process.
 
-What it is told and asked are turns as well: so a whole `lango serve` can be looked into as it is.
+Commands are turns, too: a benchmark controls and inspects an unmodified `lango serve` with them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANSWERS_EVERY: Final = 0.001
 
 
 class Gate:
-    """Answers who waits once somebody has said that it opens; anybody else with how it stands."""
+    """Answers waiting turns once a command opens the gate, and all others at once with figures."""
 
     name = "gate"
 

@@ -64,7 +64,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free TCP port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])
 

@@ -36,7 +36,7 @@ _NEW_TURN: Final = {
     "idempotency_key": "'turn_' || s.pk || '.' || l.number + n",
     "state": "'queued'",
     "ready": "case when n = 1 then now() end",
-    "last_event": "0",  # `accepted` is not copied: nobody reads these logs
+    "last_event": "0",  # `accepted` is not copied: no benchmark reads these logs
     "created": "now()",
     "usage": "null",
     "ended": "null",

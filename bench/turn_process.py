@@ -1,4 +1,4 @@
-"""A worker in a process of its own, which does as it is told over a pipe."""
+"""A worker in its own process, controlled over a pipe."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ async def worker_process(place: Place, *, start: bool = True) -> AsyncGenerator[
 
 
 async def seen(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
-    """Look at another process until what is wanted is there; that."""
+    """Poll another process until its state is as wanted; return that state."""
     async with asyncio.timeout(PATIENCE):
-        while not wanted(found := await look()):  # noqa: ASYNC110 - it tells nobody
+        while not wanted(found := await look()):  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(_LOOK_EVERY)
     return found
 

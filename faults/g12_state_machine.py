@@ -68,7 +68,7 @@ def _is_refused(event: Event) -> bool:
 
 @dataclass
 class Held:
-    """A session object that somebody holds, which others may have made stale."""
+    """A session object in use, perhaps stale since another append."""
 
     session: Session
     model: ModelSession

@@ -33,7 +33,7 @@ _SCHEMA: Final = {"type": "object", "properties": {"q": {"type": "string"}}}
 
 @dataclass
 class Overheard:
-    """A provider whose requests somebody else reads too."""
+    """A provider that also records its requests for the checks."""
 
     provider: Provider
     requests: list[ModelRequest] = field(default_factory=list[ModelRequest])

@@ -32,7 +32,7 @@ _MOST_FRAMES: Final = 12
 _MOST_BYTES: Final = 1_800
 _STREAM: Final = "text/event-stream"
 _PATIENCE: Final = 600.0
-"""Seconds in which a turn must end, whoever is started anew; nothing is measured by it."""
+"""Seconds in which a turn must end despite all restarts; a limit, not a measurement."""
 
 
 @dataclass

@@ -116,7 +116,7 @@ def _drawn(run: Run, shapes: list[str]) -> list[Task]:
 
 
 def _locks_when_frozen(shape: str, database: str) -> bool:
-    """A process that is frozen while it writes keeps SQLite's file locked: nobody can go on."""
+    """Whether a process frozen while it writes blocks all others by its lock on SQLite's file."""
     return SWEPT[shape].side_by_side and database == "sqlite"
 
 

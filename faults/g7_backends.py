@@ -21,7 +21,7 @@ _END: Final = "select pg_terminate_backend($1)"
 
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
-    # A database of its own: nobody else's connections are to be ended.
+    # A database of its own: the fault must end no connection of another test.
     async with temporary_postgres(run.places.postgres) as url:
         with temporary_place(url) as place:
             breaking = _end_backends(url, drawn, run.count, outcome)

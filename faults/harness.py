@@ -1,4 +1,4 @@
-"""What a guarantee is, what one run of it is told, and what comes of it."""
+"""A guarantee, the parameters of one run of it, and the outcome."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def report(guarantee: Guarantee, outcome: Outcome) -> str:
 
 
 def new_tenant() -> str:
-    """A tenant nobody else uses."""
+    """A new tenant, unique to the caller."""
     return f"tenant-{uuid4().hex}"
 
 

@@ -33,7 +33,7 @@ class HttpFault:
 
     name: str
     reply: Reply
-    error: type[ModelError] | None = None  # None: it is put right without anybody noticing
+    error: type[ModelError] | None = None  # None: lango corrects the fault, and the turn succeeds
     retried: bool = False
     spoken: bool = False  # text had reached the consumer before
     sums: list[int] = field(default_factory=list[int])  # what the tool was run for

@@ -271,7 +271,7 @@ def _confirmation() -> Root:
 
 def _long_running() -> Root:
     async def ask(k: str) -> None:
-        """Ask somebody elsewhere."""
+        """Ask a person outside this process."""
         effect(f"ask {k}")
 
     steps = ([("t1", {"k": "a"})], [("ask", {"k": "b"})], "got it")

@@ -76,7 +76,7 @@ class Cluster:
 
 @contextmanager
 def own_cluster() -> Generator[Cluster]:
-    """A server that nobody else uses."""
+    """A PostgreSQL server for this caller alone."""
     with _new_cluster() as cluster:
         cluster.start()
         yield cluster

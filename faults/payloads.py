@@ -231,7 +231,7 @@ def _event(name: str, make: Make, value: Callable[[], Any]) -> Callable[[], Even
         given: dict[str, Any] = {"id": event_id, "invocation_id": "turn-1", "author": "agent"}
         fields = {**given, **make(value())}
         event = Event(**fields)
-        event.id = fields["id"]  # ADK fills an empty id, but whoever assigns it later may not
+        event.id = fields["id"]  # ADK fills an empty id at construction only
         return event
 
     return event

@@ -51,7 +51,7 @@ ENDS: Final[list[End]] = [
 
 @dataclass
 class Held:
-    """A claim somebody holds, which may long be lost."""
+    """A claim that a worker believes to hold; it may be lost already."""
 
     claim: Claim
     session: ModelSession
@@ -244,7 +244,7 @@ class Turns(HandingIn):
             self._write(dice, self.pick(dice))
 
     def _write(self, dice: Random, held: Held) -> None:
-        """Whoever holds the claim writes; whoever lost it writes nothing."""
+        """Write under the claim: a valid claim writes, a lost one writes nothing."""
         what = dice.choice(["append", "log", "start", "start", "finish"])
         if what == "append":
             self._append(dice, held.session, held.claim.epoch, good=held.good)

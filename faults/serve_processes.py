@@ -75,7 +75,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> httpx.AsyncClient:
-        """Somebody who knows the key."""
+        """An HTTP client that authenticates with the project's key."""
         headers = {"Authorization": f"Bearer {self.project.key}"}
         return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE)
 

@@ -33,7 +33,7 @@ class Frame:
 
 
 class FrameReader:
-    """Takes bytes as they come; of a frame that is not whole nothing is told."""
+    """Decodes frames from a byte stream; an incomplete frame is kept back."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -111,7 +111,7 @@ def check_told(log: Sequence[Frame], text: str) -> int:
         elif frame.event == "message.completed":
             said.append(frame.data["text"])
             pieces, began = drafts.pop(message, ("", 0))
-            # What a worker stored and died before it told is told whole, by the next one.
+            # A worker may die between storing a message and publishing it: the next publishes it.
             whole = pieces == said[-1] or (attempt != began and said[-1].startswith(pieces))
             assert whole, f"the pieces make up {pieces[:200]!r}"
     assert not drafts, f"left unfinished: {drafts}"

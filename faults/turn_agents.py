@@ -52,7 +52,7 @@ class Effects:
         return [" ".join(line[2:]) for line in self.lines()]
 
     async def wait(self, until: Callable[[list[str]], bool]) -> None:
-        """Wait until the lines are as wanted; a file tells nobody, so it is looked at."""
+        """Poll the file until its lines are as wanted."""
         async with asyncio.timeout(PATIENCE):
             while not until(self.words()):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)

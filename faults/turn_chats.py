@@ -120,7 +120,7 @@ def stolen(began: Sequence[Attempt], killed: dict[str, float]) -> list[str]:
         owners = [each.process for each in began if (each.turn, each.number) == (turn, number)]
         others = owners or [each for each in killed if each != attempt.process]
         if not any(killed.get(owner, attempt.at) < attempt.at for owner in others):
-            wrong.append(f"turn {turn} was taken from {owners or 'nobody'}, who lived")
+            wrong.append(f"turn {turn} was taken from {owners or 'no process'} without a kill")
     return wrong
 
 

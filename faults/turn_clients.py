@@ -145,7 +145,7 @@ async def _ended(here: Process, name: str, turn_id: str, outcome: Outcome) -> Tu
 
 
 def _check_marks(here: Process, marks: list[str], unknown: set[str], outcome: Outcome) -> None:
-    """Each tool ran once; one that was cut off, and is told as unknown, perhaps not at all."""
+    """Check that each tool ran once; one reported with unknown outcome may not have run at all."""
     ran = Counter(here.place.effects.words())
     for mark in marks:
         times = ran[f"mark {mark}"]

@@ -143,7 +143,7 @@ class Deploys:
         return held
 
     async def _upgrade(self, version: int) -> None:
-        """Two deploys upgrade at once, while somebody reads a table for longer than they wait."""
+        """Run two upgrades at once, while a reader holds a table for longer than they wait."""
         loop, place = asyncio.get_running_loop(), self._here.place
         with ProcessPoolExecutor(2, mp_context=CONTEXT) as pool:
             async with self._here.store.database.write() as connection:
@@ -227,7 +227,7 @@ async def _stay(connection: AsyncConnection, seconds: float) -> None:
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     versions = max(run.count // TURNS_PER_DEPLOY, 1)
-    # A database of its own: nobody else's is to have newer tables.
+    # A database of its own: no other test must see the newer tables.
     async with temporary_postgres(run.places.postgres) as url:
         with temporary_place(url) as place:
             async with process(place, dead_after=DEAD_AFTER) as here:
@@ -259,9 +259,9 @@ async def _under_load(
 
 
 async def _until(clients: Clients, turns: int) -> None:
-    """Wait until so many were handed in."""
+    """Wait until the clients have submitted this number of turns."""
     async with asyncio.timeout(PATIENCE):
-        while len(clients.turns) < turns:  # noqa: ASYNC110 - the clients tell nobody
+        while len(clients.turns) < turns:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.05)
 
 

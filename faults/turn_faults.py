@@ -167,7 +167,7 @@ async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outco
 
 
 async def _stop(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
-    """A worker is told to stop while it runs turns; the next one finishes what it left."""
+    """Stop a worker while it runs turns; the next worker finishes the turns it left."""
     turns: dict[str, str] = {}
     slowest = 0.0
     options = {"delay": 0.05, "drain": DRAIN, "dead_after": 30.0}

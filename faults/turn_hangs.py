@@ -61,7 +61,7 @@ async def _hang(here: Process, outcome: Outcome) -> float:
 
 
 async def _stored(here: Process, turn: str) -> list[str]:
-    """All that is told of a turn and its session."""
+    """The stored events of a turn's session and log."""
     service = SessionServiceAdapter(here.store, token_budget=None)
     session = await service.get_session(
         app_name=here.place.app, user_id="user", session_id="default"

@@ -62,7 +62,7 @@ def wrongs(handed_in: Mapping[str, Sequence[str]], marks: Iterable[Sequence[str]
 
 ORDER: Final = Guarantee(
     "ORDER",
-    "the turns of a session one at a time and in order, whoever runs them",
+    "the turns of a session one at a time and in order, in any worker",
     full=1_500,
     ci=150,
     run=lambda run: asyncio.run(_trial(run)),

@@ -148,7 +148,7 @@ def _check(heard: Heard, text: str) -> None:
             heard.resets += 1
             pieces, began = "", 0
         elif event.type == "message.completed":
-            # What a worker stored and died before it told is told whole, by the next one.
+            # A worker may die between storing a message and publishing it: the next publishes it.
             whole = pieces == text or (event.epoch != began and text.startswith(pieces))
             assert whole, f"the pieces make up {pieces[:200]!r}"
 

@@ -73,7 +73,7 @@ def _may_come(session: ModelSession, number: int) -> bool:
 
 
 def _waiting(session: ModelSession) -> list[int]:
-    """Long-running calls that nobody has answered."""
+    """Rows of long-running calls without an answer."""
     answered = {
         response.id
         for row in session.live

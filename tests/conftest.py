@@ -48,7 +48,7 @@ async def postgres_url() -> AsyncIterator[str]:
     """A migrated database of this worker's own; tests in it are kept apart by `tenant`."""
     name = f"lango_test_{uuid.uuid4().hex}"
     try:
-        # template0: two workers may copy it at the same time, whoever else is connected.
+        # template0: two workers may copy it at the same time, despite other connections.
         await _on_server(f'CREATE DATABASE "{name}" TEMPLATE template0')
     except (OSError, SQLAlchemyError) as error:
         reason = f"PostgreSQL does not serve {POSTGRES_SERVER!r}: {error!r}"
@@ -88,5 +88,5 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def tenant() -> str:
-    """A tenant nobody else uses."""
+    """A new tenant, unique to the test."""
     return f"tenant-{uuid.uuid4().hex}"

@@ -58,7 +58,7 @@ async def warm_up() -> None:
     )
     said = types.UserContent("call ready {}")
     async with aclosing(
-        runner.run_async(user_id="nobody", session_id="warm_up", new_message=said)
+        runner.run_async(user_id="warm_up", session_id="warm_up", new_message=said)
     ) as events:
         async for _ in events:
             pass

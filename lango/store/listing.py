@@ -88,7 +88,7 @@ def _decode(cursor: str) -> tuple[datetime, int]:
         ) from problem
 
 
-_is_nobodys_child = sessions.c.parent_pk.is_(None)
+_is_root_session = sessions.c.parent_pk.is_(None)
 """Top-level sessions: those of agents that a tool ran are children of the tool's session."""
 _turns = turns.c.session_pk == sessions.c.pk
 _newest_turn = sa.select(turns.c.state).where(_turns).order_by(turns.c.number.desc()).limit(1)
@@ -176,7 +176,7 @@ _CONDITIONS: Final[dict[str, sa.ColumnElement[bool]]] = {
 def _newest(apps: int, given: frozenset[str]) -> Prepared:
     """The newest sessions of several apps: up to `count` of each, from the end of its index."""
     where = [condition for name, condition in _CONDITIONS.items() if name in given]
-    where += [sessions.c.tenant == sa.bindparam("in_tenant"), _is_nobodys_child]
+    where += [sessions.c.tenant == sa.bindparam("in_tenant"), _is_root_session]
     count = sa.bindparam("count", type_=sa.Integer())
     of_each = [
         _SUMMARY.where(sessions.c.app_name == sa.bindparam(f"app_{number}"), *where)
@@ -195,7 +195,7 @@ async def find(
     connection: AsyncConnection, condition: sa.ColumnElement[bool]
 ) -> SessionSummary | None:
     """The top-level session that the condition identifies; None if there is none."""
-    statement = _SUMMARY.where(condition, _is_nobodys_child)
+    statement = _SUMMARY.where(condition, _is_root_session)
     row = (await connection.execute(statement)).one_or_none()
     return None if row is None else _summary(row)
 
@@ -241,7 +241,7 @@ async def list_all(
 ) -> list[StoredSession]:
     """Every session with its state, the least recently updated first, for ADK's list_sessions."""
     statement = sa.select(sessions).where(
-        sessions.c.tenant == tenant, sessions.c.app_name == app_name, _is_nobodys_child
+        sessions.c.tenant == tenant, sessions.c.app_name == app_name, _is_root_session
     )
     users = sa.select(user_states).where(
         user_states.c.tenant == tenant, user_states.c.app_name == app_name
@@ -298,7 +298,7 @@ async def named_sessions(
     """The sessions whose id or public id is `name`."""
     where = [
         sessions.c.tenant == tenant,
-        _is_nobodys_child,
+        _is_root_session,
         sa.or_(sessions.c.public_id == name, sessions.c.id == name),
     ]
     if app_name is not None:

@@ -107,7 +107,7 @@ def _round(draw: Random, thoughts: Sequence[Reasoning]) -> list[Message]:
     elif fate < 0.2:
         results.pop()
     elif fate < 0.3:
-        results.append(ToolCall("nobody", "look", output="{}"))
+        results.append(ToolCall("unknown", "look", output="{}"))
     elif fate < 0.35:
         results.append(draw.choice(results))
     if draw.random() < 0.2:

@@ -312,7 +312,7 @@ async def a_claimed_session_is_busy(subject: Subject) -> None:
     service = cast("Claimable", subject.service)
     key = SessionKey(service.tenant, APP, USER, SESSION)
     first = await service.store.claim(key, "worker-1")
-    refused = subject.say(session, "meanwhile", state={"user:name": "nobody"})
+    refused = subject.say(session, "meanwhile", state={"user:name": "refused"})
     await raises(SessionBusyError, refused, "an append while a turn runs")
     second = await service.store.claim(key, "worker-2")
     true(second > first, "a new claim has no newer epoch")

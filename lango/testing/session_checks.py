@@ -209,7 +209,7 @@ async def append_to_a_deleted_session(subject: Subject) -> None:
     held = await subject.create()
     await subject.say(held, "hello")
     await subject.service.delete_session(app_name=APP, user_id=USER, session_id=SESSION)
-    doing = subject.say(held, "too late", state={"user:name": "nobody"})
+    doing = subject.say(held, "too late", state={"user:name": "refused"})
     await raises(SessionNotFoundError, doing, "an append to a deleted session")
     user_state = await subject.service.get_user_state(app_name=APP, user_id=USER)
     equal(user_state, {}, "the user state after a refused append")

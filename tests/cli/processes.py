@@ -58,7 +58,7 @@ class Running:
         while text not in self.out + self.err:
             assert time.monotonic() < until, f"no {text!r} in {self.out!r} and {self.err!r}"
             assert self.process.poll() is None, f"it ended: {self.out!r} {self.err!r}"
-            time.sleep(0.02)  # a file tells nobody that it has grown
+            time.sleep(0.02)  # a file sends no event when it grows
 
     def end(self) -> int:
         """Its exit code."""

@@ -49,7 +49,7 @@ class Shop:
 
     @property
     def app(self) -> str:
-        """A name nobody else uses: a worker takes turns of its apps from every tenant."""
+        """A name unique to this shop: a worker claims turns of its apps from every tenant."""
         return f"shop_{self.tenant[-8:]}"
 
     def write(self, **settings: object) -> None:

@@ -65,7 +65,7 @@ class Terminal:
             screen = self.screen()
             if screen.count(text) >= times:
                 return screen
-            time.sleep(0.05)  # tmux tells nobody that a screen has changed
+            time.sleep(0.05)  # tmux sends no event when a screen changes
         raise AssertionError(f"no {text!r} within {PATIENCE:.0f} s on:\n{self.screen()}")
 
     def _tmux(self, *arguments: str) -> str:

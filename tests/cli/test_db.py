@@ -19,7 +19,7 @@ PASSWORD = "s3cret"
 
 @pytest.fixture
 def schema() -> str:
-    """A PostgreSQL schema nobody else uses."""
+    """A new PostgreSQL schema name, unique to the test."""
     return f"lango_{uuid4().hex}"
 
 

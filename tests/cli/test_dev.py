@@ -1,4 +1,4 @@
-"""`lango dev`: a conversation in ADK's own web UI, kept in our store, and nobody else's way in."""
+"""`lango dev`: ADK's own web UI on our store, for this machine alone."""
 
 from __future__ import annotations
 

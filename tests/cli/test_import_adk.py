@@ -69,7 +69,7 @@ def test_both_in_one_postgresql_database(tmp_path: Path) -> None:
 
 def test_what_is_not_the_same_is_said(source: str, sqlite_url: str) -> None:
     run("db", "import-adk", source, "--url", sqlite_url)
-    asyncio.run(execute(sqlite_url, "update messages set author = 'nobody' where seq = 2"))
+    asyncio.run(execute(sqlite_url, "update messages set author = 'changed' where seq = 2"))
     done = run("db", "import-adk", source, "--url", sqlite_url)
     assert done.code == 1
     assert f"{APP} / {USER} / {BUSY}: Here are 2 entries (sha256 " in done.out

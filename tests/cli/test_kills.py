@@ -1,4 +1,4 @@
-"""`lango chat` and `lango run` killed in the middle of an answer, and gone on with."""
+"""`lango chat` and `lango run` resume a turn after a kill in the middle of an answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(shop: Shop, session: str) -> None:
     ]
 
 
-def test_a_run_that_is_killed_is_gone_on_with(shop: Shop) -> None:
+def test_a_killed_run_is_resumed(shop: Shop) -> None:
     with Running(shop.folder, "run", "--session", "s1", WORDS, environment=DOOMED) as doomed:
         doomed.wait_for("word3")
         doomed.process.kill()
@@ -47,7 +47,7 @@ def test_a_run_that_is_killed_is_gone_on_with(shop: Shop) -> None:
     check(shop, "s1")
 
 
-def test_a_chat_that_is_killed_is_gone_on_with(shop: Shop) -> None:
+def test_a_killed_chat_is_resumed(shop: Shop) -> None:
     with Terminal(shop.folder, DOOMED) as terminal:
         terminal.lango("chat", "--session", "s1")
         terminal.wait_for("you> ")

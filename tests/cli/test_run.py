@@ -118,7 +118,7 @@ def test_init_overwrites_nothing(project: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "nobody", "hi"), "There is no app nobody; lango.yaml has assistant."),
+        (("run", "missing", "hi"), "There is no app missing; lango.yaml has assistant."),
         (("run", "no.such:thing", "hi"), "there is no module no"),
         (("run", "json:dumps", "hi"), "calling it fails"),
         (("run", "json:JSONDecoder", "hi"), "it must be an ADK agent, App or Workflow"),

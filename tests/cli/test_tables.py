@@ -20,16 +20,16 @@ COLUMNS = (
     Column("empty"),
     Column("title", is_text=True),
 )
-ROW = ("id_0123456789", "somebody", "12,345", "", "A title of some length [b]x[/b]")
+ROW = ("id_0123456789", "stranger", "12,345", "", "A title of some length [b]x[/b]")
 
 
 @pytest.mark.parametrize(
     ("width", "expected"),
     [
-        (80, "id_0123456789  somebody  12,345  A title of some length [b]x[/b]"),
-        (50, "id_0123456789  somebody  12,345  A title of some …"),
-        (44, "id_0123456789  somebody  A title of some le…"),
-        (20, "id_0123456789  som…  A …"),
+        (80, "id_0123456789  stranger  12,345  A title of some length [b]x[/b]"),
+        (50, "id_0123456789  stranger  12,345  A title of some …"),
+        (44, "id_0123456789  stranger  A title of some le…"),
+        (20, "id_0123456789  str…  A …"),
     ],
 )
 def test_a_table_fits_its_terminal(

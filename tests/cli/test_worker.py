@@ -92,4 +92,4 @@ def test_what_it_cannot_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "lango init" in run("worker").err
     assert list(tmp_path.iterdir()) == []
     Shop(tmp_path, "sqlite:///here.db", "t").write()
-    assert "There is no app nobody; lango.yaml has shop_t." in run("worker", "nobody").err
+    assert "There is no app missing; lango.yaml has shop_t." in run("worker", "missing").err

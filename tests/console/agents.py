@@ -59,7 +59,7 @@ _KNOWN = {
     "the small pot, and the dishwasher does it no harm. " * 12,
 }
 _STORY = (
-    f"Once upon a time there was a turn that nobody could stop. {_PAUSE} "
+    f"Once upon a time there was a turn that no crash could stop. {_PAUSE} "
     "Then its worker died, another one went on, and it ended all the same."
 )
 _FOR_EVER = " ".join(f"word{number}" for number in range(5_000))
@@ -88,7 +88,7 @@ async def refund(order: str, amount: float) -> dict[str, Any]:
 
 @lango.tool
 async def echo(text: str) -> dict[str, Any]:
-    """Say it back, with something that nobody should run."""
+    """Return the text, with markup that no browser may run."""
     return {"text": text, "markup": HOSTILE}
 
 
@@ -130,7 +130,7 @@ def _after(result: ToolCall) -> str:
 
 def _wait_at_the_gate() -> None:
     while not Path(GATE).exists():
-        time.sleep(0.02)  # a file tells nobody that it is there
+        time.sleep(0.02)  # a file sends no event when it appears
 
 
 class _Paced(ScriptedProvider):

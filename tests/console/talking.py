@@ -41,7 +41,7 @@ async def begin(page: Page, text: str = ORDER) -> None:
 
 
 def messages(page: Page, role: str) -> Locator:
-    """What somebody has said, message by message."""
+    """The texts of one role's messages, in order."""
     return page.locator(f".message[data-role={role}]:visible .text")
 
 

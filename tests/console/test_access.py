@@ -38,7 +38,7 @@ async def test_the_key_is_asked_for(browser: Browser, stage: Stage) -> None:
     await page.close()
 
 
-async def test_acting_as_somebody(browser: Browser, stage: Stage) -> None:
+async def test_acting_as_a_user(browser: Browser, stage: Stage) -> None:
     page = await browser.new_page()
     page.set_default_timeout(PATIENCE * 1_000)
     await page.goto(f"{stage.url}/console/")
@@ -60,7 +60,7 @@ async def test_a_page_that_cannot_be_shown_says_why(browser: Browser, stage: Sta
     page = await browser.new_page()
     page.set_default_timeout(PATIENCE * 1_000)
     await page.goto(stage.address)
-    await page.goto(f"{stage.url}/console/#/sessions/ses_of_nobody")
+    await page.goto(f"{stage.url}/console/#/sessions/ses_unknown")
     await expect(page.get_by_role("alert")).to_contain_text("no such session", ignore_case=True)
     await expect(page.get_by_role("button", name="Try again")).to_be_visible()
     await page.close()

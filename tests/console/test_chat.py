@@ -12,7 +12,7 @@ from tests.console.talking import OFFER, begin, composer, ended, messages, say, 
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-BEFORE_THE_GATE = "nobody could stop."
+BEFORE_THE_GATE = "no crash could stop."
 AFTER_THE_GATE = "it ended all the same."
 ACCEPTED = 'id: 1\nevent: accepted\ndata: {"id": 1, "type": "accepted"}\n\n: and no more\n\n'
 

@@ -16,14 +16,14 @@ _OURS: Final = ("LANGO_", "PYTHON", "UV_", "VIRTUAL_ENV")
 
 
 def free_address() -> str:
-    """An address on loopback that nobody uses."""
+    """A free address on loopback."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{one.getsockname()[1]}"
 
 
 def newcomer(dist: Path, address: str) -> dict[str, str]:
-    """The environment of somebody who has nothing yet.
+    """The environment of a person who has installed nothing yet.
 
     `pip install` finds the package in `dist`, and takes the locked versions of what it needs.
     """
@@ -32,7 +32,7 @@ def newcomer(dist: Path, address: str) -> dict[str, str]:
 
 
 def reader(address: str) -> dict[str, str]:
-    """The environment of somebody who has installed this checkout."""
+    """The environment of a person who has installed this checkout."""
     plain = _plain(address)
     return plain | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{plain['PATH']}"}
 

@@ -48,5 +48,5 @@ def test_every_event_has_its_row_and_every_field_is_in_it() -> None:
         kind: event.__name__ for kind, event in KINDS.items()
     }
     for kind, event in KINDS.items():
-        if event is not ApprovalRequired:  # which is told in the words of the other events
+        if event is not ApprovalRequired:  # its row describes it by the other events
             assert all(f"`{field.name}`" in rows[kind][1] for field in fields(event)), kind

@@ -69,7 +69,7 @@ def test_every_command_is_one_of_lango_s() -> None:
         parse(command)
 
 
-def test_the_image_is_small_and_nobody_s() -> None:
+def test_the_image_is_small_and_has_no_root_user() -> None:
     assert int(instruction(RUN, "USER")) > 0
     assert int(instruction(RUN, "EXPOSE")) == ServerSettings().port
     assert f"127.0.0.1:{ServerSettings().port}/healthz" in instruction(RUN, "HEALTHCHECK")

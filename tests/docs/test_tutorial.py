@@ -1,4 +1,4 @@
-"""The tutorial, followed as it stands by somebody who has nothing but the wheel."""
+"""The tutorial, executed as written with nothing but the wheel."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ async def test_it_can_be_followed(dist: Path, tmp_path: Path) -> None:
         await shell.run(f"{STOP} && wait $server $worker")
     _, stream = shell.heard.split("event: accepted")
     rolled = re.findall(r'"type":"tool\.finished".*?"result":\{"result":(\d+)\}', stream)
-    assert len(rolled) == 1  # by the first worker, and by nobody else
+    assert len(rolled) == 1  # by the first worker; the second did not repeat it
     assert f'roll_dice gave {{\\"result\\":{rolled[0]}}}' in stream
     assert (page.status_code, "<title>lango" in page.text) == (200, True)

@@ -173,7 +173,7 @@ async def test_a_changed_agent_goes_on_if_it_has_all_that_the_turn_needs(store_u
     assert (await resumed(more, key, dead)).turns == ("completed",)
 
 
-async def test_an_agent_that_lacks_an_open_tool_is_told_of(store_url: str) -> None:
+async def test_an_agent_that_lacks_an_open_tool_fails_the_turn(store_url: str) -> None:
     key = new_key()
     old = Sweep(lambda: agent("root", *CALL, tools=[tool("t1")]), ["TURN one"], store_url)
     other = Sweep(lambda: agent("root", *CALL, tools=[tool("t2")]), ["TURN one"], store_url)
@@ -184,7 +184,9 @@ async def test_an_agent_that_lacks_an_open_tool_is_told_of(store_url: str) -> No
 
 
 @pytest.mark.parametrize("point", ["turn.start", "append.before", "append.after"])
-async def test_that_is_told_also_if_who_found_out_dies(point: str, store_url: str) -> None:
+async def test_the_turn_fails_also_if_the_worker_that_detects_it_dies(
+    point: str, store_url: str
+) -> None:
     """Before it looks at the history, before it closes it, and before it closes the turn."""
     key = new_key()
     old = Sweep(lambda: agent("root", *CALL, tools=[tool("t1")]), ["TURN one"], store_url)

@@ -53,7 +53,7 @@ def test_a_row_is_asked_for_its_share() -> None:
     assert row().share(100, 7, PLACES) == Run(100, 7, PLACES)
 
 
-def test_a_row_that_picks_is_told_its_part() -> None:
+def test_a_row_that_picks_receives_its_part() -> None:
     run = row(picks=True).share(0, 7, PLACES, part=Part(3, 8))
     assert (run.count, run.seed, run.part) == (0, 7, Part(3, 8))
 
@@ -125,7 +125,7 @@ def test_the_table_gives_ranges_of_parts() -> None:
     assert written == f"| ROW | {command} | 2026-01-02 | abc1234 | {told} |"
 
 
-def test_a_run_that_failed_is_told_as_such() -> None:
+def test_the_table_names_a_failed_run() -> None:
     failed = replace(LINE, outcome="failed", failures=["a | b", "c"])
     assert "**failed**: a / b (and 1 more) |" in results.table([LINE, failed], {ROW: 100})
     first, second = sliced(1, 2)

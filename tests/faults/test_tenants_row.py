@@ -20,7 +20,7 @@ def test_what_breaks_is_in_its_report(
     sqlite_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
-        raise ValueError("nobody foresaw it")
+        raise ValueError("unexpected")
 
     monkeypatch.setattr("lango.store.sessions.SqlSessionStore.page", broken)
     lists = [each for each in OPERATIONS if each.id == "list_sessions"]

@@ -379,7 +379,7 @@ def test_finish_reasons(reason: str, finish: str) -> None:
     assert done_of(decode(stopped(reason))).finish_reason == finish
 
 
-def test_kinds_nobody_asked_for_are_passed_over() -> None:
+def test_unknown_kinds_are_ignored() -> None:
     events = decode(
         event("ping"), event("new_kind"), *block(0, {"type": "new"}), stopped("end_turn")
     )

@@ -100,7 +100,7 @@ async def test_retry_after_is_honoured() -> None:
     assert time.monotonic() - began >= 0.2
 
 
-async def test_nobody_waits_longer_than_the_policy_says() -> None:
+async def test_a_retry_waits_no_longer_than_the_policy_allows() -> None:
     model = Model(RateLimitedError(retry_after=3_600))
     began = time.monotonic()
     error = error_of(await say(PolicyProvider(model, FAST), ask()))
@@ -170,7 +170,7 @@ async def test_a_model_with_too_small_a_window_is_passed_over() -> None:
     assert small.asked == []
 
 
-async def test_the_last_fallbacks_error_is_told() -> None:
+async def test_the_error_is_that_of_the_last_fallback() -> None:
     provider = PolicyProvider(
         Model(AuthenticationError()), FAST, fallbacks=[Fallback(Model(ModelTimeoutError()), "b")]
     )
@@ -204,7 +204,7 @@ async def test_the_total_time_is_bounded() -> None:
     assert (error.provider, error.model) == ("odd", "m")
 
 
-async def test_when_the_time_is_up_nobody_else_is_asked() -> None:
+async def test_no_fallback_is_asked_after_the_time_limit() -> None:
     async def silent() -> AsyncIterator[StreamEvent]:
         await asyncio.Event().wait()
         yield TextDelta("never")

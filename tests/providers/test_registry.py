@@ -36,7 +36,7 @@ def test_names_are_unique() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
-@pytest.mark.parametrize("name", ["gpt-5", "nobody:gpt-5", "openai:", ""])
+@pytest.mark.parametrize("name", ["gpt-5", "unknown:gpt-5", "openai:", ""])
 def test_names_that_name_nothing(name: str) -> None:
     with pytest.raises(UnknownModelError, match="names no"):
         registry.resolve(name)
@@ -89,7 +89,7 @@ def test_context_windows() -> None:
     assert registry.context_window("anthropic:claude-sonnet-4-5") == 200_000
     assert registry.context_window("openai:no-such-model") is None
     assert registry.context_window("scripted:demo") is None
-    assert registry.context_window("nobody:m") is None
+    assert registry.context_window("unknown:m") is None
 
 
 def test_prices() -> None:

@@ -59,7 +59,7 @@ def put(value: Any, *path: str | int) -> Spoil:
 
 CHAT: dict[str, Spoil] = {
     "an unpaired call": drop("messages", 3),
-    "an orphan result": put("nobody", "messages", 3, "tool_call_id"),
+    "an orphan result": put("unknown", "messages", 3, "tool_call_id"),
     "a duplicate id": put("call_2", "messages", 2, "tool_calls", 0, "id"),
     "an id too long": put("x" * 41, "messages", 2, "tool_calls", 0, "id"),
     "empty content": put("", "messages", 0, "content"),
@@ -81,7 +81,7 @@ CHAT: dict[str, Spoil] = {
 }
 RESPONSES: dict[str, Spoil] = {
     "an unpaired call": drop("input", 4),
-    "an orphan result": put("nobody", "input", 4, "call_id"),
+    "an orphan result": put("unknown", "input", 4, "call_id"),
     "a duplicate id": put("call_2", "input", 2, "call_id"),
     "empty content": put([], "input", 0, "content"),
     "an unknown item": put("new", "input", 0, "type"),
@@ -98,7 +98,7 @@ RESPONSES: dict[str, Spoil] = {
 }
 ANTHROPIC: dict[str, Spoil] = {
     "an unpaired call": drop("messages", 2, "content", 0),
-    "an orphan result": put("nobody", "messages", 2, "content", 0, "tool_use_id"),
+    "an orphan result": put("unknown", "messages", 2, "content", 0, "tool_use_id"),
     "a duplicate id": put("call_2", "messages", 1, "content", 1, "id"),
     "an illegal id": put("a.b", "messages", 1, "content", 1, "id"),
     "whitespace": put(" ", "messages", 0, "content", 1, "text"),
@@ -120,12 +120,12 @@ ANTHROPIC: dict[str, Spoil] = {
 }
 GEMINI: dict[str, Spoil] = {
     "an unpaired call": drop("contents", 2, "parts", 0),
-    "an orphan result": put("nobody", "contents", 2, "parts", 0, "functionResponse", "name"),
+    "an orphan result": put("unknown", "contents", 2, "parts", 0, "functionResponse", "name"),
     "no parts": put([], "contents", 0, "parts"),
     "an empty text": put("", "contents", 0, "parts", 0, "text"),
     "the wrong side first": drop("contents", 0),
     "a role of others": put("assistant", "contents", 1, "role"),
-    "a call that nobody signed": drop("contents", 1, "parts", 1, "thoughtSignature"),
+    "a call without a signature": drop("contents", 1, "parts", 1, "thoughtSignature"),
     "no contents": put([], "contents"),
     "a part with two things": put("and text", "contents", 1, "parts", 1, "text"),
     "arguments that are no object": put([], "contents", 1, "parts", 1, "functionCall", "args"),

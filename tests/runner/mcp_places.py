@@ -55,10 +55,10 @@ class OnStdio:
         os.kill(pid, signal.SIGKILL)
 
     async def restart(self) -> None:
-        """Nothing to do: whoever needs it starts it."""
+        """Nothing to do: the toolset starts the server when it needs one."""
 
     def stop(self) -> None:
-        """Nothing to do: the toolset ends what it began."""
+        """Nothing to do: the toolset ends the server it started."""
 
 
 class OnHttp:

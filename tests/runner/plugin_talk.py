@@ -42,7 +42,7 @@ Said = str | types.Part | list[types.Part] | Exception
 
 
 class OtherModel(BaseLlm):
-    """A model that is none of ours; it says what it is told to, word by word when streaming."""
+    """A model class outside lango; it says its replies in order, word by word when streaming."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     model: str = "other-1"

@@ -86,7 +86,7 @@ def _drop_shared(partial: Plain) -> None:
 
 
 def plain_content(content: types.Content) -> Plain:
-    """Content whose role is told by its parts, as ADK itself reads it."""
+    """The dumped content, its role derived from its parts, as ADK does."""
     dumped = content.model_dump(mode="json", exclude_none=True)
     if any(part.function_response for part in content.parts or []):
         dumped["role"] = "tool"

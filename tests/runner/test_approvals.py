@@ -165,7 +165,7 @@ async def failure(answers: Callable[[Approval], list[Answer]], *, again: bool = 
     return end.error
 
 
-async def test_answers_that_nobody_asked_for() -> None:
+async def test_an_answer_without_a_request() -> None:
     error = await failure(lambda _: [Approval("x", "y", "pay", {}).answer(True)])
     assert isinstance(error, ApprovalNotFoundError)
 
@@ -216,7 +216,7 @@ async def test_a_workflow_asks_a_person() -> None:
 
 async def test_a_call_that_is_answered_later_leaves_the_turn_waiting() -> None:
     def survey() -> None:
-        """Ask somebody who takes his time."""
+        """Ask a person who answers later."""
 
     runner = runner_of(agent("root", call("survey"), tools=[LongRunningFunctionTool(survey)]))
     events = await once(runner)

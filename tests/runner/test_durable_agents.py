@@ -1,4 +1,4 @@
-"""An agent with a store: its turns go through the database, and it is told what it always was."""
+"""An agent with a store: its turns go through the database; its events stay the same."""
 
 import asyncio
 from contextlib import aclosing
@@ -42,7 +42,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def test_it_is_told_what_an_agent_in_memory_is_told(made: Made) -> None:
+async def test_its_events_equal_those_of_an_agent_in_memory(made: Made) -> None:
     replies = [call("add", "Let me see.", a=2, b=3), Reply("It is 5.", thoughts="So five.")]
     async with Agent(agent("root", *replies, tools=[add])) as in_memory:
         expected = await told(in_memory.stream("hi"))
@@ -239,9 +239,7 @@ async def test_turns_have_as_long_to_end_as_the_options_say(made: Made) -> None:
 # --- what others left ------------------------------------------------------------------------
 
 
-async def test_a_turn_that_nobody_began_is_gone_on_with(
-    made: Made, store_url: str, tenant: str
-) -> None:
+async def test_an_agent_resumes_queued_turns(made: Made, store_url: str, tenant: str) -> None:
     async with service(store_url, tenant) as turns:
         left = [(await turns.submit(APP, text)).id for text in ("one", "two")]
     async with made(llm_agent("root", ScriptedProvider())) as durable:
@@ -255,7 +253,7 @@ async def test_an_agent_runs_no_turns_but_its_callers(
     made: Made, store_url: str, tenant: str
 ) -> None:
     async with service(store_url, tenant) as turns:
-        left = await turns.submit(APP, "somebody else's", session="other")
+        left = await turns.submit(APP, "of another caller", session="other")
         async with made(llm_agent("root", ScriptedProvider())) as durable:
             assert await durable.run_and_collect("hi") == "You said: hi"
         assert (await turns.get(left.id)).state == "queued"
@@ -274,7 +272,7 @@ async def test_a_turn_that_is_not_there(made: Made) -> None:
 async def test_a_tool_that_runs_when_its_turn_is_lost_is_ended(
     made: Made, store_url: str, tenant: str
 ) -> None:
-    """The session is deleted under it: the caller is told, and nothing hangs."""
+    """The session is deleted while the tool runs: the caller gets an error, and nothing hangs."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def dig() -> None:

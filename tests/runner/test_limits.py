@@ -135,7 +135,7 @@ async def test_the_cost_is_that_of_the_model_that_answered() -> None:
     assert error.used == pytest.approx(2.5)
 
 
-async def test_a_model_without_a_price_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_model_without_a_price_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     talk = Talk(agent(other(*looks(2), "ok"), look), [LimitsPlugin(cost=0.01)])
     with caplog.at_level(logging.WARNING, "lango"):
         assert said(await talk.say("go")) == "ok"

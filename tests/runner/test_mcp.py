@@ -110,7 +110,7 @@ def bench(service: SessionServiceAdapter, open_toolsets: list[BaseToolset]) -> B
 
 
 async def test_killed_in_the_middle_of_a_call(place: Place, bench: Bench, calls: Path) -> None:
-    """The model is told of the failure, and the next call works, in the same turn."""
+    """The model gets the failure as a result, and the next call of the same turn works."""
     restarted = asyncio.Event()
 
     async def wait() -> str:
@@ -207,7 +207,7 @@ async def test_a_slow_server_is_ready_for_a_later_turn(bench: Bench, notes: Path
 
 
 async def test_a_server_that_froze_is_replaced(bench: Bench, notes: Path) -> None:
-    """The model is told, its tools stay, and a later turn has a new server."""
+    """The model gets an error, its tools stay, and a later turn has a new server."""
     talk = bench.on_stdio("plain", notes=notes, timeout=1.5)
     await talk.listed()
     [frozen] = servers()
@@ -229,14 +229,14 @@ def silent_url() -> Any:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
 
 
-@pytest.mark.parametrize("how", ["no program", "nobody there", "silent", "frozen", "wild", "dies"])
+@pytest.mark.parametrize("how", ["no program", "no server", "silent", "frozen", "wild", "dies"])
 async def test_a_server_that_cannot_be_reached_costs_no_turn(
     bench: Bench, how: str, silent_url: str, notes: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     env = {"NOTES": str(notes)}
     ways = {
         "no program": McpServer("calc", ("no-such-program",)),
-        "nobody there": McpServer("calc", url=f"http://127.0.0.1:{free_port()}/mcp"),
+        "no server": McpServer("calc", url=f"http://127.0.0.1:{free_port()}/mcp"),
         "silent": McpServer("calc", url=silent_url, timeout=1.0),
         "frozen": McpServer("calc", command("frozen", ROGUE), env=env, timeout=1.0),
         "wild": McpServer("calc", command("wild", ROGUE), env=env),
@@ -315,7 +315,7 @@ async def test_all_of_a_server_can_be_dangerous(bench: Bench, shared: OnHttp) ->
     confirmation(await talk.say('call add {"a": 1, "b": 1}'), confirmed=True)
 
 
-async def test_what_the_model_is_told_of_wrong_calls(bench: Bench, shared: OnHttp) -> None:
+async def test_the_model_receives_the_errors_of_wrong_calls(bench: Bench, shared: OnHttp) -> None:
     script = [call("add", a="one", b=2), call("fail"), "done"]
     talk = bench.talk(await shared.server(), *script)
     await talk.say("go")

@@ -257,7 +257,7 @@ async def test_of_sessions_kept_elsewhere(store_url: str, tenant: str) -> None:
         found = await calls.of_session(SessionKey(tenant, APP, USER, SESSION))
         assert [row.call.sent for row in found] == [3, 1]
         assert [row.call.first_seq for row in found] == [None, None]
-        assert await calls.of_session(SessionKey(tenant, APP, "somebody", SESSION)) == []
+        assert await calls.of_session(SessionKey(tenant, APP, "stranger", SESSION)) == []
 
 
 async def test_one_database_in_memory_does_for_everything(tenant: str) -> None:

@@ -50,7 +50,7 @@ async def store(store_url: str) -> AsyncIterator[SqlSessionStore]:
 
 
 MISTAKES: list[tuple[str, dict[str, str]]] = [
-    ("transfer_to_agent", {"agent_name": "nobody"}),
+    ("transfer_to_agent", {"agent_name": "ghost"}),
     ("breaks", {}),
     ("unheard_of", {}),
     ("works", {}),
@@ -64,7 +64,7 @@ def mistaken(kind: str) -> BaseLlm:
     """A model that makes every mistake, then answers."""
     if kind == "other":
         return other(*[called(n, f"c{i}", **a) for i, (n, a) in enumerate(MISTAKES)], "at last")
-    inputs = ['{"agent_name":"nobody"}', *["{}"] * 6]
+    inputs = ['{"agent_name":"ghost"}', *["{}"] * 6]
     named = zip(MISTAKES, inputs, strict=True)
     return ours(*[calling(n, f"c{i}", x) for i, ((n, _), x) in enumerate(named)], "at last")
 
@@ -95,7 +95,7 @@ async def test_a_turn_full_of_mistakes_comes_to_its_answer(
 
 async def test_a_model_that_never_learns_is_stopped(store: SqlSessionStore) -> None:
     """Bad transfers count too, though another plugin answers them."""
-    bad = called("transfer_to_agent", agent_name="nobody")
+    bad = called("transfer_to_agent", agent_name="ghost")
     helper = agent(other("here"), name="helper")
     talk = Talk(agent(other(*[bad] * 9), sub_agents=[helper]), lango.plugins(store))
     with pytest.raises(lango.RepeatedCallError, match="transfer_to_agent was called 5 times"):

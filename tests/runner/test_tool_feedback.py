@@ -46,7 +46,7 @@ def both(*names: str) -> list[BaseLlm]:
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
-async def test_the_model_is_told_and_the_turn_goes_on(
+async def test_the_model_receives_the_error_and_the_turn_continues(
     kind: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     talk = Talk(agent(both("breaks", "works")[kind], breaks, works), [ToolFeedbackPlugin()])
@@ -68,7 +68,7 @@ async def test_without_the_plugin_the_turn_would_end() -> None:
         await Talk(agent(other(called("breaks")), breaks)).say("go")
 
 
-async def test_an_error_meant_for_the_model_is_told_as_it_is() -> None:
+async def test_the_model_receives_a_tool_error_unchanged() -> None:
     talk = Talk(agent(other(called("refuses")), refuses), [ToolFeedbackPlugin()])
     await talk.say("go")
     [answer] = answers(talk.events)

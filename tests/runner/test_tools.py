@@ -1,4 +1,4 @@
-"""Our tools under a real Runner: what runs, what does not, and what the model is told."""
+"""Our tools under a real Runner: which calls run, which do not, and what the model receives."""
 
 import asyncio
 import enum
@@ -60,7 +60,7 @@ async def test_a_model_that_calls_all_it_must_not_executes_nothing(
         *load_tools("builtin:fetch"),
         *load_tools("builtin:exec", root | {"allow": ["touch"]}),
     ]
-    theirs = done.tool("theirs")  # of another agent, and on nobody's list here
+    theirs = done.tool("theirs")  # registered with another agent only
     LlmAgent(name="other", model=ScriptedLlm(), tools=[theirs])
     talk = Talk(*as_adk_tools(built_in), done.tool("pay", dangerous=True), done.tool("count"))
     forbidden = [
@@ -103,7 +103,7 @@ async def test_a_dangerous_tool_asks_first(done: Done) -> None:
     assert (talk.questions, done.calls) == (2, ["pay 5"])
 
 
-async def test_a_call_that_cannot_run_is_nobody_asked_about(done: Done) -> None:
+async def test_a_call_with_wrong_arguments_asks_for_no_approval(done: Done) -> None:
     talk = Talk(done.tool("pay", dangerous=True))
     (answer,) = await talk.say('do pay {"amount": "much"}')
     assert answer["error"].startswith("Wrong argument amount")
@@ -145,10 +145,12 @@ async def test_called_past_adks_gate_it_asks_all_the_same(done: Done) -> None:
     assert done.calls == []
 
 
-# --- what the model is told ----------------------------------------------------------------------
+# --- what the model receives ---------------------------------------------------------------------
 
 
-async def test_an_exception_is_told_without_its_inside(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_reaches_the_model_without_its_details(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     @tool
     def broken(x: str) -> None:
         """Breaks."""
@@ -174,7 +176,7 @@ async def test_an_exception_is_told_without_its_inside(caplog: pytest.LogCapture
     assert "There is no x" in str(final.content)
 
 
-async def test_a_timeout_is_told() -> None:
+async def test_the_model_receives_a_timeout() -> None:
     @tool(timeout=0.01)
     async def slow() -> None:
         """Waits."""

@@ -253,7 +253,7 @@ async def test_a_tool_of_the_same_name_is_left_alone() -> None:
     went: list[str] = []
 
     def transfer_to_agent(agent_name: str) -> str:
-        """Call somebody by phone."""
+        """Call a person by phone."""
         went.append(agent_name)
         return "ringing"
 
@@ -349,9 +349,9 @@ async def test_the_turn_after_a_bad_transfer_works(
     assert ("helper", "Here I am.") in said(events)
 
 
-async def test_without_anybody_to_transfer_to_there_is_no_second_try() -> None:
+async def test_without_agents_to_transfer_to_there_is_no_second_try() -> None:
     def pass_on(tool_context: ToolContext) -> str:
-        """Pass the turn to nobody."""
+        """Pass the turn to an agent that does not exist."""
         tool_context.actions.transfer_to_agent = "ghost"
         return "passed"
 

@@ -75,7 +75,7 @@ def texts(history: list[Message]) -> list[tuple[str, str]]:
 # --- texts and tools -------------------------------------------------------------------------
 
 
-async def test_a_turn_is_told_as_it_happens() -> None:
+async def test_a_turn_streams_its_events() -> None:
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b

@@ -83,7 +83,7 @@ async def test_a_silent_model_is_not_made_to_repeat_itself(server: WireServer, d
 
 
 async def _silence(desk: Desk, text: str) -> None:
-    """A turn in which the model says nothing: whoever waits for an answer is told so."""
+    """A turn in which the model says nothing: the caller gets an empty answer."""
     told = await say(desk, text)
     assert told.answers == [""]
 
@@ -93,12 +93,12 @@ async def test_an_invented_agent_does_not_end_the_turn(
     server: WireServer, desk: Desk, guarded: bool
 ) -> None:
     """By the guard inside the run; without it, by running once more. The session stays sound."""
-    bad = Answer("One moment.", (Call("transfer_to_agent", '{"agent_name": "nobody"}'),))
+    bad = Answer("One moment.", (Call("transfer_to_agent", '{"agent_name": "ghost"}'),))
     server.say(bad, Answer("I do it myself."), Answer("Still here."))
     desk = replace(desk, helper=True, guarded=guarded)
     told = await say(desk, "help")
     assert told.answers[0].endswith("I do it myself.")
-    corrected = [(who, text) for who, text in talk(server) if "nobody" in text]
+    corrected = [(who, text) for who, text in talk(server) if "ghost" in text]
     who, correction = corrected[-1]
     assert who == ("result" if guarded else "user")
     assert "helper" in correction

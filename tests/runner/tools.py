@@ -32,12 +32,12 @@ async def pay(amount: int, tool_context: ToolContext) -> dict[str, int]:
 
 
 async def ticket(subject: str) -> dict[str, str]:
-    """Open a ticket that somebody closes later."""
+    """Open a ticket that a person closes later."""
     return {"status": "pending", "subject": subject}
 
 
 async def survey(question: str) -> None:
-    """Ask somebody, with nothing to show until the answer comes."""
+    """Ask a person; there is no result until the answer comes."""
     del question
 
 

@@ -27,7 +27,7 @@ async def _warm() -> None:
     with TemporaryDirectory() as folder:
         for wire in WIRES:
             async with WireServer(wire) as server:
-                await say(Desk(wire, server.url, f"sqlite:///{folder}/warm.db", "nobody"), "hello")
+                await say(Desk(wire, server.url, f"sqlite:///{folder}/warm.db", "warm-up"), "hello")
 
 
 with warnings.catch_warnings():

@@ -44,7 +44,7 @@ async def small(sqlite_place: Place, tenant: str) -> AsyncIterator[House]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that goes when it is told to."""
+    """A clock that the test advances."""
     return Clock()
 
 

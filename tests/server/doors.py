@@ -14,7 +14,7 @@ LOCAL = ("127.0.0.1", 40_000)
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.time = 1_000.0

@@ -21,14 +21,14 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 """What each operation with a body is sent; one that is not here fails the matrix."""
 APP_FIELDS = {"create_session": "app", "create_chat_completion": "model"}
-FOR_ANYBODY = {"get_me", "get_model", "list_agents", "list_models"}
-"""What every credential may ask for, whomever it speaks for."""
+FOR_ALL_CALLERS = {"get_me", "get_model", "list_agents", "list_models"}
+"""Operations open to every credential, with or without a user."""
 FOR_ADMINS = {"get_workload"}
 FOR_USERS = {
     *("answer_approval", "create_chat_completion", "create_session", "deliver_result"),
     *("retry_turn", "submit_turn", "upload_file"),
 }
-"""What is said or given by somebody, and so by nobody who only administers."""
+"""Operations that act as a user; an admin without a user gets 403."""
 CONFLICTS = {"deliver_result", "retry_turn"}
 """What cannot be done with a turn that waits for an approval."""
 SECURED = [operation for operation in OPERATIONS if operation.is_secured]
@@ -36,12 +36,12 @@ MISSING = ("ses_00000000000000000000000000000000", "turn_00000000000000000000000
 TITLE = "ann's own"
 
 Ids = tuple[str, str]
-Standing = Literal["unknown", "forbidden", "nobody", "stranger", "owner", "admin", "foreign admin"]
+Standing = Literal["unknown", "forbidden", "no user", "stranger", "owner", "admin", "foreign admin"]
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to call: by a key, for somebody; and what that makes of the caller."""
+    """A way to call: a key, the user it acts for, and the caller's standing that follows."""
 
     key: str | None
     acts_for: str | None
@@ -57,10 +57,10 @@ class Way:
         named = operation.names_something
         if self.standing in ("unknown", "forbidden"):
             return 401 if self.standing == "unknown" else 403
-        if operation.id in FOR_ANYBODY:
+        if operation.id in FOR_ALL_CALLERS:
             return 200
         is_admin = self.standing in ("admin", "foreign admin")
-        if self.standing == "nobody" or (is_admin and operation.id in FOR_USERS):
+        if self.standing == "no user" or (is_admin and operation.id in FOR_USERS):
             return 403
         if operation.id in FOR_ADMINS and not is_admin:
             return 403
@@ -77,7 +77,7 @@ WAYS = {
     "other user": Way("bob", None, "stranger"),
     "acting for another user": Way("act_as", "bob", "stranger"),
     "acting in another tenant": Way("other act_as", "ann", "stranger"),
-    "acting for nobody": Way("act_as", None, "nobody"),
+    "acting for no user": Way("act_as", None, "no user"),
     "the header without the scope": Way("ann", "ann", "forbidden"),
     "admin of another tenant": Way("other admin", None, "foreign admin"),
     "admin": Way("admin", None, "admin"),
@@ -186,5 +186,5 @@ def _wrong(
         return f"it tells of ann: {found.text[:200]}"
     refused = not (way.may_change or found.is_success or missing.is_success)
     if refused and told(found) != told(missing):
-        return f"what exists is told from what does not: {told(found)} {told(missing)}"
+        return f"the response reveals what exists: {told(found)} {told(missing)}"
     return None

@@ -25,7 +25,7 @@ PATIENCE = 60.0
 
 
 class NamedCallers:
-    """Knows callers by their bearer: ann and bob of one tenant, an ann of another, and nobody."""
+    """Maps bearers to callers: ann and bob, an ann of another tenant, and one without a user."""
 
     def __init__(self, tenant: str) -> None:
         other = f"{tenant}-other"
@@ -33,7 +33,7 @@ class NamedCallers:
             "ann": Caller(tenant, "ann", CHAT, "key_ann"),
             "bob": Caller(tenant, "bob", CHAT, "key_bob"),
             "other-ann": Caller(other, "ann", CHAT, "key_other"),
-            "nobody": Caller(tenant, None, frozenset({"act_as"}), "key_nobody"),
+            "no-user": Caller(tenant, None, frozenset({"act_as"}), "key_no_user"),
         }
 
     async def caller(self, request: Request) -> Caller:

@@ -1,6 +1,6 @@
-"""Admins: they tidy up what is any user's of their tenant, and speak for nobody.
+"""Admins change and delete data of every user of their tenant, but act for none of them.
 
-That they may read it, and those of other tenants not, is in the matrix.
+The matrix tests which data they may read.
 """
 
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ async def test_an_admin_renames_cancels_and_deletes(looked_after: House) -> None
         assert (await ann.get(path)).status_code == 404
 
 
-async def test_an_admin_speaks_for_nobody(looked_after: House) -> None:
+async def test_an_admin_acts_for_no_user(looked_after: House) -> None:
     async with looked_after.worker():
         session, turn = await existing(looked_after)
     said, answer = {"message": "hi"}, {"call": "c", "approved": True}
@@ -67,7 +67,7 @@ async def test_whose_sessions_are_listed(looked_after: House) -> None:
         assert ids(await carl.get(listed, params={"everyone": "true"})) == everybody
         assert ids(await carl.get(listed, params={"user": "bob"})) == {mine["bob"]}
         assert ids(await admin.get(listed)) == everybody
-        assert ids(await admin.get(listed, params={"user": "nobody"})) == set()
+        assert ids(await admin.get(listed, params={"user": "stranger"})) == set()
     async with looked_after.client("ann") as ann:
         assert ids(await ann.get(listed, params={"user": "ann"})) == {mine["ann"]}
         for query in ({"everyone": "true"}, {"user": "bob"}, {"user": "bob", "everyone": "true"}):
@@ -96,7 +96,7 @@ async def test_who_acts_for_a_user_is_no_admin_meanwhile(small: House) -> None:
 
 
 async def test_who_one_is(looked_after: House) -> None:
-    async with looked_after.client("carl") as carl, looked_after.client("nobody") as nobody:
+    async with looked_after.client("carl") as carl, looked_after.client("no-user") as userless:
         me = (await carl.get("/v1/me")).json()
         assert me == {"tenant": looked_after.tenant, "user": "carl", "scopes": ["admin", "chat"]}
-        assert (await nobody.get("/v1/me")).json()["user"] is None
+        assert (await userless.get("/v1/me")).json()["user"] is None

@@ -1,4 +1,4 @@
-"""Connections: whoever is slow to say what it wants, or is one too many, is told so."""
+"""Connections: the server refuses slow requests and connections above the limit."""
 
 import asyncio
 import importlib
@@ -42,7 +42,7 @@ def test_an_installation_without_a_server_says_what_it_needs(
 
 @pytest_asyncio.fixture
 async def hasty(small: House, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
-    """A server that does not wait long for anybody."""
+    """A server with a short timeout for requests."""
     monkeypatch.setattr("lango.server.connections.PATIENCE", 2.0)
     async with live(small) as opened:
         yield opened
@@ -148,7 +148,7 @@ async def test_an_answer_may_take_its_time(hasty: Live) -> None:
             async for line in lines:
                 if line == "event: tool.started":
                     break
-            await asyncio.sleep(3.0)  # longer than anybody's request would be waited for
+            await asyncio.sleep(3.0)  # longer than the server's timeout for a request
             (house.here.place.folder / "go").touch()
             assert "event: completed" in [line async for line in lines]
 
@@ -169,14 +169,14 @@ async def narrow(
         yield server
 
 
-async def test_one_too_many_is_told_to_come_back(narrow: Live) -> None:
+async def test_a_connection_above_the_limit_gets_503_and_retry_after(narrow: Live) -> None:
     async with AsyncExitStack() as others:
         for _ in range(2):
             _, writer = await others.enter_async_context(connected(narrow))
             writer.write(HALF)
         async with connected(narrow) as (_, writer):
             writer.write(HALF)
-            await asyncio.sleep(0.2)  # nobody tells when the server has read it
+            await asyncio.sleep(0.2)  # no event says when the server has read it
             busy = await asked(narrow, "/v1/agents")
             assert (busy.status_code, busy.headers["content-type"]) == (503, MEDIA_TYPE)
             assert busy.json()["type"] == "urn:lango:error:server-busy"

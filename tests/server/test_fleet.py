@@ -1,4 +1,4 @@
-"""Two servers and a worker, each a process of its own: whoever dies, the client misses nothing."""
+"""Two servers and a worker in processes of their own: a client misses no event when one dies."""
 
 import uuid
 from contextlib import aclosing
@@ -62,7 +62,7 @@ async def read_and_kill(server: Server, turn: str, seen: list[Frame]) -> None:
                 await server.kill()
 
 
-async def test_a_turn_goes_on_whoever_dies(place: Place, tenant: str) -> None:
+async def test_a_turn_survives_the_death_of_each_process(place: Place, tenant: str) -> None:
     of = await project(place, tenant, delay=0.01)
     seen: list[Frame] = []
     async with servers(of, 2, with_worker=False) as (one, other), one.client() as client:
@@ -84,5 +84,5 @@ async def test_a_turn_goes_on_whoever_dies(place: Place, tenant: str) -> None:
     assert [frame.data["attempt"] for frame in seen if frame.event == "started"] == [1, 2]
     assert (told["state"], told["attempts"]) == ("completed", 2)
     words = place.effects.words()
-    assert words.count("held first") == 1  # it was finished: nobody ran it again
+    assert words.count("held first") == 1  # it had finished: no worker ran it again
     assert words.count("held second") == 2

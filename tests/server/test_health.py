@@ -62,7 +62,7 @@ async def test_a_store_that_does_not_answer_is_not_ready(
 
 
 class Writes:
-    """The store's test of a write, which counts and fails as it is told to."""
+    """Replaces the store's test of a write: counts its runs, and fails or hangs on request."""
 
     def __init__(self, house: House, patch: pytest.MonkeyPatch) -> None:
         self.tested, self.error = 0, StoreUnavailableError("lango.db: database or disk is full.")

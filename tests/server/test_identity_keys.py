@@ -125,7 +125,7 @@ async def test_act_as(app: FastAPI, keys: KeyStore, tenant: str, user: str) -> N
     assert (told["tenant"], told["user"]) == (tenant, user)
 
 
-async def test_act_as_that_names_nobody(app: FastAPI, keys: KeyStore, tenant: str) -> None:
+async def test_act_as_without_a_user(app: FastAPI, keys: KeyStore, tenant: str) -> None:
     made = await keys.create(tenant, scopes=["act_as"])
     assert (await who(app, made))["user"] is None
     refused(await knock(app, "/turn", method="POST", bearer=made.text), 403, "Say for whom you act")

@@ -176,7 +176,7 @@ async def test_unsigned_and_wrongly_signed(doors: Doors, issuer: Issuer) -> None
         secret = shared_secret(issuer.key)
         forged = signed({"alg": algorithm, "kid": kid}, claims, secret)
         refused(await knock(app, bearer=forged), 401, "must be signed by one of RS256, ES256")
-    assert issuer.asked == []  # nobody is asked for the key of such a token
+    assert issuer.asked == []  # the issuer is not asked for the key of such a token
     other = signed({"alg": "ES256", "kid": kid}, claims, new_key("ES256"))
     refused(await knock(app, bearer=other), 401, "signature of the token is wrong")
     head, body, signature = issuer.token().split(".")
@@ -330,7 +330,7 @@ async def test_documents_that_cannot_be_used(
     assert f"No keys from {issuer.url}: " in caplog.text
 
 
-async def test_whoever_leaves_while_keys_are_fetched_takes_nothing_along(
+async def test_a_cancelled_request_does_not_cancel_the_fetch_of_keys(
     issuer: Issuer, clock: Clock
 ) -> None:
     source = KeySource(issuer.url, clock=clock)

@@ -139,7 +139,7 @@ async def test_another_users_conversation_is_not_found(small_server: Live) -> No
 
 
 @pytest.mark.parametrize("header", ["X-Session-Id", "X-OpenWebUI-Chat-Id"])
-async def test_a_named_session_is_gone_on_with(header: str, small_server: Live) -> None:
+async def test_a_completion_continues_a_named_session(header: str, small_server: Live) -> None:
     house, named = small_server.house, {header: "chat-17"}
     async with sdk(small_server) as client:
         for text in ("one", "two"):
@@ -289,7 +289,7 @@ async def test_other_apis_of_openai_are_not_served_and_the_error_names_the_one_t
                 await asked
 
 
-async def test_who_is_not_known_is_told_so(small: House) -> None:
+async def test_an_unknown_key_is_an_authentication_error(small: House) -> None:
     async with live(small) as server, sdk(server, "wrong") as client:
         with pytest.raises(openai.AuthenticationError) as raised:
             await answered(client, small.agent, [user("hi")])

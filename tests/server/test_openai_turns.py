@@ -1,4 +1,4 @@
-"""Completions are turns: who goes away stops nothing, and how a turn ends is told."""
+"""Completions are turns: a disconnect stops no turn, and the response says how a turn ended."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -33,7 +33,7 @@ HOLD = 'call hold {"name": "go"}'
 
 
 async def held(server: Live, client: Any, *, stream: bool) -> tuple[asyncio.Task[Any], Turn]:
-    """Somebody who waits for a turn that does not end before a file is there."""
+    """A client that waits for a turn, and the turn, which ends once a file exists."""
 
     async def ask() -> list[Any]:
         asked = client.chat.completions.create(
@@ -51,9 +51,9 @@ async def held(server: Live, client: Any, *, stream: bool) -> tuple[asyncio.Task
     return asking, turn
 
 
-async def nobody_listens(house: House) -> None:
+async def all_streams_closed(house: House) -> None:
     async with asyncio.timeout(PATIENCE):
-        while services_of(house.app).streams.seats:  # noqa: ASYNC110 - nobody tells
+        while services_of(house.app).streams.seats:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.005)
 
 
@@ -61,12 +61,12 @@ WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 @WAYS
-async def test_who_goes_away_stops_nothing(stream: bool, small: House) -> None:
+async def test_a_disconnect_stops_no_turn(stream: bool, small: House) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=stream)
         asking.cancel()
         await asyncio.wait([asking])
-        await nobody_listens(small)
+        await all_streams_closed(small)
         (small.here.place.folder / "go").touch()
         assert (await small.turns().wait(turn.id)).state == "completed"
 
@@ -191,7 +191,7 @@ async def test_what_was_begun_anew_follows_what_was_told(turn: Turn) -> None:
     assert text == "Once\n\nTwice"
 
 
-async def test_who_waits_for_approval_is_told_where(turn: Turn) -> None:
+async def test_a_turn_that_waits_for_an_approval_says_where(turn: Turn) -> None:
     approval = Approval("ask_1", "call_1", "pay", {"amount": 7})
     text, reading = told(turn, ApprovalRequired(approval), Waiting(("ask_1",)))
     assert 'The call pay({"amount":7}) waits for approval.' in text

@@ -48,7 +48,7 @@ def test_an_answer_that_is_not_documented_is_found(
     sqlite_place: Place, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
-        raise ValueError("nobody foresaw it")
+        raise ValueError("unexpected")
 
     monkeypatch.setattr("lango.store.sessions.SqlSessionStore.page", broken)
     listing = next(each for each in OPERATIONS if each.id == "list_sessions")

@@ -66,7 +66,7 @@ def test_types_are_named_after_their_errors() -> None:
     assert len({type_of(kind.__name__) for kind in KINDS}) == len(KINDS)
 
 
-async def test_what_nobody_foresaw_is_answered_and_logged(
+async def test_an_unexpected_error_is_answered_and_logged(
     small: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_: Any) -> None:

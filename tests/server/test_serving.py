@@ -29,7 +29,7 @@ async def held(served: House, name: str) -> str:
 
 async def stopping(served: House) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not services_of(served.app).health.is_stopping:  # noqa: ASYNC110 - nobody tells
+        while not services_of(served.app).health.is_stopping:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.005)
 
 
@@ -114,7 +114,7 @@ async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
     http, listening = http_server(small.app), listen("127.0.0.1", 0)
     serving = asyncio.create_task(http.serve(sockets=[listening]))
     async with asyncio.timeout(PATIENCE):
-        while not http.started:  # noqa: ASYNC110 - nobody tells
+        while not http.started:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.005)
         address = listening.getsockname()
         # Nothing is accepted before the loop runs again: all of them wait in the queue.

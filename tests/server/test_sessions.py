@@ -124,8 +124,8 @@ async def test_only_agents_that_are_served_have_sessions(small: House) -> None:
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:unknown-app")
 
 
-async def test_who_names_nobody_sees_agents_alone(small: House) -> None:
-    async with small.client("nobody") as client:
+async def test_a_caller_without_a_user_sees_agents_alone(small: House) -> None:
+    async with small.client("no-user") as client:
         assert (await client.get("/v1/agents")).status_code == 200
         answer = await client.get("/v1/sessions")
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:lango:error:forbidden")

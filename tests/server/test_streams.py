@@ -51,9 +51,9 @@ def let_go(served: House, name: str) -> None:
 
 
 async def seats(served: House, count: int) -> None:
-    """Wait until so many streams are open."""
+    """Wait until this number of streams is open."""
     async with asyncio.timeout(PATIENCE):
-        while len(services_of(served.app).streams.seats) != count:  # noqa: ASYNC110 - of nobody's
+        while len(services_of(served.app).streams.seats) != count:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.005)
 
 
@@ -166,7 +166,7 @@ def test_users_with_tokens_have_each_their_own_streams() -> None:
         pass
 
 
-async def test_a_key_with_all_its_streams_is_told_so(sqlite_place: Place, tenant: str) -> None:
+async def test_a_key_has_a_limit_of_streams(sqlite_place: Place, tenant: str) -> None:
     async with (
         house(sqlite_place, tenant, max_streams=4, max_streams_per_key=1) as served,
         live(served, served.worker()) as server,

@@ -7,7 +7,7 @@ from lango.server.callers import Caller
 from tests.server.matrix import (
     BODIES,
     FOR_ADMINS,
-    FOR_ANYBODY,
+    FOR_ALL_CALLERS,
     FOR_USERS,
     SECURED,
     TITLE,
@@ -26,7 +26,7 @@ def test_all_but_the_probes_ask_who_is_calling() -> None:
 
 
 def test_what_the_matrix_knows_is_there() -> None:
-    known = {*BODIES, *FOR_ADMINS, *FOR_ANYBODY, *FOR_USERS}
+    known = {*BODIES, *FOR_ADMINS, *FOR_ALL_CALLERS, *FOR_USERS}
     assert known <= {operation.id for operation in OPERATIONS}
     assert {each.id for each in OPERATIONS if each.has_body} == set(BODIES)
 
@@ -76,7 +76,7 @@ async def test_an_answer_that_tells_what_exists_would_be_seen(
 
     monkeypatch.setattr(httpx.AsyncClient, "request", telling)
     wrongs = await tried.wrongs(by_id("get_session"))
-    assert any("other user: what exists is told" in each for each in wrongs)
+    assert any("other user: the response reveals what exists" in each for each in wrongs)
 
 
 async def test_lists_show_nothing_of_others_to_who_has_none(served: House) -> None:

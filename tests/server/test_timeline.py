@@ -111,7 +111,7 @@ async def test_a_question_stays_open_until_it_is_answered(served: House) -> None
     assert [step["name"] for step in of_kind(told, "tool")] == ["divide"]
 
 
-async def test_without_its_log_the_rest_is_told(served: House) -> None:
+async def test_a_timeline_without_its_log_keeps_its_steps(served: House) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
         whole = await timeline(served, talk)

@@ -215,7 +215,7 @@ async def test_an_approval_goes_on_with_the_turn(field: str, served: House) -> N
     assert served.here.place.effects.words() == ["paid 3"]
 
 
-async def test_an_approval_that_nobody_asked_for_is_missing(served: House) -> None:
+async def test_an_approval_of_an_unknown_call_is_not_found(served: House) -> None:
     async with served.client() as client, served.worker():
         turn, _ = await _asked(served, client)
         body = {"call": "other", "approved": True}
@@ -322,7 +322,7 @@ async def test_the_turns_of_a_session_are_paged(served: House) -> None:
     assert rest["before"] is None
 
 
-async def test_a_trimmed_log_is_told_from_the_history(served: House) -> None:
+async def test_a_trimmed_log_is_rebuilt_from_the_history(served: House) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call step {"name": "a"}')
         await served.turns().wait(turn)

@@ -56,7 +56,7 @@ async def test_what_runs_and_where(served: House) -> None:
     assert mine["id"] not in [one["id"] for one in told["workers"]]
 
 
-async def test_a_turn_that_asks_somebody(served: House) -> None:
+async def test_a_turn_that_waits_for_an_approval(served: House) -> None:
     session = await served.session()
     async with served.worker():
         await served.turns().wait(await served.turn(session, 'call pay {"amount": 1}'))

@@ -1,4 +1,4 @@
-"""Lets each scenario test carry its scenario's name to whoever counts them."""
+"""Adds each scenario's name to its test's report, for `scripts/spec.py` to count."""
 
 import pytest
 

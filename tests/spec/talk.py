@@ -1,6 +1,6 @@
 """What scenario tests are made of: a service on either database, turns, and rows by plain SQL.
 
-One short conversation is told in two ways, by events made by hand and by a real Runner: the user
+One short conversation is made in two ways, by events made by hand and by a real Runner: the user
 asks, the agent calls a tool that sets a state value, the tool answers, the agent reports.
 """
 
@@ -145,7 +145,7 @@ TELLINGS: tuple[Telling, ...] = (by_hand, by_runner)
 
 
 def conversation(session: SessionAdapter) -> list[Message]:
-    """What its history must be, whoever told it."""
+    """The history that the session must have, by either way."""
     call_id = next(one.id for message in session.history for one in message.tool_calls)
     arguments, result = compact(ARGUMENTS), compact(RESULT)
     return [
@@ -197,7 +197,7 @@ def texts_of(request: Request) -> list[str]:
 
 
 async def rows(url: str, tenant: str) -> list[sa.Row[Any]]:
-    """The rows of the session, read as anybody with SQL would."""
+    """The rows of the session, read with plain SQL."""
     engine = engines.create_engine(engines.store_url(url))
     statement = (
         sa.select(tables.messages)

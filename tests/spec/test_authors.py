@@ -101,7 +101,7 @@ async def test_an_unknown_author_is_what_adk_warns_of(
     """So that the tests above would hear the warning if there were one."""
     async with service_on(store_url, tenant) as service:
         session = await create(service)
-        await service.append_event(session, event("model", text("by nobody")))
+        await service.append_event(session, event("model", text("by an unknown author")))
         await turn(service, "and now?")
     assert len(_unknown_agents(warnings)) == 1
 

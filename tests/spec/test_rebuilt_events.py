@@ -79,7 +79,7 @@ async def test_tool_message_with_function_response_metadata_in_tool_calls(
 async def test_calls_and_results_come_back_from_the_store(
     tell: Telling, store_url: str, tenant: str
 ) -> None:
-    """As they were, whoever made them, but for the content role of a result."""
+    """Unchanged, whichever way made them, but for the content role of a result."""
     async with service_on(store_url, tenant) as service:
         held = await tell(service)
     loaded = await reload(store_url, tenant)

@@ -62,7 +62,7 @@ async def test_load_session(tell: Telling, store_url: str, tenant: str) -> None:
 
 @tellings
 async def test_a_loaded_session_goes_on(tell: Telling, store_url: str, tenant: str) -> None:
-    """The model of a new Runner is told all that was said before."""
+    """The model of a new Runner receives all earlier messages."""
     async with service_on(store_url, tenant) as service:
         await tell(service)
     async with service_on(store_url, tenant) as service:
@@ -71,7 +71,7 @@ async def test_a_loaded_session_goes_on(tell: Telling, store_url: str, tenant: s
     assert [content.role for content in request] == ["user", "model", "function", "model", "user"]
 
 
-async def test_a_session_nobody_made_is_none(store_url: str, tenant: str) -> None:
+async def test_a_session_that_does_not_exist_is_none(store_url: str, tenant: str) -> None:
     async with service_on(store_url, tenant) as service:
         assert await service.get_session(app_name="app", user_id="user", session_id="none") is None
 

@@ -42,7 +42,7 @@ async def test_execute_legacy_tool(store_url: str, tenant: str) -> None:
         ("add", [1, 2]),
         ("lookup", {"city": "Oslo", "days": 2}),
     ]
-    # The model reads what the tools gave, and so does whoever loads the session.
+    # The model receives the tools' results, and a loaded session has them, too.
     answers = [part.function_response for part in requests[-1][-1].parts or []]
     assert [answer.response for answer in answers if answer] == [
         {"city": "Oslo", "session": SESSION},

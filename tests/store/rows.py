@@ -48,7 +48,7 @@ async def texts(store: SqlSessionStore, where: SessionKey) -> list[str]:
 
 @asynccontextmanager
 async def beside(url: str, schema: str | None = None) -> AsyncGenerator[AsyncConnection]:
-    """A transaction of somebody else's on the same database."""
+    """A transaction on a second connection to the same database."""
     engine = engines.create_engine(engines.store_url(url), schema=schema)
     try:
         async with engine.begin() as connection:

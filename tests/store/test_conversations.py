@@ -36,7 +36,7 @@ async def test_a_conversation_is_found_where_it_was_noted(store_url: str, tenant
         assert (point.is_end, point.has_key) == (True, False)
 
 
-async def test_nobody_finds_anothers(store_url: str, tenant: str) -> None:
+async def test_a_conversation_is_found_by_its_owner_alone(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         await desk.session(key(tenant))
         await noted(desk, await desk.submit(key(tenant)))

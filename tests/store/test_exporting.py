@@ -216,7 +216,7 @@ def _replaced(number: int, **fields: Any) -> Change:
 
 
 def _sealed(change: Change) -> Change:
-    """The same by somebody who writes the right sum below it."""
+    """The same change, followed by an end line with the right checksum."""
 
     def sealed(lines: list[bytes]) -> list[bytes]:
         *told, _ = change(lines)

@@ -13,7 +13,7 @@ from tests.store.rows import execute, key
 
 
 class Room:
-    """A worker that runs so many turns at a time, of an app that nobody else has."""
+    """A worker that runs up to `at_once` turns of an app of its own."""
 
     def __init__(self, desk: Desk, worker: Worker, app: str, at_once: int) -> None:
         self.desk, self.worker, self.app, self.at_once = desk, worker, app, at_once

@@ -63,7 +63,7 @@ async def ended_in_mid_statement(url: str) -> BaseException:
 async def _until_running(url: str, pid: int) -> None:
     active = "select state = 'active' from pg_stat_activity where pid = $1"
     async with raw(url) as other:
-        while not await other.fetchval(active, pid):  # noqa: ASYNC110 - the server tells nobody
+        while not await other.fetchval(active, pid):  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.01)
 
 
@@ -163,7 +163,7 @@ async def stood_still(url: str) -> BaseException:
         pid = connection.get_server_pid()
         async with raw(url) as other:
             there = "select count(*) from pg_stat_activity where pid = $1"
-            while await other.fetchval(there, pid):  # noqa: ASYNC110 - the server tells nobody
+            while await other.fetchval(there, pid):  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
         return await error_of(connection.fetchval("select 1"))
 
@@ -181,7 +181,7 @@ async def no_answer(url: str) -> BaseException:
             await engine.dispose()
 
 
-async def nobody_listens(_url: str) -> BaseException:
+async def no_listener(_url: str) -> BaseException:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -213,7 +213,7 @@ async def _connect(connecting: Any) -> None:
         no_free_connection,
         no_primary,
         no_answer,
-        nobody_listens,
+        no_listener,
     ],
 )
 async def test_faults_that_pass(provoke: Provoke, postgres_url: str) -> None:

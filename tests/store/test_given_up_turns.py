@@ -1,4 +1,4 @@
-"""Turns of dead workers that nobody goes on with: claimed with a verdict, to be closed."""
+"""Turns of dead workers that no worker resumes: a claim with a verdict closes them."""
 
 import pytest
 

@@ -328,7 +328,7 @@ async def test_a_difference_is_found(
     if problem:
         assert not report.ok
         assert problem in report.problems[0].why
-    else:  # the state of a session that nobody used is simply copied again
+    else:  # the state of a session without new turns is copied again
         assert report.ok
 
 

@@ -121,12 +121,12 @@ async def test_pages_of_one_user_and_by_title(store_url: str, tenant: str) -> No
         rest = await store.page(tenant, "a", "ann", limit=2, cursor=mine.next_cursor)
         teas = await store.page(tenant, "a", wanted=Wanted("tEa"))
         percent = await store.page(tenant, "a", wanted=Wanted("0% o"))
-        nobody = await store.page(tenant, "a", "carl")
+        carls = await store.page(tenant, "a", "carl")
     assert {one.user_id for one in (*mine.items, *rest.items)} == {"ann"}
     assert len(mine.items) + len(rest.items) == 3
     assert sorted(one.user_id for one in teas.items) == ["ann", "bob"]
     assert {one.id for one in percent.items} == {"50% off"}
-    assert (list(nobody.items), nobody.next_cursor) == ([], None)
+    assert (list(carls.items), carls.next_cursor) == ([], None)
 
 
 async def test_tenants_have_lists_of_their_own(store_url: str, tenant: str) -> None:

@@ -32,7 +32,7 @@ TOO_NEW = sa.text(
 
 @pytest.fixture
 def schema() -> str:
-    """A PostgreSQL schema nobody else uses."""
+    """A new PostgreSQL schema name, unique to the test."""
     return f"lango_{uuid4().hex}"
 
 

@@ -87,7 +87,7 @@ def test_and_goes_with_the_next_turn() -> None:
     assert append({"a": call(answered=9)}, entry("turn-3"), new_turn=True) is None
 
 
-def test_answers_to_calls_nobody_opened_change_nothing() -> None:
+def test_answers_to_unknown_calls_change_nothing() -> None:
     assert append(None, entry(answers="x"), new_turn=False) is None
 
 

@@ -208,18 +208,18 @@ async def test_of_many_that_create_a_session_one_succeeds(store_url: str, tenant
 
 @asynccontextmanager
 async def _held(url: str, where: SessionKey) -> AsyncGenerator[Any]:
-    """Somebody else holds the lock of the session's row, so that an append waits in mid-way."""
+    """Lock the session's row on another connection, so that an append waits in its transaction."""
     async with raw(url) as holder:
         await holder.execute("begin")
         await holder.execute("select from sessions where tenant = $1 for update", where.tenant)
         yield holder
 
 
-async def _end_whoever_waits_for(url: str, holder: Any) -> None:
+async def _end_the_backend_blocked_by(url: str, holder: Any) -> None:
     pid = holder.get_server_pid()
     waiting = "select pid from pg_stat_activity where $1 = any(pg_blocking_pids(pid))"
     async with raw(url) as other:
-        while (  # noqa: ASYNC110 - the server tells nobody
+        while (  # noqa: ASYNC110 - no event to await
             victim := await other.fetchval(waiting, pid)
         ) is None:
             await asyncio.sleep(0.01)
@@ -235,7 +235,7 @@ async def test_a_connection_lost_in_mid_append_is_invisible(
         async with _held(postgres_url, key(tenant)) as holder:
             appending = asyncio.create_task(store.append(ref, made("1")))
             for _ in range(2):  # and a second time, in the retry
-                await _end_whoever_waits_for(postgres_url, holder)
+                await _end_the_backend_blocked_by(postgres_url, holder)
             assert not appending.done()
             await holder.execute("commit")
         assert (await appending).seq == 1
@@ -263,7 +263,7 @@ async def test_connections_lost_while_idle_are_invisible(postgres_url: str, tena
 
 
 async def test_a_cancelled_append_leaves_the_store_usable(postgres_url: str, tenant: str) -> None:
-    """Its connection may be in mid-protocol: nobody gets it after that."""
+    """Its connection may be in the middle of a protocol exchange: the pool discards it."""
     async with SqlSessionStore(postgres_url, pool_size=1) as store:
         ref = await created(store, key(tenant))
         async with _held(postgres_url, key(tenant)) as holder:

@@ -17,7 +17,7 @@ from tests.store.rows import created, key, said, texts
 
 @asynccontextmanager
 async def silent(url: str, name: str, tenant: str, session_id: str) -> AsyncGenerator[Any]:
-    """Somebody who has locked a session, had a statement parsed, and says no more."""
+    """A connection that has locked a session, parsed a statement, and sends nothing more."""
     asyncpg: Any = import_module("asyncpg")  # it publishes no types
     connection = await asyncpg.connect(url, server_settings={"application_name": name})
     try:
@@ -51,7 +51,7 @@ async def test_rows_of_the_silent_are_freed(postgres_url: str, tenant: str) -> N
 async def test_the_silence_of_others_is_not_ours(postgres_url: str, tenant: str) -> None:
     store = SqlSessionStore(postgres_url)
     ref = await created(store, key(tenant, "theirs"))
-    async with silent(postgres_url, "somebody else", tenant, "theirs") as them:
+    async with silent(postgres_url, "another application", tenant, "theirs") as them:
         waiting = asyncio.create_task(store.append(ref, said("e1", "heard")))
         await asyncio.sleep(8)  # longer than a wait for a row, after which the silent are ended
         assert not waiting.done()

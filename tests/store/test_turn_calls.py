@@ -73,7 +73,7 @@ async def test_a_call_has_a_row_before_it_is_made(store_url: str, tenant: str) -
         )
 
 
-async def test_whoever_has_lost_the_turn_makes_no_call(store_url: str, tenant: str) -> None:
+async def test_a_worker_that_lost_the_turn_makes_no_call(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         claim = await claimed(desk, tenant)
         taken = await taken_over(desk, claim)

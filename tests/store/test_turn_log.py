@@ -84,10 +84,10 @@ async def test_many_logs_are_written_at_once(store_url: str, tenant: str) -> Non
             await desk.log.append(lost, [delta("x")])
 
 
-async def test_whoever_raises_the_epoch_shuts_the_log(store_url: str, tenant: str) -> None:
+async def test_a_newer_epoch_closes_the_log_to_older_claims(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         claim = await _claimed(desk, tenant)
-        await desk.sessions.claim(key(tenant), "somebody")
+        await desk.sessions.claim(key(tenant), "another worker")
         with pytest.raises(Fenced):
             await desk.log.append(claim, [delta("x")])
 

@@ -103,7 +103,7 @@ async def test_a_dead_workers_turn_is_taken_over(gone: str, store_url: str, tena
         ]
 
 
-async def test_a_frozen_worker_that_nobody_replaced_goes_on(store_url: str, tenant: str) -> None:
+async def test_a_frozen_worker_without_a_successor_continues(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         ref, worker = await desk.session(key(tenant)), await desk.worker()
         await desk.submit(key(tenant))

@@ -100,7 +100,7 @@ async def test_a_session_or_turn_that_is_not_there(store_url: str, tenant: str) 
             await desk.submit(key(tenant, "none"))
         await desk.session(key(tenant))
         turn = await desk.submit(key(tenant))
-        for where, turn_id in ((tenant, "turn_none"), ("somebody else", turn.id)):
+        for where, turn_id in ((tenant, "turn_none"), ("another tenant", turn.id)):
             for doing in (
                 desk.turns.get(where, turn_id),
                 desk.turns.cancel(where, turn_id),
@@ -357,7 +357,7 @@ async def test_an_answer_counts_once_it_is_stored(
         assert await _run_all(desk, ref.pk) == ["again"]
 
 
-async def test_nobody_answers_a_turn_that_asked_nothing(store_url: str, tenant: str) -> None:
+async def test_a_turn_that_asked_nothing_takes_no_answer(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
         turn = await desk.submit(key(tenant))
@@ -387,7 +387,7 @@ async def test_a_deleted_session_takes_its_turns_along(store_url: str, tenant: s
             assert await count(store_url, table, ref.pk) == 0
 
 
-async def test_on_head_is_told_in_the_same_transaction(store_url: str, tenant: str) -> None:
+async def test_on_head_is_called_in_the_same_transaction(store_url: str, tenant: str) -> None:
     """What it writes is there with the turn, or not at all."""
     async with opened(store_url) as desk:
         ref, worker = await desk.session(key(tenant)), await desk.worker()
@@ -395,7 +395,7 @@ async def test_on_head_is_told_in_the_same_transaction(store_url: str, tenant: s
 
         async def note(transaction: Transaction, head: Head) -> None:
             (row,) = await transaction.all(QUEUED, of_session=head.session_pk)
-            assert row.queued > 0  # which nobody else sees before this transaction ends
+            assert row.queued > 0  # not visible to others before this transaction commits
             told.append(head.session_pk)
 
         desk.turns._on_head = desk.queue._on_head = note  # pyright: ignore[reportPrivateUsage]

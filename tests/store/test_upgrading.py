@@ -54,7 +54,7 @@ async def test_older_code_goes_on_and_starts_on_newer_tables(
         assert "added_9000" in await connection.run_sync(columns)
 
 
-async def test_code_that_a_migration_leaves_behind_is_told(
+async def test_code_older_than_the_schema_raises(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = SqlSessionStore(url)
@@ -89,7 +89,7 @@ def test_every_migration_says_whether_older_code_goes_on() -> None:
 async def test_an_upgrade_waits_for_a_moment_lets_others_pass_and_tries_again(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody reads in a long transaction; a write behind the waiting upgrade gets through."""
+    """A long transaction reads; a write queued after the waiting upgrade gets through."""
     monkeypatch.setattr("lango.store.upgrading.LOCK_WAIT", 0.2)
     monkeypatch.setattr(migrate, "carried", newer(tmp_path))
     caplog.set_level(logging.INFO, logger="lango.store.upgrading")
@@ -99,7 +99,7 @@ async def test_an_upgrade_waits_for_a_moment_lets_others_pass_and_tries_again(
         await reader.fetch("select count(*) from messages")
         upgrading = asyncio.create_task(migrate.upgrade(url))
         async with asyncio.timeout(PATIENCE):
-            while "trying again" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
+            while "trying again" not in caplog.text:  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
         await writer.execute("update messages set content = '' where seq = -1")
         await reading.rollback()

@@ -144,7 +144,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_left_behind(
         tool.release.set()
         await tool.ended.wait()
         async with asyncio.timeout(30):
-            while worker.left_behind:  # noqa: ASYNC110 - it tells nobody
+            while worker.left_behind:  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
         assert await here.store.messages(ended.session, limit=100) == rows
         events = await here.read(turn)

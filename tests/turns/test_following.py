@@ -36,7 +36,7 @@ RESULT = ToolFinished("c", "look", {"seen": 1})
 
 
 class Table:
-    """A turn with two workers that a test plays, and somebody who reads."""
+    """A turn, two workers that the test plays, and a reader of its log."""
 
     def __init__(self, desk: Desk, engine: LocalEngine, tenant: str) -> None:
         self.desk = desk
@@ -64,7 +64,7 @@ class Table:
         return await self.desk.claim(turn.session_pk, await self.desk.worker())
 
     async def read(self, turn: Turn) -> asyncio.Task[list[TurnEvent]]:
-        """Somebody who has begun to listen."""
+        """A reader that has subscribed to the turn."""
 
         async def reading() -> list[TurnEvent]:
             with self.feeds.listen(turn.session, turn.idempotency_key) as feed:

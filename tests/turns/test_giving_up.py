@@ -193,7 +193,7 @@ async def test_a_turn_that_wrote_nothing_is_just_closed(here: Process) -> None:
     assert types_of(await here.read(turn.id)) == ["accepted", "started", "cancelled"]
 
 
-async def test_an_answer_that_was_stored_and_not_told_is_told(here: Process) -> None:
+async def test_an_answer_that_was_stored_and_not_published_is_published(here: Process) -> None:
     turn = await _submit(here, "hello")
     await _die(here, turn, "turn.unmarked")
     logged = await TurnLog(here.store.database).read_all(turn)

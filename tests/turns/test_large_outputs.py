@@ -1,4 +1,4 @@
-"""Outputs of tools too large for a row: one lasting copy, whoever keeps a note of them."""
+"""Tool outputs too large for a row: one stored copy, which message, ledger and log refer to."""
 
 import asyncio
 import json

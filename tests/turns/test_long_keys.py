@@ -39,7 +39,7 @@ def _agent() -> LlmAgent:
     return LlmAgent(name="root", model=model, tools=[remember])
 
 
-async def test_a_tool_is_told_that_its_state_key_is_too_long(here: Process) -> None:
+async def test_a_tool_gets_an_error_for_a_state_key_that_is_too_long(here: Process) -> None:
     sessions, app = SessionServiceAdapter(here.store), here.place.app
     runner = AgentRunner(_agent(), sessions, SqlArtifactService(here.store), name=app)
     async with (

@@ -96,7 +96,9 @@ async def test_what_has_finished_is_not_told_as_cut_off(here: Process, how: str)
     assert told == {"quick": None, "slow": INTERRUPTED}
 
 
-async def test_a_payment_that_was_approved_and_cut_off_is_told_as_such(here: Process) -> None:
+async def test_an_approved_payment_that_was_cut_off_is_reported_as_interrupted(
+    here: Process,
+) -> None:
     desk = Desk()
     async with _worker(here, ["slow"], [FunctionTool(desk.slow, require_confirmation=True)]):
         asked = await _ended(here, await here.say("go"))
@@ -143,7 +145,7 @@ async def test_the_answer_to_one_of_two_questions_may_be_repeated(here: Process)
 
 async def test_a_session_does_not_wait_for_a_call_that_was_cancelled(here: Process) -> None:
     async def ask() -> None:
-        """Ask somebody elsewhere."""
+        """Ask a person outside this process."""
 
     desk = Desk()
     async with _worker(here, ["ask", "slow"], [LongRunningFunctionTool(ask), desk.slow]):

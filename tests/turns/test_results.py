@@ -391,7 +391,7 @@ async def test_the_agent_sees_what_happened_meanwhile(here: Process) -> None:
     assert sum('"pay"' in (row.tool_calls or "") for row in rows if row.role == "tool") == 1
 
 
-async def test_until_then_the_model_is_told_that_the_result_is_pending(here: Process) -> None:
+async def test_until_then_the_model_reads_that_the_result_is_pending(here: Process) -> None:
     async with worker(here, clerk(None)):
         await filed(here)
         between = await here.say("hello?")

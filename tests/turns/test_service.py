@@ -238,7 +238,7 @@ async def test_what_is_not_there_is_said(here: Process) -> None:
         await other.cancel(turn)
 
 
-async def test_a_trimmed_log_is_told_from_the_history(here: Process) -> None:
+async def test_a_trimmed_log_is_rebuilt_from_the_history(here: Process) -> None:
     async with here.worker():
         turn = await here.say('call step {"name": "a"}')
         whole = await here.read(turn)

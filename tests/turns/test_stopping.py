@@ -1,4 +1,4 @@
-"""A worker that is told to stop ends all that it has begun, whatever becomes of the telling."""
+"""A stopping worker hands over all its turns, even if a call of `stop` is cancelled."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -60,7 +60,7 @@ async def _begun(worker: TurnWorker) -> None:
     """The worker has a turn in hand."""
     await worker.start()
     async with asyncio.timeout(20):
-        while not worker.running:  # noqa: ASYNC110 - it tells nobody
+        while not worker.running:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.01)
 
 

@@ -18,7 +18,7 @@ FOREVER = 30.0
 
 
 async def _joined(wakes: Wakes) -> None:
-    """Until it hears others: it then wakes whoever waits here."""
+    """Wait until it listens to other processes: it then wakes all local subscriptions."""
     with wakes.hear(WORK) as ear:
         assert await ear.wait(FOREVER)
 
@@ -58,7 +58,7 @@ def test_a_reader_that_may_have_missed_something_looks_at_the_log() -> None:
     ear.hand(_events(5))
     assert ear.take(2) is None
     ear.hand(_events(3))
-    ear.wake()  # somebody else has news of it
+    ear.wake()  # a notice from another process
     assert ear.take(2) is None
 
 
@@ -89,11 +89,11 @@ async def test_wake_ups_reach_other_processes(postgres_url: str) -> None:
             assert await ear.wait(FOREVER)
 
 
-async def test_logs_are_told_elsewhere_while_somebody_reads(postgres_url: str) -> None:
+async def test_a_log_notifies_other_processes_while_they_read(postgres_url: str) -> None:
     async with two_processes(postgres_url) as (here, there):
         with here.read("turn_a") as ear:
             async with asyncio.timeout(FOREVER):
-                while not await ear.wait(0.05):  # the news that somebody reads is on its way
+                while not await ear.wait(0.05):  # until `there` knows of the reader
                     there.tell("turn_a")
 
 

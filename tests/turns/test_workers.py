@@ -98,7 +98,7 @@ async def test_a_message_cut_off_by_a_kill_is_reset(here: Process) -> None:
     assert text_of(events) == "You said: " + " ".join(map(str, range(40)))
 
 
-async def test_what_was_stored_and_not_told_is_told_by_the_next_worker(here: Process) -> None:
+async def test_the_next_worker_publishes_what_was_stored_and_not_published(here: Process) -> None:
     with workers(here.place, die_at="turn.unmarked") as (doomed,):
         turn = await here.say('call step {"name": "a"}')
         doomed.join()
@@ -123,7 +123,7 @@ async def _read_some(here: Process, turn: str, deltas: int) -> list[LoggedEvent]
 
 
 async def freeze(worker: WorkerProcess, here: Process) -> None:
-    """Freeze a worker; on SQLite not while it writes, as nobody could write until it wakes."""
+    """Freeze a worker; on SQLite not while it holds the write lock, which blocks all others."""
     while True:
         worker.send(signal.SIGSTOP)
         _wait_until_stopped(worker.pid)
@@ -231,7 +231,7 @@ async def test_reconnecting_readers_miss_nothing(here: Process) -> None:
     check_log(whole)
 
 
-async def test_a_worker_that_is_told_to_stop_ends_its_turns_first(here: Process) -> None:
+async def test_a_stopping_worker_ends_its_turns_first(here: Process) -> None:
     with workers(here.place, delay=0.02) as (worker,):
         turns = [await here.say(" ".join(["word"] * 20), session=f"s{n}") for n in range(5)]
         for turn in turns:

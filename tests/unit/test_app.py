@@ -33,7 +33,7 @@ root_agent = LlmAgent(name="from_code")
 
 
 class OwnWay(BaseAgent):
-    """An agent of which nobody knows how it goes on."""
+    """An agent class that lango cannot resume."""
 
 
 in_its_own_way = OwnWay(name="own")
@@ -147,8 +147,8 @@ async def test_sub_agents_have_models_and_tools_of_their_own(made: Made) -> None
     [
         (agent(mcp=["gone"]), ConfigError, "There is no MCP server gone in the settings"),
         (agent(tools=["builtin:tmie"]), UnknownToolError, "Did you mean time"),
-        (agent("nobody:x"), UnknownModelError, "names no provider"),
-        (agent(fallbacks=["nobody:x"]), UnknownModelError, "names no provider"),
+        (agent("unknown:x"), UnknownModelError, "names no provider"),
+        (agent(fallbacks=["unknown:x"]), UnknownModelError, "names no provider"),
         ({"load": "no_such_module:agent"}, AppLoadError, "no module no_such_module"),
     ],
 )

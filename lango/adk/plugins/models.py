@@ -55,9 +55,6 @@ def instruction_of(config: types.GenerateContentConfig | None) -> object:
 def declared_text(config: types.GenerateContentConfig | None) -> str:
     """The tool declarations sent to a model, as one text; empty without tools."""
     tools = cast("list[Any]", (config and config.tools) or [])  # pyright: ignore[reportUnknownMemberType]
-    told = [tool.model_dump(mode="json", exclude_none=True) for tool in tools if _is_told(tool)]
-    return json_text(storable_json(told)) if told else ""
-
-
-def _is_told(tool: object) -> bool:
-    return isinstance(tool, types.Tool)
+    sent = [tool for tool in tools if isinstance(tool, types.Tool)]
+    dumped = [tool.model_dump(mode="json", exclude_none=True) for tool in sent]
+    return json_text(storable_json(dumped)) if dumped else ""

@@ -37,7 +37,7 @@ def parameters(port: int) -> Any:
 
 
 def main() -> None:
-    """Serve until nobody listens any more."""
+    """Serve until standard input is closed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     server = xllamacpp.Server(parameters(parser.parse_args().port))

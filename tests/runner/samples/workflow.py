@@ -23,7 +23,7 @@ def choose(node_input: str) -> Event:
 
 
 def alarm(node_input: str) -> str:
-    """Wakes somebody up."""
+    """Wakes the person on duty."""
     return f"woken for: {node_input}"
 
 

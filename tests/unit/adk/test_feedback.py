@@ -1,4 +1,4 @@
-"""What a model is told of a failure."""
+"""The message that a model receives about a failure."""
 
 import logging
 
@@ -37,7 +37,7 @@ def test_each_failure_has_an_id_of_its_own() -> None:
     assert feedback(error, "a")["error_id"] != feedback(error, "a")["error_id"]
 
 
-def test_what_is_told_is_short_and_can_be_stored() -> None:
+def test_feedback_is_short_and_can_be_stored() -> None:
     told = feedback(ToolError("\x00\ud800" + "x" * 10_000), "search")["error"]
     assert len(told) == MAX_TEXT
     assert told.startswith("\ufffd\ufffdx")

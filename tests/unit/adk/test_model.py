@@ -35,7 +35,7 @@ def test_a_name_says_provider_and_model() -> None:
     assert ModelAdapter(provider=ScriptedProvider(), model="x").model == "scripted:x"
 
 
-@pytest.mark.parametrize("name", ["nobody:gpt", "scripted", "", "gpt-5"])
+@pytest.mark.parametrize("name", ["unknown:gpt", "scripted", "", "gpt-5"])
 def test_a_name_that_says_nothing_is_an_error(name: str) -> None:
     with pytest.raises(UnknownModelError):
         ModelAdapter(name)
@@ -301,7 +301,7 @@ async def test_a_session_learns_how_its_model_counts() -> None:
     assert await sent("one") == 3
     asked = longer
     assert await sent("one") == 4  # twice as dear as estimated: one of the thousands goes
-    assert await sent("two") == 5  # nobody else's session has learnt that
+    assert await sent("two") == 5  # other sessions have not learnt that
     await ask(model, longer)
     assert len(provider.requests[-1].messages) == 5
 

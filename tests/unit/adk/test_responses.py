@@ -138,7 +138,7 @@ def test_the_error_of_a_stream_is_raised_as_it_is() -> None:
     assert caught.value is error
 
 
-def test_an_error_is_told_what_is_known() -> None:
+def test_an_error_gets_its_provider_model_and_partial_text() -> None:
     error = RateLimitedError("slow down")
     _, half = answer(TextDelta("half"))
     half.explain(error)

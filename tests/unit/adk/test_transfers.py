@@ -22,7 +22,7 @@ def test_an_agent_is_found_in_a_graph_of_graphs() -> None:
 
 
 def test_a_workflow_without_a_graph_has_no_agents() -> None:
-    assert find_agent(Workflow(name="empty"), "anybody") is None
+    assert find_agent(Workflow(name="empty"), "missing") is None
 
 
 def test_the_root_of_an_app_is_its_agent() -> None:

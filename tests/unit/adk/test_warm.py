@@ -13,7 +13,7 @@ A2A_AGENT = "google.adk.agents.remote_a2a_agent"
 pytestmark = pytest.mark.skipif(find_spec("a2a") is not None, reason="a2a is installed")
 
 
-def test_who_asks_for_the_agent_is_told_what_to_install() -> None:
+def test_the_import_error_of_the_agent_says_what_to_install() -> None:
     skip_a2a()
     with pytest.raises(ImportError, match=r"pip install 'google-adk\[a2a\]'"):
         importlib.import_module(A2A_AGENT).RemoteA2aAgent  # noqa: B018

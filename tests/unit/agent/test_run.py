@@ -22,7 +22,7 @@ GHOST = AgentNotFoundError("ghost", ["helper", "other"])
 
 
 class Plays:
-    """Ends each try as it is told, and notes what it was asked."""
+    """Ends each attempt with the next of `ends`, and records its input."""
 
     def __init__(self, *ends: TurnEvent) -> None:
         self.ends = list(ends)
@@ -51,7 +51,7 @@ async def test_a_turn_that_ends_well_is_tried_once() -> None:
     assert len(turns.asked) == 1
 
 
-async def test_the_second_try_is_told_and_asked_with_the_correction() -> None:
+async def test_the_second_attempt_gets_the_correction() -> None:
     turns = Plays(Failed(GHOST, usage=Usage(1, 2)), Completed(Usage(10, 20)))
     events = await events_of(turns, TurnOptions(streaming=False, invocation_id="mine"))
     assert [event.type for event in events] == [

@@ -176,7 +176,7 @@ def test_messages_of_turns_that_failed_are_history() -> None:
     assert (fitted.messages, fitted.left_out, fitted.shortened) == (talk[2:], 2, ())
 
 
-def test_whoever_knows_the_turn_says_where_it_begins() -> None:
+def test_a_caller_that_knows_the_turn_says_where_it_begins() -> None:
     added = Message("user", "what ADK remembers")
     talk = [Message("user", THOUSAND), added, USER]
     assert fit(talk, tokens(talk[1:]), opens=lambda _: 1).messages == talk[1:]

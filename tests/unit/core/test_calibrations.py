@@ -40,7 +40,7 @@ def test_what_goes_on_takes_the_place_of_what_was() -> None:
     assert known.of(talk(A, B, C, D)) is LEARNT
 
 
-def test_an_empty_conversation_is_nobodys() -> None:
+def test_an_empty_conversation_learns_nothing() -> None:
     known = Calibrations()
     known.learn(talk(), LEARNT)
     assert len(known) == 0

@@ -10,7 +10,7 @@ def test_an_unarmed_failpoint_does_nothing() -> None:
     failpoints.failpoint("append.before")
 
 
-def test_an_armed_one_is_told_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_armed_failpoint_receives_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[str] = []
     monkeypatch.setattr(failpoints, "armed", passed.append)
     failpoints.failpoint("append.before")

@@ -41,5 +41,5 @@ def test_an_ipv4_address_in_ipv6_clothes() -> None:
         ("https://[::1", False),
     ],
 )
-def test_what_nobody_on_the_way_can_change(url: str, private: bool) -> None:
+def test_which_urls_stay_private(url: str, private: bool) -> None:
     assert is_private_way(url) is private

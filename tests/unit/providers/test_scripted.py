@@ -95,7 +95,7 @@ async def test_it_calls_a_tool_that_the_user_names() -> None:
     assert await events(ScriptedProvider(), asked) == found, "the same request, the same answer"
 
 
-async def test_it_calls_what_it_is_told_to() -> None:
+async def test_it_makes_the_calls_of_the_message() -> None:
     told = 'call look_up {"what": "a", "times": 1} and call look_up {"what": "b", "times": 2}'
     found = await events(ScriptedProvider(), request(Message("user", told), tools=[LOOK]))
     assert [arguments for _, _, arguments in calls(found)] == [
@@ -116,7 +116,7 @@ async def test_it_reports_what_a_tool_gave() -> None:
     assert calls(found) == []
 
 
-async def test_a_number_that_nobody_says_is_the_default() -> None:
+async def test_a_number_that_the_message_lacks_is_the_default() -> None:
     sides = {"type": "integer", "default": 6}
     roll = ToolSpec("roll", "Rolls.", {"type": "object", "properties": {"sides": sides}})
     for said, expected in (("roll", 6), ("roll 20", 20)):
@@ -146,7 +146,7 @@ async def test_the_slow_model_is_never_silent_for_longer(waits: list[float]) -> 
     slow = ModelRequest("slow", [Message("user", "look up 3")], [LOOK])
     found = await events(ScriptedProvider(), slow)
     assert [type(event) for event in found[-2:]] == [ToolCallDone, Done]
-    assert set(waits) == {0.0}  # nobody hears what it thinks, so that takes no time
+    assert set(waits) == {0.0}  # it delays nothing but text
 
 
 async def test_the_slow_model_leaves_time_to_kill_its_worker(waits: list[float]) -> None:

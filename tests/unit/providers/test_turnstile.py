@@ -59,7 +59,7 @@ async def test_who_comes_alone_does_not_wait() -> None:
     await leave(guests)
 
 
-async def test_who_goes_away_keeps_nobody_waiting() -> None:
+async def test_a_cancelled_wait_blocks_no_other() -> None:
     house = House()
     guests = [house.come(number) for number in range(3 * AT_ONCE)]
     await asyncio.sleep(0)

@@ -23,7 +23,7 @@ CANARY = "canary-8d1f"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A root with a file, beside one that nobody in the sandbox may see."""
+    """A root with a file, beside a file that the sandbox must hide."""
     (tmp_path / "outside.txt").write_text(CANARY)
     root = tmp_path / "root"
     root.mkdir()

@@ -22,7 +22,7 @@ from lango.tools import fetch
 from lango.tools.fetch import Fetcher, FetchOptions, fetch_tools
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
-ANY = "0.0.0.0"  # noqa: S104 - whoever connects, by whatever address, is counted
+ANY = "0.0.0.0"  # noqa: S104 - counts connections to any address
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 
@@ -38,7 +38,7 @@ IPV6 = _has_ipv6()
 
 
 class Web:
-    """A server that answers as it is told, and remembers every connection and request."""
+    """A server that sends the test's answer, and records every connection and request."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -123,7 +123,7 @@ def test_there_are_forty_hostile_urls_and_more() -> None:
     assert len(set(HOSTILE)) >= 40
 
 
-async def test_hostile_urls_reach_nobody(web: Web) -> None:
+async def test_hostile_urls_reach_no_server(web: Web) -> None:
     for url in HOSTILE:
         with pytest.raises(ToolError):
             await fetcher(web).fetch_url(url.replace("P", str(web.port), 1) if ":P" in url else url)
@@ -152,7 +152,7 @@ async def test_a_name_that_leads_here(web: Web, answer: list[str]) -> None:
 
 
 async def test_a_name_that_changes_its_mind(web: Web) -> None:
-    """The answer that was checked is the one that is used: nobody asks again."""
+    """The fetch connects to the address it checked, and resolves the name once."""
     names = {"rebind.test": [["127.0.0.2"], ["127.0.0.1"], ["127.0.0.1"]]}
     made = fetcher(web, names, networks=("127.0.0.2/32",))
     assert (await made.fetch_url(web.url("rebind.test")))["text"] == "hello"
@@ -261,7 +261,7 @@ async def test_only_texts_are_taken(web: Web, kind: str, taken: bool) -> None:
 async def test_a_long_answer_is_cut_and_not_waited_for(web: Web) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"
     web.answer = lambda _: head + b"x" * 100_000
-    web.stall = True  # there is more to come, and nobody waits for it
+    web.stall = True  # more would come, and the fetch must not wait for it
     result = await fetcher(web, networks=EVERYWHERE, max_bytes=1000).fetch_url(web.url())
     assert (len(result["text"]), result["truncated"]) == (1000, True)
 
@@ -357,7 +357,7 @@ async def test_the_certificate_must_be_the_names(
         port = server.sockets[0].getsockname()[1]
         names = {name: [["127.0.0.1"]] * 2 for name in ("site.test", "other.test")}
         web.port = port
-        with pytest.raises(ToolError, match="cannot be reached"):  # nobody vouches for it
+        with pytest.raises(ToolError, match="cannot be reached"):  # an untrusted certificate
             await fetcher(web, names, networks=EVERYWHERE).fetch_url(f"https://site.test:{port}/")
         monkeypatch.setattr(fetch, "_tls", lambda: trusted)
         made = fetcher(web, names, networks=EVERYWHERE)

@@ -122,7 +122,7 @@ def test_a_search_does_not_follow_links(root: Path) -> None:
 
 @contextmanager
 def over_and_over(work: Callable[[], None]) -> Generator[None]:
-    """Somebody else does `work` all the time."""
+    """Run `work` again and again in another thread."""
     stop = threading.Event()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Arguments against a schema, and what a model is told of wrong ones."""
+"""Arguments against a schema, and the message that a model receives about wrong ones."""
 
 from typing import Any
 

@@ -4,7 +4,7 @@
  */
 
 const STORED = "lango.access";
-const NOBODY = { key: "", user: "" };
+const SIGNED_OUT = { key: "", user: "" };
 
 let access = read();
 
@@ -27,7 +27,7 @@ export function signIn(key, user = "") {
 }
 
 export function signOut() {
-  access = NOBODY;
+  access = SIGNED_OUT;
   sessionStorage.removeItem(STORED);
 }
 
@@ -42,9 +42,9 @@ export function takeKeyFromAddress() {
 
 function read() {
   try {
-    return { ...NOBODY, ...JSON.parse(sessionStorage.getItem(STORED)) };
+    return { ...SIGNED_OUT, ...JSON.parse(sessionStorage.getItem(STORED)) };
   } catch {
-    return NOBODY;
+    return SIGNED_OUT;
   }
 }
 

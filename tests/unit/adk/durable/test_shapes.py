@@ -43,7 +43,7 @@ class OwnTool(AgentTool):
 
 
 class OwnAgent(BaseAgent):
-    """An agent that nobody knows."""
+    """An agent class that lango does not know."""
 
 
 with warnings.catch_warnings():

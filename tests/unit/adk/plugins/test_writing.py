@@ -68,7 +68,7 @@ async def test_the_work_knows_nothing_of_the_turn() -> None:
     assert seen == ["none"]
 
 
-async def test_once_late_nobody_waits_until_it_works_again() -> None:
+async def test_after_a_late_write_no_flush_waits_until_a_write_succeeds() -> None:
     page = Page()
     page.open.clear()
     writer = Writer(page.write, "things")
@@ -88,7 +88,7 @@ async def test_once_late_nobody_waits_until_it_works_again() -> None:
     assert page.written == [1, 2]
 
 
-async def test_failing_is_told_once_and_so_is_recovering(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_and_a_recovery_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     page = Page()
     page.broken = True
     writer = Writer(page.write, "Things")
@@ -172,7 +172,7 @@ async def test_what_the_database_does_not_take_waits_for_it(
     assert (failures, written) == (0, [1, 2])
 
 
-async def test_nobody_waits_for_what_the_database_does_not_take() -> None:
+async def test_a_flush_ends_when_the_database_refuses_a_row() -> None:
     """One thing may be late for long, as when its session is locked: others do not wait for it."""
     asked, tries = asyncio.Event(), 0
 
