@@ -8,6 +8,7 @@
     │       └── SandboxError       `exec` where bubblewrap is missing or cannot work
     ├── InvalidIdError             an id that the database could not keep unchanged
     ├── InvalidTimeLimitError      a time limit of a turn that is not a valid number of seconds
+    ├── InvalidRunAtError          a start time of a turn without a time zone, or out of range
     ├── SessionNotFoundError
     ├── ModelCallNotFoundError
     ├── SessionExistsError
@@ -54,6 +55,7 @@
     ├── ForbiddenError             a valid credential that does not allow this
     ├── IdentityUnavailableError   the issuer's keys could not be fetched to verify a token
     │                              (retryable)
+    ├── TooManyAttemptsError       too many unknown API keys from one address (retryable)
     ├── KeyLimitError              an API key has reached one of its limits (retryable)
     ├── QuotaError                 a tenant has reached one of its quotas (retryable)
     ├── KeyNotFoundError

@@ -26,7 +26,7 @@ class Section(BaseModel):
 
 
 class StoreSettings(Section):
-    """Where sessions, artifacts and the records of model calls are kept."""
+    """The database for sessions, turns, artifacts and records of model calls."""
 
     url: SecretUrl = Field(
         default=SecretStr(DEFAULT_STORE),
@@ -46,29 +46,37 @@ class StoreSettings(Section):
     pool_timeout: float = Field(
         default=10.0,
         gt=0,
-        description="Seconds to wait for a connection, or for others that write to the session.",
+        description="Seconds to wait for a connection, or for other writers of the session.",
     )
 
 
 class HistorySettings(Section):
-    """How much of a conversation a model gets to see."""
+    """How much of a conversation a request to a model contains."""
 
     token_budget: int | None = Field(
         default=32_000,
         ge=1,
-        description="Tokens of messages in a request; null for all the model's window takes.",
+        description="Tokens of messages in a request; null: as many as fit the model's window.",
     )
 
 
 class ProviderSettings(Section):
-    """How a provider is reached, where its own environment variables do not say so."""
+    """The key and base URL of a provider, for the agents that this file describes.
 
-    api_key: SecretText | None = Field(default=None, description="The key, as a reference.")
-    base_url: str | None = Field(default=None, description="Where it is, if not as usual.")
+    They take precedence over the provider's environment variables. A model that code creates does
+    not read them: it takes its own `api_key` and `base_url`, or those of the environment.
+    """
+
+    api_key: SecretText | None = Field(
+        default=None, description="The key, as `${NAME}` or `${file:path}`."
+    )
+    base_url: str | None = Field(
+        default=None, description="The base URL; null: the provider's default."
+    )
 
 
 class LimitSettings(Section):
-    """What one turn may use before it is stopped; null for no limit."""
+    """Limits of one turn; a turn that exceeds one fails. null: no limit."""
 
     model_calls: int | None = Field(default=100, ge=1, description="Calls of models.")
     tool_calls: int | None = Field(default=200, ge=1, description="Calls of tools.")
@@ -80,17 +88,17 @@ class LimitSettings(Section):
 
 
 class WorkerSettings(Section):
-    """How turns are run."""
+    """How workers run turns."""
 
     concurrency: int = Field(
         default=100,
         ge=1,
-        description="Turns at a time, and a quarter more for tenants that have few running.",
+        description="Concurrent turns, and a quarter more for tenants that have few running.",
     )
     hang_after: float = Field(
         default=30.0,
         gt=0,
-        description="Seconds a blocked event loop keeps its turns; then others take them over.",
+        description="Seconds after which others take over the turns of a blocked event loop.",
     )
     drain: float = Field(
         default=30.0, ge=0, description="Seconds that turns have to end when a process stops."
@@ -110,7 +118,7 @@ class McpServerSettings(Section):
         default_factory=dict[str, SecretStr], description="Its environment variables."
     )
     cwd: str | None = Field(default=None, description="The folder it runs in.")
-    url: str | None = Field(default=None, description="Where it is (streamable HTTP).")
+    url: str | None = Field(default=None, description="Its URL (streamable HTTP).")
     headers: dict[str, SecretText] = Field(
         default_factory=dict[str, SecretStr], description="Headers sent with each request."
     )
@@ -123,7 +131,7 @@ class McpServerSettings(Section):
     timeout: float = Field(
         default=30.0, gt=0, description="Seconds a call may take; connecting and listing, too."
     )
-    prefix: str = Field(default="", description="What its tools' names begin with.")
+    prefix: str = Field(default="", description="The prefix of its tools' names.")
 
     @model_validator(mode="after")
     def _one_way(self) -> McpServerSettings:
@@ -156,19 +164,21 @@ ToolItem = Annotated[
 
 
 class AgentSettings(Section):
-    """An agent written in the file."""
+    """An agent that this file describes."""
 
     name: str | None = Field(
         default=None, description="An identifier; by default the name it stands under."
     )
-    description: str = Field(default="", description="What it is for, as other agents are told.")
+    description: str = Field(
+        default="", description="Its purpose, for agents that may transfer to it."
+    )
     model: str = Field(description="provider:name, such as openai:gpt-5 or scripted:demo")
     fallbacks: list[str] = Field(
-        default_factory=list[str], description="Models to turn to when that one fails."
+        default_factory=list[str], description="Models to use, in order, when that one fails."
     )
     instruction: str = Field(default="", description="The system instruction.")
     temperature: float | None = Field(default=None, ge=0, description="Left to the model if null.")
-    max_tokens: int | None = Field(default=None, ge=1, description="The longest answer.")
+    max_tokens: int | None = Field(default=None, ge=1, description="The most tokens of an answer.")
     context_window: int | None = Field(
         default=None,
         ge=1,
@@ -205,7 +215,7 @@ class AppSettings(Section):
     )
     next_turn: Literal["sticky", "root"] = Field(
         default="sticky",
-        description="Who answers next: the agent that spoke last, or always the root.",
+        description="Which agent answers next: the last speaker (sticky), or always the root.",
     )
 
     @model_validator(mode="after")
@@ -224,7 +234,7 @@ AppItem = Annotated[AppSettings, BeforeValidator(_loaded, json_schema_input_type
 
 
 class CallerLimitSettings(Section):
-    """What each user may use; null for any amount."""
+    """Limits of each user; null: no limit."""
 
     requests: int | None = Field(default=None, ge=1, description="Requests in a minute.")
     turns: int | None = Field(
@@ -234,12 +244,12 @@ class CallerLimitSettings(Section):
 
 
 class OidcSettings(Section):
-    """Whose tokens the server takes, beside its API keys."""
+    """An OpenID Connect issuer whose tokens the server accepts, beside its API keys."""
 
-    issuer: str = Field(description="Who signs them: its URL, as their `iss` says it.")
-    audience: str | list[str] = Field(description="Whom they are for, as their `aud` says it.")
+    issuer: str = Field(description="Its URL, the `iss` claim of its tokens.")
+    audience: str | list[str] = Field(description="The accepted `aud` claims of a token.")
     jwks_url: str | None = Field(
-        default=None, description="Where its keys are, if its discovery document does not say."
+        default=None, description="The URL of its keys, if its discovery document has none."
     )
     tenant_claim: str | None = Field(
         default=None, description="The claim that names the tenant; null for `tenant`."
@@ -253,7 +263,7 @@ class OidcSettings(Section):
         default=60, ge=0, le=600, description="Seconds that its clock may differ from ours."
     )
     limits: CallerLimitSettings = Field(
-        default_factory=CallerLimitSettings, description="What each user of a token may use."
+        default_factory=CallerLimitSettings, description="Limits of each user of a token."
     )
 
     @property
@@ -278,12 +288,12 @@ class FileSettings(Section):
 
     max_bytes: int = Field(default=32 << 20, ge=1, description="Bytes of one file.")
     types: list[str] = Field(
-        default_factory=lambda: list(FILE_TYPES), description="The types that are taken."
+        default_factory=lambda: list(FILE_TYPES), description="The accepted media types."
     )
 
 
 class QuotaSettings(Section):
-    """What one tenant may have in the database at a time; null for any amount."""
+    """Quotas of one tenant in the database; null: no quota."""
 
     open_turns: int | None = Field(
         default=10_000, ge=1, description="Turns that are scheduled, queued or running."
@@ -294,13 +304,13 @@ class QuotaSettings(Section):
 
 
 class ServerSettings(Section):
-    """How `lango serve` serves."""
+    """The HTTP server that `lango serve` starts."""
 
     host: str = Field(default="127.0.0.1", description="The address to serve on.")
     port: int = Field(default=8000, ge=0, le=65535, description="The port; 0 for any.")
     allowed_hosts: list[str] = Field(
         default_factory=list[str],
-        description="Names it answers for beside localhost: `*.example.com`, `*` for any.",
+        description="Host names it serves beside localhost: `*.example.com`, `*` for any.",
     )
     trusted_proxies: list[str] = Field(
         default_factory=list[str],
@@ -308,19 +318,19 @@ class ServerSettings(Section):
     )
     max_body: int = Field(default=1 << 20, ge=1024, description="Bytes of JSON in a request.")
     max_streams: int = Field(
-        default=1000, ge=1, description="Streams of events at a time, in each process."
+        default=1000, ge=1, description="Concurrent event streams of each process."
     )
     max_streams_per_tenant: int | None = Field(
-        default=None, ge=1, description="Those of one tenant; without it four fifths of them."
+        default=None, ge=1, description="Those of one tenant; null: four fifths of them."
     )
     max_streams_per_key: int | None = Field(
-        default=None, ge=1, description="Those of one key or token's user; without it half of them."
+        default=None, ge=1, description="Those of one key or token's user; null: half of them."
     )
     files: FileSettings = Field(
         default_factory=FileSettings, description="Files that clients upload."
     )
     quotas: QuotaSettings = Field(
-        default_factory=QuotaSettings, description="What one tenant may have at a time."
+        default_factory=QuotaSettings, description="Quotas of one tenant."
     )
     access_log: bool = Field(
         default=False, description="Whether to log a line for each request, with its id."
@@ -333,12 +343,12 @@ class ServerSettings(Section):
         ),
     )
     oidc: OidcSettings | None = Field(
-        default=None, description="An OpenID Connect issuer whose tokens are taken."
+        default=None, description="An OpenID Connect issuer whose tokens the server accepts."
     )
 
 
 class Settings(BaseSettings):
-    """The whole file."""
+    """The keys of `lango.yaml`."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -368,7 +378,7 @@ class Settings(BaseSettings):
     )
     store: StoreSettings = Field(default_factory=StoreSettings, description="The database.")
     history: HistorySettings = Field(
-        default_factory=HistorySettings, description="The budget of a conversation."
+        default_factory=HistorySettings, description="The token budget of a conversation."
     )
     providers: dict[str, ProviderSettings] = Field(
         default_factory=dict[str, ProviderSettings],
@@ -381,11 +391,11 @@ class Settings(BaseSettings):
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description="Running turns.")
     durability: Literal["normal", "strict"] = Field(
         default="normal",
-        description="strict: refuse agents whose turns cannot go on after a crash.",
+        description="strict: refuse agents whose turns cannot resume after a crash.",
     )
     server: ServerSettings = Field(default_factory=ServerSettings, description="The HTTP server.")
     allow_literal_secrets: bool = Field(
-        default=False, description="Let secrets stand in the file; for tests."
+        default=False, description="Allow literal secrets in the file; for tests."
     )
 
     @model_validator(mode="after")

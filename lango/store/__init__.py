@@ -1,1 +1,1 @@
-"""Storage in SQL: the only layer that uses SQLAlchemy, asyncpg and Alembic."""
+"""Storage in SQL: no layer but this and `testing` imports SQLAlchemy, Alembic or a driver."""

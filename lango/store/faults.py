@@ -24,7 +24,7 @@ from lango.errors import LangoError, StoreBusyError, StoreUnavailableError
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-TRIES: Final = 9  # retries, over about seven seconds
+RETRIES: Final = 9  # over about seven seconds
 RETRY_FOR: Final = 30.0
 """Seconds after which nothing is retried, if each try takes long, as with a locked row."""
 _LONGEST_WAIT: Final = 2.0
@@ -154,8 +154,8 @@ def outlast_outages() -> None:
 def _waits() -> Iterator[float]:
     """Seconds between tries: for ever in a task that outlasts outages."""
     if _outlasts_outages.get():
-        return chain(delays(TRIES), repeat(_LONGEST_WAIT))
-    return delays(TRIES)
+        return chain(delays(RETRIES), repeat(_LONGEST_WAIT))
+    return delays(RETRIES)
 
 
 def _is_over(error: BaseException, began: float, tried: float) -> bool:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 LOCK_WAIT: Final = 2.0
 """Seconds to wait for a table's lock: less than the timeout of statements that wait after it."""
-TRIES: Final = 12  # over about a minute
+ATTEMPTS: Final = 12  # over about a minute
 _LONGEST_PAUSE: Final = 5.0
 _IDLE: Final = 60
 """Seconds after which PostgreSQL ends the transaction of an upgrade whose process hangs."""
@@ -63,11 +63,11 @@ async def alone(connection: AsyncConnection) -> None:
 
 
 async def patiently(connection: AsyncConnection, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work, and retry while other transactions hold the tables: TRIES tries in all.
+    """Do the work, and retry while other transactions hold the tables: ATTEMPTS attempts in all.
 
     On a retry, the work must recognise what it has already committed.
     """
-    waits = delays(TRIES - 1, first=0.5, cap=_LONGEST_PAUSE)
+    waits = delays(ATTEMPTS - 1, first=0.5, cap=_LONGEST_PAUSE)
     while True:
         try:
             return await work()

@@ -128,7 +128,7 @@ def test_what_cannot_be_done(sqlite_url: str, words: str, why: str) -> None:
 
 
 def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lango.store.faults.TRIES", 1)
+    monkeypatch.setattr("lango.store.faults.RETRIES", 1)
     url = "postgresql://ann:s3cret@127.0.0.1:1/none"
     done = run("keys", "list", "--url", url)
     assert done.code == 1

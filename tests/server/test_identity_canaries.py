@@ -90,7 +90,7 @@ async def test_an_issuer_that_is_down(
 
 
 async def test_a_database_that_is_down(canaries: Canaries, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lango.store.faults.TRIES", 1)
+    monkeypatch.setattr("lango.store.faults.RETRIES", 1)
     store = SqlSessionStore(f"postgresql://ann:{PASSWORD}@127.0.0.1:1/none")
     app = door(Credentials(Keys(store.database)))
     canaries.secrets.append(PASSWORD)

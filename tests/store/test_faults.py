@@ -18,7 +18,7 @@ from lango.core.backoff import delays
 from lango.errors import Fenced, StoreUnavailableError
 from lango.store import faults
 from lango.store.engines import create_engine, store_url
-from lango.store.faults import TRIES, is_duplicate, is_transient, retrying
+from lango.store.faults import RETRIES, is_duplicate, is_transient, retrying
 from tests.store.rows import beside, raw
 
 Provoke = Callable[[str], Awaitable[BaseException]]
@@ -343,7 +343,7 @@ class Failing:
 
 
 @pytest.mark.usefixtures("hurry")
-@pytest.mark.parametrize("times", [0, 1, TRIES - 1])
+@pytest.mark.parametrize("times", [0, 1, RETRIES - 1])
 async def test_it_is_tried_until_it_succeeds(times: int) -> None:
     operation = Failing(times, ConnectionResetError())
     assert await retrying(operation) == "done"
@@ -356,7 +356,7 @@ async def test_in_the_end_it_is_given_up() -> None:
     operation = Failing(1_000, cause)
     with pytest.raises(StoreUnavailableError, match="ConnectionResetError") as error:
         await retrying(operation)
-    assert TRIES <= operation.calls <= TRIES + 1
+    assert RETRIES <= operation.calls <= RETRIES + 1
     assert error.value.__cause__ is cause
     assert error.value.retryable
 

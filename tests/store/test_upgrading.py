@@ -112,7 +112,7 @@ async def test_tables_that_are_never_let_go_are_told_of(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.store.upgrading.LOCK_WAIT", 0.05)
-    monkeypatch.setattr("lango.store.upgrading.TRIES", 2)
+    monkeypatch.setattr("lango.store.upgrading.ATTEMPTS", 2)
     monkeypatch.setattr(migrate, "carried", newer(tmp_path))
     async with raw(url) as reader:
         await reader.execute("set application_name = 'report'")

@@ -48,7 +48,7 @@ async def test_a_locked_session_holds_few_connections(postgres_url: str, tenant:
 async def test_a_session_that_stays_locked_is_a_typed_error(
     postgres_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "TRIES", 1)
+    monkeypatch.setattr(faults, "RETRIES", 1)
     monkeypatch.setattr(engines, "LOCK_TIMEOUT", 1)
     where = key(tenant)
     store = SqlSessionStore(postgres_url, pool_timeout=0.2)
@@ -67,7 +67,7 @@ async def test_a_session_that_stays_locked_is_a_typed_error(
 async def test_no_free_connection_is_a_typed_error(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "TRIES", 1)
+    monkeypatch.setattr(faults, "RETRIES", 1)
     store = SqlSessionStore(postgres_url, pool_size=1, pool_overflow=1, pool_timeout=0.1)
     async with store:
         async with store.database.read(), store.database.transaction():  # that is all of them
@@ -83,7 +83,7 @@ async def test_no_free_connection_is_a_typed_error(
 async def test_the_wait_for_a_lease_is_bounded(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "TRIES", 1)
+    monkeypatch.setattr(faults, "RETRIES", 1)
     async with SqlSessionStore(postgres_url, pool_size=1, pool_timeout=0.1) as store:
         slow = asyncio.create_task(store.database.find(_SLEEP))
         await asyncio.sleep(0.2)
@@ -95,7 +95,7 @@ async def test_the_wait_for_a_lease_is_bounded(
 async def test_the_wait_for_the_writer_of_a_file_is_bounded(
     sqlite_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "TRIES", 1)
+    monkeypatch.setattr(faults, "RETRIES", 1)
     async with SqlSessionStore(sqlite_url, pool_timeout=0.1) as store:
         await created(store, key(tenant))
         async with store.database.write():

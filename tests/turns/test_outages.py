@@ -31,7 +31,7 @@ async def _ends(here: Process, turn: str) -> str:
 async def test_a_turn_outlasts_an_outage_and_its_tool_is_remembered(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "TRIES", 1)  # the outage is longer than an operation is retried
+    monkeypatch.setattr(faults, "RETRIES", 1)  # the outage is longer than an operation is retried
     place = Place(postgres_url, new_id("app"), tmp_path)
     async with Proxy(postgres_url) as proxy:
         through = Place(proxy.url, place.app, tmp_path)
