@@ -263,7 +263,7 @@ def _tools(rows: TimelineRows) -> Iterator[Step]:
     finished = {event.call: event for event in rows.events if event.type == ToolFinished.type}
     for run in rows.runs:
         yield _ran(run, finished.get(run.call), is_over)
-    # The ledger has no row of a tool without effects, nor of one that was refused before it ran.
+    # The ledger has no row of a call whose tool did not run: unknown, or answered by a plugin.
     known = {run.call for run in rows.runs}
     known |= {event.call for event in rows.events if event.type == ApprovalRequired.type}
     for event in rows.events:
