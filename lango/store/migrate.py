@@ -36,12 +36,6 @@ def _current(connection: sa.Connection) -> str | None:
     return _noted(connection, "version_num")
 
 
-def _oldest_code(connection: sa.Connection) -> str | None:
-    """The oldest schema whose code works with the tables, as the last upgrade recorded it."""
-    columns = {column["name"] for column in sa.inspect(connection).get_columns(VERSION_TABLE)}
-    return _noted(connection, "oldest_code") if "oldest_code" in columns else None
-
-
 def _noted(connection: sa.Connection, what: str) -> str | None:
     """A column of the one row in which Alembic and our migrations record the schema."""
     column = sa.column(what, sa.Text)
@@ -52,7 +46,14 @@ def _is_newer(connection: sa.Connection, revision: str) -> bool:
     """Whether a newer lango made the tables; SchemaError if this version cannot use them."""
     if carried.knows(revision):
         return False
-    if carried.knows(_oldest_code(connection)):
+    if carried.is_before_first(revision):
+        raise SchemaError(
+            f"The database is at schema {revision}, from before lango's first release, and cannot "
+            "be upgraded. Use a new database; to keep sessions, run `lango sessions export` with "
+            "the lango that made them, then `lango sessions import` (docs/how-to/upgrading.md)."
+        )
+    # The oldest schema whose code works with the tables, as the last upgrade recorded it.
+    if carried.knows(_noted(connection, "oldest_code")):
         return True
     raise SchemaError(
         f"The database is at schema {revision}, which this version of lango does not know and "

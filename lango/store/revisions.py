@@ -50,31 +50,33 @@ class Revisions:
     def _known(self) -> frozenset[str]:
         """The revisions, from the file names, which begin with them."""
         files = (file for folder in self._folders for file in folder.glob("[0-9]*_*.py"))
-        return frozenset(file.name.partition("_")[0] for file in files)
+        known = frozenset(file.name.partition("_")[0] for file in files)
+        if not known:
+            raise SchemaError("This installation of lango carries no migrations: install it again.")
+        return known
 
     @cached_property
     def head(self) -> str:
         """The newest revision, whose tables this version of lango uses."""
-        if not self._known:
-            raise SchemaError("This installation of lango carries no migrations: install it again.")
         return max(self._known)
 
     def knows(self, revision: str | None) -> bool:
         """Whether this version has the migration, and so is at least as new."""
         return revision in self._known
 
-    def oldest_code(self, revision: str) -> str | None:
-        """The oldest revision whose code works with the tables of this one; None if undeclared.
+    def is_before_first(self, revision: str) -> bool:
+        """Whether the revision is older than the first migration, so that none leads from it."""
+        return revision < min(self._known)
+
+    def oldest_code(self, revision: str) -> str:
+        """The oldest revision whose code works with the tables of this one.
 
         A migration declares with `additive = True` that code of the revision before it still works.
-        Old migrations declare nothing.
         """
-        if not hasattr(self._scripts.get_revision(revision).module, "additive"):
-            return None
-        oldest = revision
-        while getattr((script := self._scripts.get_revision(oldest)).module, "additive", False):
-            oldest = str(script.down_revision)
-        return oldest
+        script = self._scripts.get_revision(revision)
+        while script.module.additive:
+            script = self._scripts.get_revision(str(script.down_revision))
+        return script.revision
 
 
 def _escaped(text: str) -> str:

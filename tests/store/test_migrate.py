@@ -4,18 +4,17 @@ import asyncio
 import re
 import sqlite3
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from faults.newer_schema import newer
 from lango.core.model_calls import Attempt, ModelCall
 from lango.errors import SchemaError
 from lango.store import migrate
@@ -38,6 +37,11 @@ def schema() -> str:
 
 def _new_file(folder: Path) -> str:
     return f"sqlite:///{folder / 'new.db'}"
+
+
+def _own_place(store_url: str, folder: Path, schema: str) -> tuple[str, str | None]:
+    """A new file on SQLite, a schema of the test's own on PostgreSQL, where there are no tables."""
+    return (_new_file(folder), None) if store_url.startswith("sqlite") else (store_url, schema)
 
 
 def _compare(connection: sa.Connection) -> list[Any]:
@@ -94,11 +98,19 @@ where relkind = 'r' and relnamespace = quote_ident(current_schema())::regnamespa
 def _catalogue(connection: sa.Connection) -> set[tuple[str, ...]]:
     """What the database itself says of its tables and indexes, apart from Alembic's own.
 
-    The clauses of a statement are sorted: the order of constraints means nothing.
+    The clauses of a statement are sorted, because the order of constraints means nothing; the
+    order of columns is compared by itself.
     """
     sql = SQLITE_CATALOGUE if connection.dialect.name == "sqlite" else POSTGRESQL_CATALOGUE
     found = [line for line in connection.scalars(sa.text(sql)) if migrate.VERSION_TABLE not in line]
-    return {tuple(sorted(re.split(r"[\s,()]+", line.lower()))) for line in found}
+    words = {tuple(sorted(re.split(r"[\s,()]+", line.lower()))) for line in found}
+    return words | _ordered_columns(connection)
+
+
+def _ordered_columns(connection: sa.Connection) -> set[tuple[str, ...]]:
+    inspector = sa.inspect(connection)
+    names = set(inspector.get_table_names()) - {migrate.VERSION_TABLE}
+    return {(name, *(column["name"] for column in inspector.get_columns(name))) for name in names}
 
 
 async def test_the_databases_own_words_for_them_are_the_same(
@@ -106,12 +118,10 @@ async def test_the_databases_own_words_for_them_are_the_same(
 ) -> None:
     async with beside(store_url) as connection:
         migrated = await connection.run_sync(_catalogue)
-    if store_url.startswith("sqlite"):
-        place: tuple[str, str | None] = (_new_file(tmp_path), None)
-    else:
-        await execute(store_url, f"create schema {schema}")
-        place = (store_url, schema)
-    async with beside(*place) as connection:
+    url, where = _own_place(store_url, tmp_path, schema)
+    if where:
+        await execute(url, f"create schema {where}")
+    async with beside(url, where) as connection:
         await connection.run_sync(metadata.create_all)
         made = await connection.run_sync(_catalogue)
     assert len(made) > 10
@@ -124,21 +134,20 @@ async def test_upgrading_again_does_nothing(store_url: str) -> None:
 
 
 async def test_an_older_database_keeps_its_data(
-    store_url: str, tmp_path: Path, schema: str, tenant: str
+    store_url: str, tmp_path: Path, schema: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the first schema on: refused until it is upgraded, and then as if it had always been."""
-    url, where = store_url, schema if store_url.startswith("postgresql") else None
-    if where is None:
-        url = _new_file(tmp_path)
-    else:
-        await execute(url, f"create schema {where}")
-    async with beside(url, where) as connection:
-        await connection.run_sync(_first_schema)
-        await connection.run_sync(_write_by_hand, tenant)
+    """A newer lango refuses it until it is upgraded, and then reads and writes it."""
+    url, where = _own_place(store_url, tmp_path, schema)
+    await migrate.upgrade(url, where)
     store = SqlSessionStore(url, schema=where)
-    with pytest.raises(SchemaError, match=r"at schema 0001, this lango needs .*lango db upgrade"):
+    await store.append(await created(store, key(tenant)), said("e1", "kept"))
+    await store.close()
+    monkeypatch.setattr(migrate, "carried", newer(tmp_path / "newer"))
+    store = SqlSessionStore(url, schema=where)
+    expected = rf"at schema {OURS.head}, this lango needs 9001\. .*lango db upgrade"
+    with pytest.raises(SchemaError, match=expected):
         await store.open()
-    assert await migrate.upgrade(url, where) == migrate.head()
+    assert await migrate.upgrade(url, where) == await migrate.check(url, where) == "9001"
     try:
         assert await texts(store, key(tenant)) == ["kept"]
         await store.append((await store.locate(key(tenant))), said("e2", "and more"))
@@ -148,29 +157,24 @@ async def test_an_older_database_keeps_its_data(
         assert len(await calls.of_session(key(tenant))) == 1
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("revision", ["0001", "0015"])
+async def test_a_database_from_before_the_first_release_is_refused_and_left_alone(
+    store_url: str, tmp_path: Path, schema: str, revision: str
+) -> None:
+    """Its first schemas did not record the oldest code."""
+    url, where = _own_place(store_url, tmp_path, schema)
+    if where:
+        await execute(url, f"create schema {where}")
+    table = f"create table {migrate.VERSION_TABLE} (version_num varchar(32) not null)"
+    row = f"insert into {migrate.VERSION_TABLE} values ('{revision}')"  # noqa: S608
+    await execute(url, table, row, schema=where)
+    expected = rf"at schema {revision}, from before .* a new database; .*`lango sessions export`"
+    await _refuses(url, where, revision, expected)
     async with beside(url, where) as connection:
-        assert await connection.run_sync(_compare) == []
-
-
-def _first_schema(connection: sa.Connection) -> None:
-    command.upgrade(OURS.config(connection), "0001")
-
-
-def _write_by_hand(connection: sa.Connection, tenant: str) -> None:
-    """A session as the first schema had it, with one message."""
-    moment = datetime(2025, 1, 1, tzinfo=UTC)
-    session = {"pk": 1, "tenant": tenant, "app_name": "a", "user_id": "u", "id": "s"}
-    session |= {"public_id": "ses_1", "state": {}, "next_seq": 2, "total_tokens": 10}
-    times = {"created": moment, "updated": moment, "last_activity": moment}
-    message = {"session_pk": 1, "seq": 1, "cum_tokens": 10, "tokens": 10, "event_id": "e1"}
-    message |= {"invocation_id": "turn-1", "role": "user", "author": "user", "content": "kept"}
-    _insert_into(connection, "sessions", session | times | {"message_count": 1})
-    _insert_into(connection, "messages", message | {"created": moment, "timestamp": 1.0})
-
-
-def _insert_into(connection: sa.Connection, name: str, row: dict[str, Any]) -> None:
-    """By the columns of today's table, of which the old one had these already."""
-    connection.execute(sa.insert(metadata.tables[name]).values(row))
+        names = await connection.run_sync(lambda sync: sa.inspect(sync).get_table_names())
+    assert names == [migrate.VERSION_TABLE]
 
 
 async def test_two_upgrades_at_once(postgres_url: str, schema: str) -> None:
@@ -233,13 +237,16 @@ async def test_a_schema_that_is_too_new_is_refused_on_sqlite(sqlite_url: str) ->
 
 
 async def _refuses_too_new(url: str, schema: str | None) -> None:
-    expected = "at schema 9999, which this version of lango does not know"
+    await _refuses(url, schema, "9999", "at schema 9999, which this version of lango does not know")
+
+
+async def _refuses(url: str, schema: str | None, revision: str, expected: str) -> None:
     with pytest.raises(SchemaError, match=expected):
         await SqlSessionStore(url, schema=schema).open()
     for doing in (migrate.check, migrate.upgrade):
         with pytest.raises(SchemaError, match=expected):
             await doing(url, schema)
-    assert await migrate.current(url, schema) == "9999"
+    assert await migrate.current(url, schema) == revision
 
 
 async def test_two_schemas_of_one_database_do_not_see_each_other(

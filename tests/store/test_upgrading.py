@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
+from alembic.script import ScriptDirectory
 
 from faults.newer_schema import newer
 from lango.errors import SchemaBusyError, SchemaError, StoreError
@@ -78,12 +79,17 @@ async def test_newer_code_does_not_start_before_the_upgrade(
         await SqlSessionStore(url).open()
 
 
-def test_every_migration_says_whether_older_code_goes_on() -> None:
-    silent = {"0001", "0002", "0003", "0004", "0005"}  # from before there was such a word
-    scripts = Path(migrate.__file__).parent / "migrations" / "versions"
-    revisions = {file.name[:4] for file in scripts.glob("0*.py")}
-    assert {each for each in revisions if OURS.oldest_code(each) is None} == silent
-    assert OURS.oldest_code("0006") == "0005"
+def test_every_migration_declares_whether_older_code_works() -> None:
+    scripts = list(ScriptDirectory.from_config(OURS.config()).walk_revisions())
+    assert scripts
+    assert {type(vars(script.module).get("additive")) for script in scripts} == {bool}
+
+
+@pytest.mark.parametrize(("additive", "oldest"), [(True, OURS.head), (False, "9001")])
+def test_additive_migrations_keep_the_oldest_code(
+    tmp_path: Path, additive: bool, oldest: str
+) -> None:
+    assert newer(tmp_path, additive=additive).oldest_code("9001") == oldest
 
 
 async def test_an_upgrade_waits_for_a_moment_lets_others_pass_and_tries_again(

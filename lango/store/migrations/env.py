@@ -24,9 +24,8 @@ def _record_oldest_code(
     """Tell older versions of lango, in the transaction of the migration, whether they may go on."""
     assert ctx.connection is not None and step.up_revision_id is not None  # noqa: S101, PT018
     oldest = revisions.oldest_code(step.up_revision_id)
-    if oldest is not None:
-        row = sa.table(VERSION_TABLE, sa.column("oldest_code", sa.Text))
-        ctx.connection.execute(sa.update(row).values(oldest_code=oldest))
+    row = sa.table(VERSION_TABLE, sa.column("oldest_code", sa.Text))
+    ctx.connection.execute(sa.update(row).values(oldest_code=oldest))
 
 
 context.configure(
