@@ -24,7 +24,7 @@ from lango.store.clock import NOW, ago, seconds
 from lango.store.database import Database
 from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, turns, workers
-from lango.store.turn_rows import OF_SESSION, Claim, Head, LockedSession, OnHead, Turn, turn_of
+from lango.store.turn_rows import OF_SESSION, Claim, Head, LockedSession, Turn, turn_of
 from lango.store.workers import Roll, Worker, Workers, call_roll
 
 _WHILE_LOCKED: Final = (0.01, 0.02, 0.04)
@@ -88,16 +88,9 @@ class _Locked:
 class TurnQueue:
     """The queues of all sessions. Every operation may be repeated after a fault."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        dead_after: float = DEAD_AFTER,
-        on_head: OnHead | None = None,
-    ) -> None:
+    def __init__(self, database: Database, *, dead_after: float = DEAD_AFTER) -> None:
         self.database = database
         self.dead_after = dead_after
-        self._on_head = on_head
         self.from_flow = ""
         """The flow at which the next query for work starts; empty if the last one read them all."""
 
@@ -318,7 +311,7 @@ class TurnQueue:
             await turn_rows.settle_answers(transaction, session.pk, row.invocation_id)
             ended = await turn_rows.turn_row(transaction, session.pk, row.number) or ended
         await turn_rows.change_session(transaction, session, owner=None)
-        head = await self._show_next(transaction, session)
+        head = await turn_rows.make_ready(transaction, session)
         return Closed(turn_of(ended, session.key), head is not None)
 
     async def promote_due(self, limit: int = 100) -> list[Head]:
@@ -343,16 +336,10 @@ class TurnQueue:
                 await turn_rows.change_turn(transaction, row, state="queued", place=place)
             if await turn_rows.running_turn(transaction, session_pk) is not None:
                 return []
-            head = await self._show_next(transaction, session)
+            head = await turn_rows.make_ready(transaction, session)
             return [] if head is None else [head]
 
         return await self.database.transact(once)
-
-    async def _show_next(self, transaction: Transaction, session: LockedSession) -> Head | None:
-        head = await turn_rows.make_ready(transaction, session)
-        if head is not None and self._on_head is not None:
-            await self._on_head(transaction, head)
-        return head
 
     async def held_by(self, worker_id: str) -> dict[str, bool]:
         """The claims a worker still holds, each with whether its turn was asked to stop.

@@ -7,7 +7,7 @@ for the lock, and misses what the other transaction has just committed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -99,10 +99,6 @@ class Head(NamedTuple):
     app: str
     lost: bool = False  # a turn runs there whose worker is dead
     place: int = 0  # rank among its tenant's turns: after the running and the chosen ones
-
-
-OnHead = Callable[[Transaction, Head], Awaitable[None]]
-"""Called inside the transaction that gives a session work, so that it can also write a job."""
 
 
 @dataclass(frozen=True, slots=True)

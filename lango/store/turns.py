@@ -23,7 +23,7 @@ from lango.store.loading import key_is
 from lango.store.prepared import Prepared, Row, Transaction
 from lango.store.tables import IS_QUEUED, IS_RUNNING, sessions, turns
 from lango.store.turn_heads import flow_of
-from lango.store.turn_rows import OF_SESSION, Head, LockedSession, OnHead, Turn, turn_of
+from lango.store.turn_rows import OF_SESSION, LockedSession, Turn, turn_of
 
 Check = Callable[[], object]
 """Raises if an answer cannot be used."""
@@ -98,9 +98,8 @@ _HIDE_READY: Final = Prepared(
 class SqlTurnStore:
     """The turns of all sessions. Every operation may be repeated after a fault."""
 
-    def __init__(self, database: Database, *, on_head: OnHead | None = None) -> None:
+    def __init__(self, database: Database) -> None:
         self.database = database
-        self._on_head = on_head
 
     async def submit(
         self,
@@ -289,8 +288,6 @@ class SqlTurnStore:
             place=queue.place(busy),
             ready=session.clock if first else None,
         )
-        if not queue.is_busy and self._on_head is not None:
-            await self._on_head(transaction, Head(session.pk, session.key.app_name))
         interrupted = queue.running if busy == "interrupt" else None
         return Submitted(
             turn_of(row, session.key), wakes=not queue.is_busy, interrupted=interrupted

@@ -17,7 +17,7 @@ from typing import Final, Protocol, Self
 
 from lango.store.database import Database
 from lango.store.turn_queue import DEAD_AFTER, TurnQueue
-from lango.store.turn_rows import Head, OnHead
+from lango.store.turn_rows import Head
 from lango.turns.wake import WORK, Ear, Wakes
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,6 @@ class Engine(Protocol):
 
     wakes: Wakes
     queue: TurnQueue
-    on_head: OnHead | None  # called in the transaction that gives a session work
     poll: float  # seconds between two polls for work
 
     async def open(self) -> None:
@@ -84,8 +83,6 @@ class Engine(Protocol):
 
 class LocalEngine:
     """The database alone: wake-ups notify workers, and workers poll."""
-
-    on_head: OnHead | None = None
 
     def __init__(
         self, database: Database, *, dead_after: float = DEAD_AFTER, poll: float | None = None
@@ -211,7 +208,6 @@ class ChosenSessions:
     def __init__(self, engine: Engine) -> None:
         self.wakes = engine.wakes
         self.queue = engine.queue
-        self.on_head = engine.on_head
         self.poll = engine.poll
         self._chosen: Counter[int] = Counter()
         self._ears: set[Ear] = set()

@@ -46,7 +46,7 @@ class Turns:
         self.tenant = tenant
         self._store = store
         self._wakes = engine.wakes
-        self._turns = SqlTurnStore(store.database, on_head=engine.on_head)
+        self._turns = SqlTurnStore(store.database)
         self._files = SqlFileStore(store.database)
         self.log = TurnLog(store.database)
         self._look_again = _LOOK_POSTGRES if engine.wakes.reaches_others else _LOOK_SQLITE

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from lango.core.turn_states import NewTurn
-from lango.core.turns import Cancelled, Completed, Failed, Waiting
+from lango.core.turns import Cancelled, Failed, Waiting
 from lango.errors import (
     CallNotFoundError,
     InvalidIdError,
@@ -17,9 +17,9 @@ from lango.errors import (
     TurnError,
     TurnNotFoundError,
 )
-from lango.store.prepared import Prepared, Transaction
+from lango.store.prepared import Prepared
 from lango.store.tables import IS_QUEUED
-from lango.store.turn_rows import OF_SESSION, Head, Turn
+from lango.store.turn_rows import OF_SESSION, Turn
 from tests.store.desk import Desk, count, opened, said
 from tests.store.rows import key
 from tests.store.rows import said as message
@@ -385,30 +385,6 @@ async def test_a_deleted_session_takes_its_turns_along(store_url: str, tenant: s
                 await desk.turns.get(tenant, turn.id)
         for table in ("turns", "turn_events", "tool_ledger"):
             assert await count(store_url, table, ref.pk) == 0
-
-
-async def test_on_head_is_called_in_the_same_transaction(store_url: str, tenant: str) -> None:
-    """What it writes is there with the turn, or not at all."""
-    async with opened(store_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
-        told: list[int] = []
-
-        async def note(transaction: Transaction, head: Head) -> None:
-            (row,) = await transaction.all(QUEUED, of_session=head.session_pk)
-            assert row.queued > 0  # not visible to others before this transaction commits
-            told.append(head.session_pk)
-
-        desk.turns._on_head = desk.queue._on_head = note  # pyright: ignore[reportPrivateUsage]
-        await desk.submit(key(tenant))
-        await desk.submit(key(tenant))
-        assert told == [ref.pk]
-        await desk.queue.close(await desk.claim(ref.pk, worker), Completed())
-        assert told == [ref.pk] * 2
-        await desk.queue.close(await desk.claim(ref.pk, worker), Completed())
-        await desk.turns.submit(key(tenant), said(run_at=AN_HOUR_AGO))
-        assert told == [ref.pk] * 2
-        await desk.queue.promote_due(100_000)
-        assert told.count(ref.pk or 0) == 3
 
 
 async def test_a_turn_behind_another_than_it_thinks_is_refused(store_url: str, tenant: str) -> None:
