@@ -1,4 +1,4 @@
-"""The session store: create, load, append, list, delete; claim and release for turns."""
+"""The session store: create, load, append, list and delete."""
 
 from __future__ import annotations
 
@@ -287,36 +287,6 @@ class SqlSessionStore:
 
         if not await retrying(once):
             raise appending.missing(SessionRef(key))
-
-    async def claim(self, key: SessionKey, owner: str) -> int:
-        """Claim the session for a turn: from now on, only writes with the new epoch succeed."""
-
-        async def once() -> int | None:
-            async with self.database.write(key) as connection:
-                return await connection.scalar(
-                    sa.update(sessions)
-                    .where(key_is(key))
-                    .values(epoch=sessions.c.epoch + 1, owner=owner)
-                    .returning(sessions.c.epoch)
-                )
-
-        epoch = await retrying(once)
-        if epoch is None:
-            raise appending.missing(SessionRef(key))
-        return epoch
-
-    async def release(self, key: SessionKey, epoch: int) -> None:
-        """Release the session, if the epoch is still the current one."""
-
-        async def once() -> None:
-            async with self.database.write(key) as connection:
-                await connection.execute(
-                    sa.update(sessions)
-                    .where(key_is(key), sessions.c.epoch == epoch)
-                    .values(owner=None)
-                )
-
-        await retrying(once)
 
 
 async def create_session(

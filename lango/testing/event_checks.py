@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self, cast
 
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event, NodeInfo
@@ -13,9 +14,16 @@ from google.adk.sessions.session import Session
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
-from lango.errors import SessionBusyError
+from lango.core.ids import new_id
+from lango.core.turn_states import NewTurn
+from lango.core.turns import Completed
+from lango.errors import Fenced, SessionBusyError
 from lango.store.entries import SessionKey
 from lango.store.sessions import SqlSessionStore
+from lango.store.turn_queue import TurnQueue
+from lango.store.turn_rows import Claim
+from lango.store.turns import SqlTurnStore
+from lango.store.workers import Worker, Workers
 from lango.testing.checks import (
     APP,
     SESSION,
@@ -43,6 +51,34 @@ class Claimable(Protocol):
 
     tenant: str
     store: SqlSessionStore
+
+
+@dataclass
+class _RunningTurn:
+    """A turn of the checked session that a worker has claimed."""
+
+    queue: TurnQueue
+    claim: Claim
+
+    @classmethod
+    async def start(cls, service: Claimable) -> Self:
+        key = SessionKey(service.tenant, APP, USER, SESSION)
+        turn = (await SqlTurnStore(service.store.database).submit(key, NewTurn({}))).turn
+        queue = TurnQueue(service.store.database)
+        return cls(queue, await _claimed(queue, turn.session_pk))
+
+    async def take_over(self) -> None:
+        """Let the worker end without closing the turn, and another worker claim it."""
+        await Workers(self.queue.database).remove(self.claim.worker)
+        self.claim = await _claimed(self.queue, self.claim.turn.session_pk)
+
+
+async def _claimed(queue: TurnQueue, session_pk: int) -> Claim:
+    worker = Worker(new_id("wrk"), {APP: ""})
+    await Workers(queue.database).register(worker)
+    claim = await queue.claim(session_pk, worker)
+    true(claim is not None, "a new worker cannot claim the turn")
+    return cast("Claim", claim)
 
 
 @check()
@@ -309,16 +345,15 @@ async def a_window_keeps_an_unanswered_call(subject: Subject) -> None:
 async def a_claimed_session_is_busy(subject: Subject) -> None:
     """While a turn holds the session, other writers are refused; after release they succeed."""
     session = await subject.create()
-    service = cast("Claimable", subject.service)
-    key = SessionKey(service.tenant, APP, USER, SESSION)
-    first = await service.store.claim(key, "worker-1")
-    refused = subject.say(session, "meanwhile", state={"user:name": "refused"})
+    turn = await _RunningTurn.start(cast("Claimable", subject.service))
+    refused = subject.say(session, "meanwhile", state={"user:name": "Ada"})
     await raises(SessionBusyError, refused, "an append while a turn runs")
-    second = await service.store.claim(key, "worker-2")
-    true(second > first, "a new claim has no newer epoch")
-    await service.store.release(key, first)
-    await raises(SessionBusyError, subject.say(session, "still"), "after an outdated release")
-    await service.store.release(key, second)
+    first = turn.claim
+    await turn.take_over()
+    true(turn.claim.epoch > first.epoch, "a new claim has no newer epoch")
+    await raises(Fenced, turn.queue.close(first, Completed()), "a close with an outdated claim")
+    await raises(SessionBusyError, subject.say(session, "still"), "after an outdated close")
+    await turn.queue.close(turn.claim, Completed())
     await subject.say(session, "at last")
     loaded = await subject.get()
     equal(texts_of(loaded, subject.tenant), ["at last"], "the texts")

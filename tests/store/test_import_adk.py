@@ -40,6 +40,7 @@ from tests.store.adk_databases import (
     say,
     session_in_adk,
 )
+from tests.store.desk import opened
 from tests.store.rows import beside, execute
 
 
@@ -300,8 +301,9 @@ async def test_a_turn_that_runs_here_is_not_disturbed(
     own_source: str, store_url: str, tenant: str
 ) -> None:
     await moved(own_source, store_url, tenant)
-    async with SqlSessionStore(store_url) as store:
-        await store.claim(SessionKey(tenant, APP, USER, BUSY), "worker")
+    async with opened(store_url) as desk:
+        turn = await desk.submit(SessionKey(tenant, APP, USER, BUSY))
+        await desk.claim(turn.session_pk, await desk.worker(APP))
     report = await moved(own_source, store_url, tenant)
     assert ["A turn is running" in problem.why for problem in report.problems] == [True]
 

@@ -7,11 +7,11 @@ import sqlalchemy as sa
 
 from lango.core.turns import Completed, MessageDelta, ToolFinished
 from lango.errors import Fenced
-from lango.store.tables import turns
+from lango.store.tables import sessions, turns
 from lango.store.turn_log import Write
 from lango.store.turn_rows import OF_SESSION, Claim
 from tests.store.desk import Desk, count, opened
-from tests.store.rows import beside, key
+from tests.store.rows import beside, execute, key
 
 
 async def _claimed(desk: Desk, tenant: str, session: str = "s") -> Claim:
@@ -87,7 +87,8 @@ async def test_many_logs_are_written_at_once(store_url: str, tenant: str) -> Non
 async def test_a_newer_epoch_closes_the_log_to_older_claims(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         claim = await _claimed(desk, tenant)
-        await desk.sessions.claim(key(tenant), "another worker")
+        mine = sa.update(sessions).where(sessions.c.pk == claim.turn.session_pk)
+        await execute(store_url, mine.values(epoch=sessions.c.epoch + 1))
         with pytest.raises(Fenced):
             await desk.log.append(claim, [delta("x")])
 

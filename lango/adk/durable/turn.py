@@ -101,19 +101,6 @@ class DurableAgent:
                 yield event
 
 
-async def run_claimed(
-    runner: AgentRunner,
-    store: SqlSessionStore,
-    claim: Claim,
-    *,
-    abort: asyncio.Event | None = None,
-) -> AsyncGenerator[TurnEvent]:
-    """Run or resume one claimed turn of an agent; see `DurableAgent.run`."""
-    async with aclosing(DurableAgent(runner, store).run(claim, abort=abort)) as events:
-        async for event in events:
-            yield event
-
-
 class _ClaimedTurn:
     def __init__(self, agent: DurableAgent, claim: Claim) -> None:
         self.agent = agent
