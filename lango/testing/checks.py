@@ -41,7 +41,7 @@ USER: Final = "user"
 SESSION: Final = "session"
 TENANTS: Final = ("tenant-a", "tenant-b")
 
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound=BaseException)
 
 
 class ConformanceError(AssertionError):
