@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,7 +16,6 @@ from lango.core.insight import BY, UsageBy, UsageReport, UsageRow, UsageSum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DAYS: Final = timedelta(days=30)
 _FIGURES: Final = (
     Column("turns", is_number=True, is_spare=True),
     Column("calls", is_number=True, is_spare=True),
@@ -48,14 +46,13 @@ def usage(
     as_json: Json = False,
 ) -> None:
     """Show the tokens and the cost of model calls, of 30 days unless it says otherwise."""
-    chosen = _checked(by or ["day"])
-    end = until or datetime.now(UTC)
-    begin = since or end - _DAYS
+    chosen = _checked(by or ())
 
     async def read(opened: Opened) -> UsageReport:
-        from lango.store.insight.usage import UsageOf, read_usage
+        from lango.insight.usage import recent_usage
+        from lango.store.insight.usage import read_usage
 
-        whose = UsageOf(opened.tenant, begin, end, user, app)
+        whose = recent_usage(opened.tenant, since, until, user, app)
         return await read_usage(opened.store.database, whose, chosen)
 
     report = with_store((url, schema, config), tenant, read)
@@ -64,10 +61,11 @@ def usage(
     elif report.rows:
         _show(report)
     else:
-        typer.echo(f"No model was called from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC.")
+        begin, end = (f"{time:%Y-%m-%d %H:%M}" for time in (report.since, report.until))
+        typer.echo(f"No model was called from {begin} to {end} UTC.")
 
 
-def _checked(by: list[str]) -> list[UsageBy]:
+def _checked(by: Sequence[str]) -> list[UsageBy]:
     known: dict[str, UsageBy] = {name: name for name in BY}
     for name in by:
         if name not in known:

@@ -27,11 +27,6 @@ class UsageSum:
     cost: float | None = None  # US dollars, of calls with a known price; None: no price is known
     cut_off: int = 0  # attempts whose worker died: their usage is unknown and in no sum
 
-    @property
-    def tokens(self) -> int:
-        """Input and output tokens."""
-        return self.input + self.output
-
 
 @dataclass(frozen=True, slots=True)
 class UsageRow(UsageSum):

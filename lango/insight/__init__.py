@@ -1,1 +1,1 @@
-"""What agents did: the contexts of model calls and the timelines of turns."""
+"""What agents did: contexts of model calls, timelines of turns, and usage."""

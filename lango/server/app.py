@@ -11,17 +11,14 @@ from fastapi.routing import APIRoute
 
 from lango.server import (
     agents,
-    context,
     export,
     files,
+    insight,
     me,
     openai,
     probes,
     sessions,
-    timeline,
     turns,
-    usage,
-    workload,
 )
 from lango.server.backend import Backend, ServerOptions, provide
 from lango.server.callers import Identity
@@ -48,21 +45,19 @@ def create_app(backend: Backend, identity: Identity, options: ServerOptions) -> 
     )
     app.state.identity = identity
     provide(app, backend, options)
-    for noun in (
-        agents,
-        sessions,
-        files,
-        context,
-        export,
-        turns,
-        timeline,
-        usage,
-        workload,
-        me,
-        openai,
-        probes,
+    for router in (
+        agents.router,
+        sessions.router,
+        files.router,
+        insight.contexts,
+        export.router,
+        turns.router,
+        insight.router,
+        me.router,
+        openai.router,
+        probes.router,
     ):
-        app.include_router(noun.router)
+        app.include_router(router)
     add_console(app)
     app.add_middleware(AllowedHosts, allowed=options.allowed_hosts)
     add_problems(app)

@@ -42,14 +42,18 @@ def _sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     return sa.func.coalesce(sa.func.sum(column), sa.literal_column("0"))
 
 
+TOKEN_SUMS: Final = {
+    "input": _sum(model_calls.c.input_tokens),
+    "output": _sum(model_calls.c.output_tokens),
+    "cached": _sum(model_calls.c.cached_tokens),
+    "reasoning": _sum(model_calls.c.reasoning_tokens),
+}
+"""The tokens of some calls, as reported; 0 for calls without a report."""
 _USED: Final = Prepared(
     sa.select(
         sa.func.count().label("attempts"),
         _sum(sa.cast(_IS_STARTED, sa.Integer)).label("started"),
-        _sum(model_calls.c.input_tokens).label("input"),
-        _sum(model_calls.c.output_tokens).label("output"),
-        _sum(model_calls.c.cached_tokens).label("cached"),
-        _sum(model_calls.c.reasoning_tokens).label("reasoning"),
+        *(tokens.label(name) for name, tokens in TOKEN_SUMS.items()),
     ).where(_OF_TURN)
 )
 _CUT_OFF: Final = Prepared(

@@ -8,7 +8,7 @@ import pytest
 from lango.core.model_calls import Attempt, ModelCall
 from lango.core.streams import Usage
 from lango.server.callers import Caller
-from lango.server.usage import LONGEST
+from lango.server.insight import LONGEST
 from lango.store.model_calls import ModelCallStore
 from tests.server.places import House
 

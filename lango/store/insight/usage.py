@@ -13,16 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.insight import BY, MOST_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
 from lango.store.database import Database
 from lango.store.tables import model_calls
-from lango.store.turn_usage import CUT_OFF
+from lango.store.turn_usage import CUT_OFF, TOKEN_SUMS
 
 _SUMS: dict[str, sa.ColumnElement[Any]] = {
     "calls": sa.func.count(model_calls.c.call_id.distinct()),
     "attempts": sa.func.count(),
     "turns": sa.func.count(sa.func.nullif(model_calls.c.turn, "").distinct()),
-    "input": sa.func.coalesce(sa.func.sum(model_calls.c.input_tokens), 0),
-    "output": sa.func.coalesce(sa.func.sum(model_calls.c.output_tokens), 0),
-    "cached": sa.func.coalesce(sa.func.sum(model_calls.c.cached_tokens), 0),
-    "reasoning": sa.func.coalesce(sa.func.sum(model_calls.c.reasoning_tokens), 0),
+    **TOKEN_SUMS,
     "cost": sa.func.sum(model_calls.c.price),
     "cut_off": sa.func.count(sa.case((model_calls.c.outcome == CUT_OFF, 1))),
 }
@@ -39,9 +36,9 @@ class UsageOf:
     app: str | None = None
 
 
-async def read_usage(database: Database, whose: UsageOf, by: Sequence[UsageBy]) -> UsageReport:
-    """The sums grouped by `by` (which must not be empty), and the total."""
-    kept = tuple(sorted(set(by), key=BY.index))
+async def read_usage(database: Database, whose: UsageOf, by: Sequence[UsageBy] = ()) -> UsageReport:
+    """The sums grouped by `by`, or else by day, and the total."""
+    kept = tuple(sorted(set(by or ("day",)), key=BY.index))
 
     async def once(connection: AsyncConnection) -> UsageReport:
         where = _conditions(whose)
