@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from dataclasses import asdict
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lango.cli.options import DEFAULT_USER, Config, Schema, Url, UserName, store_flags
+from lango.cli.opened import Opened, with_store
+from lango.cli.options import DEFAULT_USER, Config, Schema, Url, UserName
+from lango.cli.tables import print_json
 
 if TYPE_CHECKING:
-    from lango.config.settings import Settings
     from lango.insight.context import SessionContext
     from lango.store.entries import SessionKey
     from lango.store.sessions import SqlSessionStore
@@ -36,17 +33,19 @@ def context(
     config: Config = None,
 ) -> None:
     """Show what a model call saw, what was left out of it, and why."""
-    from lango.config.load import load
-    from lango.store.connecting import in_words, require_file
 
-    settings = load(config, store_flags(url, schema)).settings
-    where = settings.store.url.get_secret_value()
-    apps = [app] if app else list(settings.apps)
-    with in_words(where):
-        require_file(where)
-        found = asyncio.run(_read(settings, apps, user, session, call))
+    async def read(opened: Opened) -> SessionContext:
+        from lango.insight.context_reader import ContextReader
+
+        settings = opened.settings
+        key = await _found(opened, [app] if app else list(settings.apps), user, session)
+        budget = settings.history.token_budget
+        reader = ContextReader(opened.store, key, text_room=None, token_budget=budget)
+        return await (reader.newest() if call is None else reader.call(call))
+
+    found = with_store((url, schema, config), None, read)
     if as_json:
-        typer.echo(json.dumps(asdict(found), default=_readable, indent=2, ensure_ascii=False))
+        print_json(found)
         return
     from lango.cli.context_drawing import drawn
 
@@ -54,33 +53,14 @@ def context(
         typer.echo(line)
 
 
-def _readable(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-async def _read(
-    settings: Settings, apps: list[str], user: str, session: str, call: str | None
-) -> SessionContext:
-    from lango.insight.context_reader import ContextReader
-    from lango.store.sessions import SqlSessionStore
-
-    store = settings.store
-    async with SqlSessionStore(store.url.get_secret_value(), schema=store.db_schema) as opened:
-        key = await _found(opened, store.tenant, apps, user, session)
-        budget = settings.history.token_budget
-        reader = ContextReader(opened, key, text_room=None, token_budget=budget)
-        return await (reader.newest() if call is None else reader.call(call))
-
-
-async def _found(
-    store: SqlSessionStore, tenant: str, apps: list[str], user: str, session: str
-) -> SessionKey:
+async def _found(opened: Opened, apps: list[str], user: str, session: str) -> SessionKey:
     """The session of that id, in the one app that has it."""
     from lango.core.ids import check_id
     from lango.errors import ConfigError, SessionNotFoundError
     from lango.store.entries import SessionKey
 
     check_id("session id", session)
+    store, tenant = opened.store, opened.tenant
     try:
         return (await store.find(tenant, user, session)).key
     except SessionNotFoundError:

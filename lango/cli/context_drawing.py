@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lango.cli.moments import exact
 from lango.cli.printable import one_line
+from lango.cli.tables import cached
 from lango.insight.context import (
     ContextAttempt,
     ContextCall,
@@ -139,12 +141,12 @@ def _outcome(made: ContextAttempt) -> str:
 
 def _times(made: ContextAttempt) -> str:
     if made.outcome == "started":
-        return f"{made.started:%Y-%m-%d %H:%M:%S} UTC; {_outcome(made)}"
+        return f"{exact(made.started)}; {_outcome(made)}"
     took = (made.ended - made.started).total_seconds()
     first = ""
     if made.first_byte is not None:
         first = f", first word after {(made.first_byte - made.started).total_seconds():.1f} s"
-    return f"{made.started:%Y-%m-%d %H:%M:%S} UTC, {took:.1f} s{first}; {_outcome(made)}"
+    return f"{exact(made.started)}, {took:.1f} s{first}; {_outcome(made)}"
 
 
 def _tokens(made: ContextAttempt) -> str:
@@ -152,8 +154,7 @@ def _tokens(made: ContextAttempt) -> str:
     if usage is None:
         reported = "the provider reported none"
     else:
-        cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-        reported = f"{usage.input:,} reported{cached}, {usage.output:,} answered"
+        reported = f"{usage.input:,} reported{cached(usage)}, {usage.output:,} answered"
     cost = "" if made.cost is None else f"; ${made.cost:.6f}"
     return f"{made.estimated:,} estimated, {reported}{cost}"
 

@@ -38,6 +38,11 @@ Until = Annotated[
 ]
 
 
+def exact(moment: datetime) -> str:
+    """The UTC time, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def age(moment: datetime) -> str:
     """How long ago it was, in its largest unit."""
     gone = (datetime.now(UTC) - moment).total_seconds()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lango.cli.options import Place, store_flags
 
 if TYPE_CHECKING:
+    from lango.config.settings import Settings
     from lango.store.sessions import SqlSessionStore
     from lango.turns.service import Turns
 
@@ -18,10 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A store, and the tenant of the command."""
+    """A store, the tenant of the command, and its settings."""
 
     store: SqlSessionStore
     tenant: str
+    settings: Settings
 
 
 def with_store(
@@ -36,14 +38,15 @@ def with_store(
     from lango.store.connecting import in_words, require_file
 
     url, schema, config = place
-    store = load(config, store_flags(url, schema)).settings.store
+    settings = load(config, store_flags(url, schema)).settings
+    store = settings.store
     where, whose = store.url.get_secret_value(), store.tenant if tenant is None else tenant
 
     async def run() -> T:
         from lango.store.sessions import SqlSessionStore
 
         async with SqlSessionStore(where, schema=store.db_schema) as opened:
-            return await work(Opened(opened, whose))
+            return await work(Opened(opened, whose, settings))
 
     with in_words(where):
         require_file(where, may_create=may_create)

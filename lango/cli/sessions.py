@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lango.cli.completing import AnyUser, AppName
-from lango.cli.moments import Since, Until, age
+from lango.cli.moments import Since, Until, age, exact
 from lango.cli.opened import Opened, with_store
 from lango.cli.options import Config, Json, Schema, Tenant, Url
 from lango.cli.printable import one_line, printable
@@ -274,8 +274,8 @@ def _described(one: SessionSummary) -> list[str]:
         f"  id        {one_line(one.id, 256)}",
         f"  status    {one.status or 'no turn yet'}",
         f"  messages  {one.message_count:,} ({one.total_tokens:,} tokens)",
-        f"  created   {created:%Y-%m-%d %H:%M:%S} UTC",
-        f"  active    {active:%Y-%m-%d %H:%M:%S} UTC ({age(active)})",
+        f"  created   {exact(created)}",
+        f"  active    {exact(active)} ({age(active)})",
     ]
 
 

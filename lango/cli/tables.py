@@ -11,6 +11,7 @@ from typing import Any, Final
 import typer
 
 from lango.cli.printable import one_line
+from lango.core.streams import Usage
 
 _LONGEST: Final = 200
 _GAP: Final = 2
@@ -132,6 +133,11 @@ def money(cost: float | None) -> str:
     if cost is None:
         return ""
     return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def cached(usage: Usage) -> str:
+    """The cached part of the input, for use after it; empty if there is none."""
+    return f" ({usage.cached:,} cached)" if usage.cached else ""
 
 
 def _said_once(values: Iterable[str]) -> str | None:

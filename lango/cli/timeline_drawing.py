@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from lango.cli.moments import span
+from lango.cli.moments import exact, span
 from lango.cli.printable import one_line
-from lango.cli.tables import money
+from lango.cli.tables import cached, money
 from lango.core.causes import MAX_TEXT, Cause, Causes
 from lango.core.streams import Usage
 from lango.insight.timeline import Step, Timeline
@@ -54,7 +54,7 @@ def _head(turn: Turn, timeline: Timeline, end: datetime, cause: Cause | None) ->
     yield f"{turn.id} {turn.state}{' for' if timeline.ended is None else ' in'} {took}"
     yield f"  session  {timeline.session}"
     yield f"  whose    {one_line(f'{turn.session.user_id} in {turn.session.app_name}', 200)}"
-    yield f"  began    {timeline.started:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"  began    {exact(timeline.started)}"
     yield f"  tokens   {_tokens(timeline.usage)}{_cost(timeline.cost)}"
     if turn.input.get("text"):
         yield f"  said     {one_line(str(turn.input['text']), _SAID)}"
@@ -124,8 +124,7 @@ def _note(step: Step) -> str:
 
 
 def _tokens(usage: Usage) -> str:
-    cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-    return f"{usage.input:,} in{cached}, {usage.output:,} out"
+    return f"{usage.input:,} in{cached(usage)}, {usage.output:,} out"
 
 
 def _cost(cost: float | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal
 
 from lango.core.budget import request_tokens
@@ -17,6 +17,7 @@ from lango.core.messages import Message
 from lango.core.model_calls import CallOutcome, ModelCall
 from lango.core.pairing import pair_calls
 from lango.core.streams import Usage
+from lango.core.times import moment, moment_or_none
 from lango.core.tokens import estimate_tokens
 
 TEXT_ROOM: Final = 2_000
@@ -201,9 +202,9 @@ def _attempt(call: ModelCall) -> ContextAttempt:
         number=call.number,
         provider=made.provider,
         model=made.model,
-        started=_time(made.started),
-        first_byte=None if made.first_byte is None else _time(made.first_byte),
-        ended=_time(made.ended),
+        started=moment(made.started),
+        first_byte=moment_or_none(made.first_byte),
+        ended=moment(made.ended),
         outcome=made.outcome,
         error=made.error,
         request_id=made.request_id,
@@ -227,16 +228,12 @@ def _listed(call: ModelCall) -> ContextCall:
         agent=call.agent,
         provider=made.provider,
         model=made.model,
-        started=_time(made.started),
+        started=moment(made.started),
         outcome=made.outcome,
         estimated=call.estimated,
         messages_sent=call.sent,
         left_out=call.left_out,
     )
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def prompt_sections(prompt: Prompt, text_room: int | None = TEXT_ROOM) -> Iterator[ContextSection]:
