@@ -6,11 +6,9 @@ import random
 from collections.abc import Iterator
 
 
-def delays(
-    tries: int, *, first: float = 0.05, factor: float = 2.0, cap: float = 2.0
-) -> Iterator[float]:
-    """Exponential backoff: waits that grow up to a cap, with random jitter."""
+def delays(tries: int, *, first: float = 0.05, cap: float = 2.0) -> Iterator[float]:
+    """Exponential backoff: waits that double up to a cap, with random jitter."""
     delay = first
     for _ in range(tries):
         yield delay * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not cryptography
-        delay = min(delay * factor, cap)
+        delay = min(2 * delay, cap)

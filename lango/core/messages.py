@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
-
-Role = Literal["user", "assistant", "tool", "system", "control"]
-"""The roles that lango writes. Rows of older systems may have "model", "function" or others."""
+from typing import Final
 
 TOOL_ROLES: Final = frozenset({"tool", "function"})
 ASSISTANT_ROLES: Final = frozenset({"assistant", "model"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, cast
 
@@ -42,22 +42,13 @@ class OpenCall:
     extra: JsonObject = field(default_factory=dict[str, Any])
 
 
-def _new_call_id() -> str:
-    return new_id("call")
-
-
 class Assembly:
     """Assembles one answer and emits its events.
 
     Tool calls are held until the end: none of an answer that breaks off may run.
     """
 
-    def __init__(
-        self,
-        provider: str,
-        request: ModelRequest,
-        call_id: Callable[[], str] = _new_call_id,
-    ) -> None:
+    def __init__(self, provider: str, request: ModelRequest) -> None:
         self.provider = provider
         self.model = request.model
         self.answered_by = ""
@@ -66,7 +57,6 @@ class Assembly:
         self._usage: Usage | None = None
         self._on_usage = request.on_usage
         self.over = False  # the rest of the stream is not needed
-        self._call_id = call_id
         self._names = ToolNames(tool.name for tool in request.tools)
         self._demanding = {tool.name for tool in request.tools if tool.parameters.get("required")}
         self._taken = {call.id for message in request.messages for call in message.tool_calls}
@@ -157,7 +147,7 @@ class Assembly:
     def _free_id(self, call_id: str | None) -> str:
         wanted = storable_text(call_id or "")
         if not wanted or wanted in self._taken or wanted.startswith(_ADK_PREFIX):
-            wanted = self._call_id()
+            wanted = new_id("call")
         self._taken.add(wanted)
         return wanted
 

@@ -33,15 +33,14 @@ class _Usage:
 class _Usages:
     """The newest known usage of each tenant."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._known: OrderedDict[str, _Usage] = OrderedDict()
 
     async def of(self, tenant: str, read: Callable[[], Awaitable[int]]) -> _Usage:
         """A tenant's usage, read from the database if the known one is older than FRESH."""
         known = self._known.get(tenant)
-        if known is None or self._clock() - known.read_at > FRESH:
-            at = self._clock()
+        if known is None or time.monotonic() - known.read_at > FRESH:
+            at = time.monotonic()
             known = self._known[tenant] = _Usage(await read(), at)
             self._known.move_to_end(tenant)
             if len(self._known) > _MOST_TENANTS:
@@ -52,16 +51,11 @@ class _Usages:
 class Quotas:
     """Refuses what would take a tenant beyond its quotas."""
 
-    def __init__(
-        self,
-        database: Callable[[], Database],
-        settings: QuotaSettings,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, database: Callable[[], Database], settings: QuotaSettings) -> None:
         self._database = database
         self._settings = settings
-        self._turns = _Usages(clock)
-        self._bytes = _Usages(clock)
+        self._turns = _Usages()
+        self._bytes = _Usages()
 
     async def take_turn(self, tenant: str) -> None:
         """Count one more turn; QuotaError if the tenant has reached its quota of open turns."""

@@ -161,12 +161,10 @@ class Database:
             return nullcontext()
         return self._queues.turn_of(session)
 
-    def twin(self, *, pool_size: int = 1) -> Database:
-        """The same database with its own connections, for another thread and its event loop."""
+    def twin(self) -> Database:
+        """The same database with a connection of its own, for another thread and its event loop."""
         url = self.url.render_as_string(hide_password=False)
-        return Database(
-            url, schema=self.schema, pool_size=pool_size, pool_timeout=self._pool_timeout
-        )
+        return Database(url, schema=self.schema, pool_size=1, pool_timeout=self._pool_timeout)
 
     def is_same(self, other: Database | None) -> bool:
         """Whether both are one database, so that a primary key means the same in both."""

@@ -18,17 +18,15 @@ from lango.store.turn_queue import DEAD_AFTER
 from lango.store.workers import beat_since
 
 
-async def read_workload(
-    database: Database, tenant: str, *, dead_after: float = DEAD_AFTER
-) -> Workload:
-    """A tenant's open turns, and the workers with a heartbeat within `dead_after` seconds."""
+async def read_workload(database: Database, tenant: str) -> Workload:
+    """A tenant's open turns, and the living workers."""
 
     async def once(connection: AsyncConnection) -> Workload:
         running = await _running(connection, tenant)
         by_worker = Counter(dict(await _running_by_worker(connection, tenant)))
         rows = await connection.execute(
             sa.select(workers)
-            .where(beat_since(connection, dead_after))
+            .where(beat_since(connection, DEAD_AFTER))
             .order_by(workers.c.started, workers.c.id)
         )
         return Workload(
@@ -50,14 +48,12 @@ async def read_workload(
     return await database.look(once)
 
 
-async def abandoned_turns(
-    database: Database, apps: Collection[str], *, dead_after: float = DEAD_AFTER
-) -> dict[str, int]:
+async def abandoned_turns(database: Database, apps: Collection[str]) -> dict[str, int]:
     """Queued and running turns by app, for apps not in `apps` that no living worker has."""
 
     async def once(connection: AsyncConnection) -> dict[str, int]:
         living = await connection.scalars(
-            sa.select(workers.c.apps).where(beat_since(connection, dead_after))
+            sa.select(workers.c.apps).where(beat_since(connection, DEAD_AFTER))
         )
         known = {*apps, *(app for loaded in living for app in loaded)}
         waiting = sa.select(turns.c.app, sa.func.count()).where(sa.or_(IS_QUEUED, IS_RUNNING))
