@@ -167,7 +167,9 @@ TREES: dict[str, Callable[[], Root]] = {
 @pytest.mark.parametrize("tree", TREES)
 def test_valid_names_are_those_adk_offers(tree: str) -> None:
     theirs = _agent_transfer._get_transfer_targets  # pyright: ignore[reportPrivateUsage]
-    for one in agents_of(TREES[tree]()):
+    agents = list(agents_of(TREES[tree]()))
+    assert agents
+    for one in agents:
         assert transfer_targets(one) == [target.name for target in theirs(one)], one.name
 
 

@@ -81,6 +81,7 @@ async def test_a_silent_stream_beats(sqlite_place: Place, tenant: str) -> None:
             if beats == 3:
                 break
         let_go(served, "go")
+    assert beats == 3
 
 
 async def test_a_client_that_goes_away_leaves_its_turn_running(served: House) -> None:
@@ -191,7 +192,8 @@ async def test_a_refused_turn_gives_its_seat_back(small: House) -> None:
     await small.turn(session, "one")
     async with small.client() as client:
         body = {"message": "two", "busy": "reject"}
-        await client.post(f"/v1/sessions/{session}/turns", json=body, headers=STREAM)
+        refused = await client.post(f"/v1/sessions/{session}/turns", json=body, headers=STREAM)
+    assert refused.status_code == 409
     await seats(small, 0)
 
 

@@ -83,6 +83,7 @@ async def test_calls_and_results_come_back_from_the_store(
     async with service_on(store_url, tenant) as service:
         held = await tell(service)
     loaded = await reload(store_url, tenant)
+    assert held.events
     for before, after in zip(held.events, loaded.events, strict=True):
         assert before.content
         assert after.content
