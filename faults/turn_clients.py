@@ -86,7 +86,7 @@ async def open_turns(here: Process, attempts: int = 0) -> int:
     async def once(connection: AsyncConnection) -> int:
         return await connection.scalar(some) or 0
 
-    return await here.store.database.look(once)
+    return await here.store.database.read(once)
 
 
 async def until_over(here: Process, attempts: int = 0) -> None:

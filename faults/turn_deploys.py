@@ -146,7 +146,7 @@ class Deploys:
         """Run two upgrades at once, while a reader holds a table for longer than they wait."""
         loop, place = asyncio.get_running_loop(), self._here.place
         with ProcessPoolExecutor(2, mp_context=CONTEXT) as pool:
-            async with self._here.store.database.write() as connection:
+            async with self._here.store.database.begin() as connection:
                 await connection.execute(sa.text("select count(*) from messages"))
                 began = time.monotonic()
                 jobs = [loop.run_in_executor(pool, _upgrade, place, version) for _ in range(2)]

@@ -45,7 +45,7 @@ class TurnDesk:
         self.workers = Workers(database)
 
     async def _execute(self, statement: sa.Executable) -> None:
-        async with self.sessions.database.write() as connection:
+        async with self.sessions.database.begin() as connection:
             await connection.execute(statement)
 
     async def freeze(self, worker_id: str) -> None:
@@ -72,7 +72,7 @@ class TurnDesk:
         statement = sa.select(*places, *(turns.c[name] for name in told)).select_from(joined)
         statement = statement.where(sessions.c.tenant.in_(tenants)).order_by(turns.c.place)
         found = Rows({}, {}, {}, {}, set())
-        async with self.sessions.database.read() as connection:
+        async with self.sessions.database.snapshot() as connection:
             for row in await connection.execute(statement):
                 found.epochs[row.pk] = row.now
                 if row.owner is not None:

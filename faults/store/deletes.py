@@ -226,7 +226,7 @@ async def _check_new(here: Process, turns: Sequence[str], outcome: Outcome) -> N
 
 
 async def _check_nothing_left(trial: _Trial, since: int, outcome: Outcome) -> None:
-    async with trial.here.store.database.read() as connection:
+    async with trial.here.store.database.snapshot() as connection:
         left = await leftovers(connection, canaries=[trial.lives.old], since=since)
     for line in left:
         outcome.fail(f"left in the database: {line}")
@@ -239,7 +239,7 @@ async def _trial(name: str, url: str, run: Run, count: int) -> Outcome:
     outcome = Outcome()
     with temporary_place(url) as place:
         async with process(place, dead_after=DEAD_AFTER) as here:
-            async with here.store.database.read() as connection:
+            async with here.store.database.snapshot() as connection:
                 since = await newest_session(connection)
             async with Crew(place, WORKERS, job=work) as crew:
                 trial = _Trial(here, crew, random.Random(f"{run.seed} {name}"))

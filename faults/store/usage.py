@@ -311,7 +311,7 @@ def _sums(rows: list[sa.Row[Any]], late: list[sa.Row[Any]]) -> Iterator[tuple[in
 
 async def _rows(here: Process) -> list[sa.Row[Any]]:
     found = sa.select(model_calls).where(model_calls.c.app_name == here.place.app)
-    async with here.store.database.read() as connection:
+    async with here.store.database.snapshot() as connection:
         return list((await connection.execute(found.order_by(model_calls.c.pk))).all())
 
 
@@ -322,7 +322,7 @@ async def _stored_answers(here: Process) -> set[str]:
         .join(sessions, sessions.c.pk == messages.c.session_pk)
         .where(sessions.c.app_name == here.place.app)
     )
-    async with here.store.database.read() as connection:
+    async with here.store.database.snapshot() as connection:
         texts = (await connection.execute(found)).scalars()
         return {nonce for text in texts for nonce in NONCE.findall(text or "")}
 

@@ -220,7 +220,7 @@ async def find(opened: Opened, session: str, app: str | None, user: str | None) 
     named = partial(
         listing.named_sessions, tenant=opened.tenant, name=session, app_name=app, user_id=user
     )
-    found = await opened.store.database.look(named)
+    found = await opened.store.database.read(named)
     exact = [one for one in found if one.public_id == session]
     if len(exact or found) == 1:
         return (exact or found)[0]

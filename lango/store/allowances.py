@@ -52,12 +52,12 @@ class Allowances:
             )
             return Grant(0, max((await connection.scalar(ahead) or 0.0) + every - _MINUTE, 0.001))
 
-        return await self._database.change(once)
+        return await self._database.write(once)
 
     async def open_turns(self, caller: str) -> int:
         """How many turns of a caller run or wait to run, including scheduled ones."""
         mine = sa.select(sa.func.count()).where(turns.c.key_id == caller, turns.c.ended.is_(None))
-        return await self._database.look(lambda connection: connection.scalar(mine)) or 0
+        return await self._database.read(lambda connection: connection.scalar(mine)) or 0
 
     async def spent(self, tenant: str, caller: str, since: datetime) -> float:
         """US dollars that the turns of a caller have cost since a day began.
@@ -81,7 +81,7 @@ class Allowances:
             costs = [await connection.scalar(each) for each in (stored, deleted)]
             return sum(cost or 0.0 for cost in costs)
 
-        return await self._database.look(once)
+        return await self._database.read(once)
 
     async def check_cost(self, tenant: str, caller: str, allowed: float) -> None:
         """KeyLimitError if a caller has reached its cost limit of the day."""

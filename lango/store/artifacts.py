@@ -15,7 +15,6 @@ from lango.store.artifact_rows import ARTIFACT, NewArtifact, of_key
 from lango.store.clock import seconds
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
-from lango.store.faults import retrying
 from lango.store.tables import artifacts
 
 
@@ -48,59 +47,64 @@ class SqlArtifactStore:
         user's); else the session may be stored elsewhere.
         """
         named = new.named  # before the first try: a retry reuses it
-
-        async def once(connection: AsyncConnection) -> int:
-            is_here = not key.session_id or await artifact_rows.hold_session(connection, key)
-            if requires_session and not is_here:
-                raise missing(SessionRef(key))
-            return await artifact_rows.save_once(connection, key, named)
-
-        return await self._database.change(once, key)
+        return await self._database.write(_save, key, named, requires_session, session=key)
 
     async def load(
         self, key: SessionKey, name: str, version: int | None = None, *, with_data: bool = True
     ) -> StoredArtifact | None:
         """One version, by default the newest."""
-
-        async def once() -> StoredArtifact | None:
-            async with self._database.read() as connection:
-                row = await artifact_rows.find_version(connection, key, name, version)
-                if row is None:
-                    return None
-                chunks = await artifact_rows.read_chunks(connection, [row.pk]) if with_data else {}
-                return _stored(row, chunks.get(row.pk, b""))
-
-        return await retrying(once)
+        return await self._database.read(_load, key, name, version, with_data)
 
     async def names(self, key: SessionKey) -> list[str]:
         """The names of a session's (or a user's) artifacts."""
-
-        async def once() -> list[str]:
-            async with self._database.read() as connection:
-                found = sa.select(artifacts.c.name).where(of_key(key, ARTIFACT)).distinct()
-                return sorted((await connection.execute(found)).scalars())
-
-        return await retrying(once)
+        return await self._database.read(_names, key)
 
     async def versions(self, key: SessionKey, name: str) -> list[StoredArtifact]:
         """Every version of one artifact, the oldest first."""
-
-        async def once() -> list[StoredArtifact]:
-            async with self._database.read() as connection:
-                found = sa.select(*artifact_rows.ROW).where(of_key(key, ARTIFACT, name))
-                rows = await connection.execute(found.order_by(artifacts.c.version))
-                return [_stored(row) for row in rows]
-
-        return await retrying(once)
+        return await self._database.read(_versions, key, name)
 
     async def delete(self, key: SessionKey, name: str) -> None:
         """Delete an artifact with all its versions."""
+        await self._database.write(artifact_rows.delete_artifacts, of_key(key, ARTIFACT, name))
 
-        async def once() -> None:
-            async with self._database.write() as connection:
-                await artifact_rows.delete_artifacts(connection, of_key(key, ARTIFACT, name))
 
-        await retrying(once)
+async def _save(
+    connection: AsyncConnection,
+    key: SessionKey,
+    new: NewArtifact,
+    requires_session: bool,
+) -> int:
+    is_here = not key.session_id or await artifact_rows.hold_session(connection, key)
+    if requires_session and not is_here:
+        raise missing(SessionRef(key))
+    return await artifact_rows.save_once(connection, key, new)
+
+
+async def _load(
+    connection: AsyncConnection,
+    key: SessionKey,
+    name: str,
+    version: int | None,
+    with_data: bool,
+) -> StoredArtifact | None:
+    row = await artifact_rows.find_version(connection, key, name, version)
+    if row is None:
+        return None
+    chunks = await artifact_rows.read_chunks(connection, [row.pk]) if with_data else {}
+    return _stored(row, chunks.get(row.pk, b""))
+
+
+async def _names(connection: AsyncConnection, key: SessionKey) -> list[str]:
+    found = sa.select(artifacts.c.name).where(of_key(key, ARTIFACT)).distinct()
+    return sorted((await connection.execute(found)).scalars())
+
+
+async def _versions(
+    connection: AsyncConnection, key: SessionKey, name: str
+) -> list[StoredArtifact]:
+    found = sa.select(*artifact_rows.ROW).where(of_key(key, ARTIFACT, name))
+    rows = await connection.execute(found.order_by(artifacts.c.version))
+    return [_stored(row) for row in rows]
 
 
 def _stored(row: sa.Row[Any], data: bytes = b"") -> StoredArtifact:

@@ -49,7 +49,7 @@ class ClaimedWrites:
             elif found.parent_pk != parent:
                 raise SessionExistsError(f"Session with id {key.session_id} already exists.")
 
-        await self.database.change(once, key)
+        await self.database.write(once, session=key)
 
     async def append(self, ref: SessionRef, entry: Entry) -> Appended:
         """Append to a child session; idempotent by the entry's event id."""
@@ -61,7 +61,7 @@ class ClaimedWrites:
             return await appending.append(connection, ref, entry, None, root_pk=root_pk)
 
         failpoint("append.before")
-        appended = await self.database.change(once, ref.key)
+        appended = await self.database.write(once, session=ref.key)
         failpoint("append.after")
         return appended
 
@@ -74,7 +74,7 @@ class ClaimedWrites:
             return await artifact_rows.save_once(connection, key, named)
 
         failpoint("artifact.before")
-        version = await self.database.change(once, self.claim.turn.session)
+        version = await self.database.write(once, session=self.claim.turn.session)
         failpoint("artifact.after")
         return version
 

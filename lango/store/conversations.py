@@ -59,7 +59,7 @@ class ConversationStore:
                 insert = upsert(connection, conversations).on_conflict_do_nothing()
                 await connection.execute(insert.values(row | {"created": now(connection)}))
 
-        await self._database.change(once, key)
+        await self._database.write(once, session=key)
 
     async def find(
         self, tenant: str, user: str, app: str, known_by: str, *, idempotency_key: str | None = None
@@ -90,7 +90,7 @@ class ConversationStore:
                 for row in await connection.execute(statement)
             ]
 
-        found = await self._database.look(once)
+        found = await self._database.read(once)
         return max(found, key=lambda point: (point.has_key, point.is_end), default=None)
 
 

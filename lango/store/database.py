@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, TypeVar, cast
+from functools import partial
+from typing import Any, Final, TypeVar, TypeVarTuple, cast, overload
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -33,7 +34,8 @@ from lango.store.tables import app_states
 from lango.store.waiting import FairSemaphore, SessionQueues, acquired
 
 T = TypeVar("T")
-Work = Callable[[AsyncConnection], Awaitable[T]]
+Args = TypeVarTuple("Args")
+Work = Callable[[AsyncConnection, *Args], Awaitable[T]]
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +138,7 @@ class Database:
         """
         values = {**_PROBE, "key": uuid4().hex}  # no two processes wait for each other
         with in_words(self.url.render_as_string(hide_password=False)):
-            async with self.write() as connection:
+            async with self.begin() as connection:
                 await connection.execute(sa.insert(app_states).values(values))
                 same = (app_states.c[name] == value for name, value in values.items())
                 await connection.execute(sa.delete(app_states).where(*same))
@@ -188,9 +190,87 @@ class Database:
         if engine is not None:
             await engine.dispose()
 
+    @overload
+    async def read(self, work: Prepared, /, **values: Any) -> Sequence[Row]: ...
+
+    @overload
+    async def read(self, work: Work[*Args, T], /, *args: *Args) -> T: ...
+
+    async def read(self, work: Any, /, *args: Any, **values: Any) -> Any:
+        """Read one snapshot, and retry after a transient fault.
+
+        `work` is a function of the connection and `args`, or a prepared statement, whose rows are
+        returned: on PostgreSQL, that is one round trip.
+        """
+        if isinstance(work, Prepared):
+            return await retrying(partial(self._read_rows, work, values))
+        return await retrying(partial(self._read, work, args))
+
+    @overload
+    async def write(self, work: Prepared, /, **values: Any) -> Sequence[Row]: ...
+
+    @overload
+    async def write(
+        self, work: Work[*Args, T], /, *args: *Args, session: SessionKey | None = None
+    ) -> T: ...
+
+    async def write(
+        self, work: Any, /, *args: Any, session: SessionKey | None = None, **values: Any
+    ) -> Any:
+        """Do work in a transaction, and retry all of it after a transient fault.
+
+        `work` as for `read`. Few writers to `session` run at a time.
+        """
+        if isinstance(work, Prepared):
+            return await retrying(partial(self._write_rows, work, values))
+        return await retrying(partial(self._write, work, args, session))
+
+    async def transact(
+        self,
+        work: Callable[[Transaction, *Args], Awaitable[T]],
+        /,
+        *args: *Args,
+        session: SessionKey | None = None,
+    ) -> T:
+        """`write` for work of prepared statements alone: on PostgreSQL, by a leased connection."""
+        return await retrying(partial(self._transact, work, args, session))
+
+    async def _read(self, work: Callable[..., Awaitable[T]], args: Sequence[Any]) -> T:
+        async with self.snapshot() as connection:
+            return await work(connection, *args)
+
+    async def _read_rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Row]:
+        if self.is_sqlite:
+            async with self.snapshot() as connection:
+                return await CoreTransaction(connection).all(statement, **values)
+        return await (await self._leased()).find(statement, values)
+
+    async def _write(
+        self, work: Callable[..., Awaitable[T]], args: Sequence[Any], session: SessionKey | None
+    ) -> T:
+        async with self.begin(session) as connection:
+            return await work(connection, *args)
+
+    async def _write_rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Row]:
+        if self.is_sqlite:
+            async with self.begin() as connection:
+                return await CoreTransaction(connection).all(statement, **values)
+        leases = await self._leased()
+        try:
+            return await leases.find(statement, values)
+        except Exception as error:
+            await self._after(error)
+            raise
+
+    async def _transact(
+        self, work: Callable[..., Awaitable[T]], args: Sequence[Any], session: SessionKey | None
+    ) -> T:
+        async with self.transaction(session) as transaction:
+            return await work(transaction, *args)
+
     @asynccontextmanager
-    async def write(self, session: SessionKey | None = None) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that commits at the end; few writers to a session run at a time."""
+    async def begin(self, session: SessionKey | None = None) -> AsyncGenerator[AsyncConnection]:
+        """One try of a `write`: a transaction that commits at the end."""
         engine = await self._opened()
         one_writer = self._acquired(self._one_writer)
         connection_free = self._acquired(self._connections)
@@ -204,8 +284,8 @@ class Database:
             raise
 
     @asynccontextmanager
-    async def read(self) -> AsyncGenerator[AsyncConnection]:
-        """A read-only transaction that sees one snapshot."""
+    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
+        """One try of a `read`: a read-only transaction that sees one snapshot."""
         engine = await self._opened()
         options: dict[str, Any] = dict(READ_ONLY)
         if not self.is_sqlite:
@@ -214,29 +294,11 @@ class Database:
             async with self._acquired(self._connections), engine.connect() as connection:
                 yield await connection.execution_options(**options)
 
-    async def change(self, work: Work[T], session: SessionKey | None = None) -> T:
-        """Do work in a transaction; retry all of it after a transient fault."""
-
-        async def once() -> T:
-            async with self.write(session) as connection:
-                return await work(connection)
-
-        return await retrying(once)
-
-    async def look(self, work: Work[T]) -> T:
-        """Read one snapshot; retry after a transient fault."""
-
-        async def once() -> T:
-            async with self.read() as connection:
-                return await work(connection)
-
-        return await retrying(once)
-
     @asynccontextmanager
     async def transaction(self, session: SessionKey | None = None) -> AsyncGenerator[Transaction]:
-        """A transaction for prepared statements that commits at the end."""
+        """One try of a `transact`: a transaction that commits at the end."""
         if self.is_sqlite:
-            async with self.write() as connection:
+            async with self.begin() as connection:
                 yield CoreTransaction(connection)
             return
         leases = await self._leased()
@@ -247,49 +309,8 @@ class Database:
             await self._after(error)
             raise
 
-    async def transact(
-        self, work: Callable[[Transaction], Awaitable[T]], session: SessionKey | None = None
-    ) -> T:
-        """Do work of prepared statements in a transaction; retry it after a transient fault."""
-
-        async def once() -> T:
-            async with self.transaction(session) as transaction:
-                return await work(transaction)
-
-        return await retrying(once)
-
-    async def find(self, statement: Prepared, **values: Any) -> Sequence[Row]:
-        """The rows of one prepared statement that changes nothing; retried after a fault."""
-
-        async def once() -> Sequence[Row]:
-            if self.is_sqlite:
-                async with self.read() as connection:
-                    return await CoreTransaction(connection).all(statement, **values)
-            return await (await self._leased()).find(statement, values)
-
-        return await retrying(once)
-
-    async def run(self, statement: Prepared, **values: Any) -> Sequence[Row]:
-        """The rows of one prepared statement that changes something; retried after a fault.
-
-        On PostgreSQL it is one round trip.
-        """
-
-        async def once() -> Sequence[Row]:
-            if self.is_sqlite:
-                async with self.write() as connection:
-                    return await CoreTransaction(connection).all(statement, **values)
-            leases = await self._leased()
-            try:
-                return await leases.find(statement, values)
-            except Exception as error:
-                await self._after(error)
-                raise
-
-        return await retrying(once)
-
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
-        """The rows of one hand-written statement, on PostgreSQL: one round trip."""
+        """The rows of one hand-written statement, on PostgreSQL: one round trip, one try."""
         leases = await self._leased()
         try:
             return await leases.fetch(sql, *arguments)

@@ -114,20 +114,20 @@ class SessionExport:
         for first in range(1, part.last_seq + 1, PAGE):
             last = min(first + PAGE - 1, part.last_seq)
             page = partial(_entries, part=part, first=first, last=last)
-            for told in await self.database.look(page):
+            for told in await self.database.read(page):
                 yield told
 
     async def _artifacts(self, part: _Part) -> AsyncGenerator[JsonObject]:
         after = 0
         while True:
-            found = await self.database.look(partial(_artifact_behind, part=part, pk=after))
+            found = await self.database.read(partial(_artifact_behind, part=part, pk=after))
             if found is None:
                 return
             after, told = found
             yield told
             for number in count():
                 chunk = partial(_chunk, artifact_pk=after, number=number)
-                data = await self.database.look(chunk)
+                data = await self.database.read(chunk)
                 if data is None:
                     break
                 yield {"kind": CHUNK, "number": number, "data": base64.b64encode(data).decode()}
@@ -162,7 +162,7 @@ async def open_export(
             database, tuple(parts), app_state if with_app_state else {}, user_state
         )
 
-    return await database.look(read)
+    return await database.read(read)
 
 
 async def _part(connection: AsyncConnection, key: SessionKey, row: sa.Row[Any]) -> _Part:

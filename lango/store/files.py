@@ -64,26 +64,26 @@ class SqlFileStore:
         the same file, nothing is saved: a repeated request gets the same version.
         """
         save = partial(_save, key=key, new=new, public_id=public_id)
-        return await self._database.change(save, key)
+        return await self._database.write(save, session=key)
 
     async def find(
         self, key: SessionKey, name: str, version: int | None = None
     ) -> StoredFile | None:
         """One version, by default the newest; None, too, for an artifact without bytes."""
-        found = await self._database.look(
+        found = await self._database.read(
             partial(artifact_rows.find_version, key=key, name=name, version=version)
         )
         return _file_of(found) if found is not None and found.size else None
 
     async def page(self, key: SessionKey, *, after: str = "", limit: int = 50) -> list[StoredFile]:
         """The newest version of each file, ordered by name, after the name `after`."""
-        return await self._database.look(
+        return await self._database.read(
             lambda connection: _newest(connection, key, artifacts.c.name > after, limit)
         )
 
     async def newest(self, key: SessionKey, names: Collection[str]) -> dict[str, FileRef]:
         """The newest version of each of these files that exists."""
-        found = await self._database.look(
+        found = await self._database.read(
             lambda connection: _newest(connection, key, artifacts.c.name.in_(names), len(names))
         )
         return {file.name: FileRef(file.name, file.version) for file in found}
@@ -97,7 +97,7 @@ class SqlFileStore:
             chunk = sa.select(artifact_chunks.c.data).where(
                 artifact_chunks.c.artifact_pk == file.pk, artifact_chunks.c.number == number
             )
-            data = await self._database.look(
+            data = await self._database.read(
                 lambda connection, chunk=chunk: connection.scalar(chunk)
             )
             if data is None:

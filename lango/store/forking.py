@@ -48,7 +48,7 @@ async def fork(database: Database, point: Point, to: SessionKey, public_id: str)
         if new_pk is not None:
             await _fill(connection, source, point, to, new_pk)
 
-    await database.change(once)
+    await database.write(once)
 
 
 async def _insert(

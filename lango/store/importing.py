@@ -22,7 +22,6 @@ from lango.store import artifact_rows
 from lango.store.appending import new_row
 from lango.store.counters import Counters, advance
 from lango.store.entries import Entry, SessionKey, StoredMessage, readable_time
-from lango.store.faults import retrying
 from lango.store.loading import ROW, key_is, read_states
 from lango.store.rewinding import undo
 from lango.store.sessions import SqlSessionStore
@@ -72,12 +71,7 @@ class SessionImporter:
     async def import_session(self, session: ForeignSession, batches: EntryBatches) -> Imported:
         """Import a session; `batches` yields its entries in order, from the start on each call."""
         session.key.checked()
-
-        async def once() -> Imported:
-            async with self._database.write() as connection:
-                return await _import(connection, session, batches)
-
-        imported = await retrying(once)
+        imported = await self._database.write(_import, session, batches)
         failpoint("import.session")
         return imported
 
@@ -86,38 +80,28 @@ class SessionImporter:
     ) -> None:
         """Write app states (keys without a user) and user states; without `overwrite` only new."""
 
-        async def once() -> None:
-            async with self._database.write() as connection:
-                for key, state in keys:
-                    await write_state(connection, key, state, overwrite=overwrite)
+        async def write(connection: AsyncConnection) -> None:
+            for key, state in keys:
+                await write_state(connection, key, state, overwrite=overwrite)
 
-        await retrying(once)
+        await self._database.write(write)
         failpoint("import.states")
 
     async def count_sessions(self, tenant: str, app_name: str) -> int:
         """How many sessions an app has here."""
-
-        async def once() -> int:
-            mine = (sessions.c.tenant == tenant, sessions.c.app_name == app_name)
-            async with self._database.read() as connection:
-                return await connection.scalar(sa.select(sa.func.count()).where(*mine)) or 0
-
-        return await retrying(once)
+        mine = (sessions.c.tenant == tenant, sessions.c.app_name == app_name)
+        found = sa.select(sa.func.count()).where(*mine)
+        return await self._database.read(lambda connection: connection.scalar(found)) or 0
 
     async def shared_states(self, key: SessionKey) -> tuple[JsonObject, JsonObject]:
         """The app's and the user's state."""
-
-        async def once() -> tuple[JsonObject, JsonObject]:
-            async with self._database.read() as connection:
-                return await read_states(connection, key)
-
-        return await retrying(once)
+        return await self._database.read(read_states, key)
 
     @asynccontextmanager
     async def stored(self, key: SessionKey) -> AsyncGenerator[StoredCopy]:
         """Read a session back, in one snapshot."""
         columns = (sessions.c.pk, sessions.c.next_seq, sessions.c.state)
-        async with self._database.read() as connection:
+        async with self._database.snapshot() as connection:
             await _wait_for_source(connection)
             row = (await connection.execute(sa.select(*columns).where(key_is(key)))).one()
             yield StoredCopy(connection, row.pk, row.next_seq - 1, row.state)

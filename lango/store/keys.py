@@ -88,7 +88,7 @@ class KeyStore:
         async def once(connection: AsyncConnection) -> MadeKey:
             return MadeKey(_key(await _insert(connection, secret, row, life)), secret.text)
 
-        return await self._database.change(once)
+        return await self._database.write(once)
 
     async def find(self, given: KeyText) -> ApiKey | None:
         """The key that a client has sent; None if it is unknown, expired or revoked."""
@@ -102,7 +102,7 @@ class KeyStore:
             row = (await connection.execute(found)).one_or_none()
             return None if row is None else (row, bool(row.note))
 
-        looked = await self._database.look(once)
+        looked = await self._database.read(once)
         if looked is None or not given.fits(looked[0].hash):
             return None
         row, note = looked
@@ -115,12 +115,12 @@ class KeyStore:
             mine = sa.update(api_keys).where(_is_key(tenant, key_id))
             await connection.execute(mine.values(last_used=now(connection)))
 
-        await self._database.change(once)
+        await self._database.write(once)
 
     async def any(self) -> bool:
         """Whether the database holds a key of any tenant, even an expired or revoked one."""
         found = sa.select(sa.exists(sa.select(api_keys.c.id)))
-        return bool(await self._database.look(lambda connection: connection.scalar(found)))
+        return bool(await self._database.read(lambda connection: connection.scalar(found)))
 
     async def of_tenant(self, tenant: str) -> list[ApiKey]:
         """A tenant's keys, the oldest first, including expired and revoked ones."""
@@ -130,7 +130,7 @@ class KeyStore:
             rows = await connection.execute(mine.order_by(api_keys.c.created, api_keys.c.id))
             return [_key(row) for row in rows]
 
-        return await self._database.look(once)
+        return await self._database.read(once)
 
     async def revoke(self, tenant: str, key_id: str) -> ApiKey:
         """Revoke a key now; one that is revoked already keeps its time of revocation."""
@@ -141,7 +141,7 @@ class KeyStore:
                 row = await _change(connection, row, revoked=now(connection))
             return _key(row)
 
-        return await self._database.change(once)
+        return await self._database.write(once)
 
     async def rotate(self, tenant: str, key_id: str, *, grace: float = GRACE) -> MadeKey:
         """Create a key with the same rights; the old one expires within `grace` seconds.
@@ -159,7 +159,7 @@ class KeyStore:
             made = sa.select(api_keys).where(_is_key(tenant, secret.id))
             return MadeKey(_key((await connection.execute(made)).one()), secret.text)
 
-        return await self._database.change(once)
+        return await self._database.write(once)
 
 
 async def _insert(

@@ -86,7 +86,7 @@ class ToolLedger:
             return RUN
 
         failpoint("ledger.start.before")
-        verdict = await self.database.transact(once, claim.turn.session)
+        verdict = await self.database.transact(once, session=claim.turn.session)
         failpoint("ledger.start.after")
         return verdict
 
@@ -107,13 +107,13 @@ class ToolLedger:
                 raise StoreError(f"The call {run.call_key} of {run.tool} was never started.")
 
         failpoint("ledger.finish.before")
-        await self.database.transact(once, claim.turn.session)
+        await self.database.transact(once, session=claim.turn.session)
         failpoint("ledger.finish.after")
 
     async def results(self, claim: Claim, invocation_id: str) -> dict[str, Finished]:
         """The results of an invocation's tool calls, by call key."""
         of = {"of_session": claim.turn.session_pk, "invocation": invocation_id}
-        rows = await self.database.find(_FINISHED, **of)
+        rows = await self.database.read(_FINISHED, **of)
         return {row.call_key: Finished(row.result, row.actions or {}) for row in rows}
 
 

@@ -124,7 +124,7 @@ async def list_page(
         return Page([], None)
     named = {f"app_{number}": name for number, name in enumerate(apps)}
     statement = _newest(len(apps), frozenset(values))
-    rows = await database.find(statement, in_tenant=tenant, count=count, **named, **values)
+    rows = await database.read(statement, in_tenant=tenant, count=count, **named, **values)
     more = len(rows) > limit
     rows = rows[:limit]
     next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if more else None

@@ -110,7 +110,7 @@ class ModelCallStore:
                 await connection.execute(new, rows)
             return await self._add_parts(connection, tenant, kept)
 
-        self._remember(await self._database.change(write))
+        self._remember(await self._database.write(write))
         return locked
 
     async def settle(self, records: Sequence[ModelCall]) -> None:
@@ -121,7 +121,7 @@ class ModelCallStore:
         rows = [{"of_call": one.call, "of_number": one.number, **_came_of(one)} for one in records]
         failpoint("call.settle.before")
         if len(rows) == 1:
-            await self._database.run(_SETTLE, **rows[0])
+            await self._database.write(_SETTLE, **rows[0])
         elif rows:
             await self._database.transact(lambda transaction: transaction.each(_SETTLE, rows))
         failpoint("call.settle.after")
@@ -162,7 +162,7 @@ class ModelCallStore:
             rows = await connection.execute(found.order_by(model_calls.c.pk.desc()).limit(limit))
             return [_stored(row) for row in rows]
 
-        return await self._database.look(read)
+        return await self._database.read(read)
 
     async def attempts(self, key: SessionKey, call: str) -> list[StoredModelCall]:
         """The attempts of one call of a session, in order; none if it has no such call."""
@@ -174,13 +174,11 @@ class ModelCallStore:
             rows = await connection.execute(found.order_by(model_calls.c.pk))
             return [_stored(row) for row in rows]
 
-        return await self._database.look(read)
+        return await self._database.read(read)
 
     async def prompt_part(self, tenant: str, hashed: str) -> str | None:
         """The text with this hash; None if the tenant has not sent it to a model."""
-        return await self._database.look(
-            lambda connection: prompt_parts.read(connection, tenant, hashed)
-        )
+        return await self._database.read(prompt_parts.read, tenant, hashed)
 
 
 async def calls_of_turn(

@@ -13,10 +13,10 @@ async def count_open_turns(database: Database, tenant: str, most: int) -> int:
     is_open = turns.c.tenant == tenant, turns.c.ended.is_(None)
     found = sa.select(turns.c.number).where(*is_open).limit(most).subquery()
     count = sa.select(sa.func.count()).select_from(found)
-    return await database.look(lambda connection: connection.scalar(count)) or 0
+    return await database.read(lambda connection: connection.scalar(count)) or 0
 
 
 async def sum_file_bytes(database: Database, tenant: str) -> int:
     """The size of all versions of the tenant's artifacts, including uploaded files."""
     total = sa.select(sa.func.sum(artifacts.c.size)).where(artifacts.c.tenant == tenant)
-    return int(await database.look(lambda connection: connection.scalar(total)) or 0)
+    return int(await database.read(lambda connection: connection.scalar(total)) or 0)

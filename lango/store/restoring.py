@@ -66,7 +66,7 @@ async def restore_session(database: Database, lines: Lines, to: Renamed) -> Rest
         return restorer.restored()
 
     try:
-        return await database.change(once)
+        return await database.write(once)
     except IntegrityError as error:
         if is_duplicate(error):  # the name was free: the export repeats something
             raise _damaged("it has something twice") from error

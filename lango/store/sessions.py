@@ -103,21 +103,16 @@ class SqlSessionStore:
         key.checked()
         key.check_state(state or NO_CHANGE)
         public_id = public_id or new_id("ses")  # a retry recognises its own work by it
-
-        async def once() -> StoredSession:
-            async with self.database.write(key) as connection:
-                return await create_session(
-                    connection, key, public_id, state or StateChange(), title
-                )
-
-        return await retrying(once)
+        return await self.database.write(
+            create_session, key, public_id, state or StateChange(), title, session=key
+        )
 
     async def load(self, key: SessionKey, budget: int | None) -> LoadedSession | None:
         """The newest rows within a token budget (None: all), with those that are always loaded."""
 
         async def once() -> LoadedSession | None:
             if self.database.is_sqlite:
-                async with self.database.read() as connection:
+                async with self.database.snapshot() as connection:
                     return await loading.load_window(connection, key, budget)
             found = loading.from_rows(
                 key,
@@ -127,14 +122,14 @@ class SqlSessionStore:
             )
             if found is None or found.whole or not found.session.open_calls:
                 return found
-            async with self.database.read() as connection:
+            async with self.database.snapshot() as connection:
                 return await loading.with_pinned(connection, found)
 
         return await retrying(once)
 
     async def load_recent(self, key: SessionKey, recent: Recent) -> LoadedSession | None:
         """Exactly what a GetSessionConfig asks for."""
-        return await self.database.look(partial(loading.load_recent, key=key, recent=recent))
+        return await self.database.read(loading.load_recent, key, recent)
 
     async def append(self, ref: SessionRef, entry: Entry, epoch: int | None = None) -> Appended:
         """Append an entry; idempotent by its event id."""
@@ -178,34 +173,30 @@ class SqlSessionStore:
     async def _append_in_transaction(
         self, ref: SessionRef, entry: Entry, epoch: int | None
     ) -> Appended:
-        async with self.database.write() as connection:
+        async with self.database.begin() as connection:
             return await appending.append(connection, ref, entry, epoch)
 
     async def read_blobs(self, key: SessionKey, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes that were moved out of events, by name."""
-        return await self.database.look(partial(artifact_rows.read_blobs, key=key, names=names))
+        return await self.database.read(artifact_rows.read_blobs, key, names)
 
     async def locate(self, key: SessionKey) -> SessionRef:
         """A session by its key; SessionNotFoundError if there is none."""
-
-        async def once() -> int | None:
-            async with self.database.read() as connection:
-                return await connection.scalar(sa.select(sessions.c.pk).where(key_is(key)))
-
-        pk = await retrying(once)
+        found = sa.select(sessions.c.pk).where(key_is(key))
+        pk = await self.database.read(lambda connection: connection.scalar(found))
         if pk is None:
             raise appending.missing(SessionRef(key))
         return SessionRef(key, pk)
 
     async def user_state(self, key: SessionKey) -> JsonObject:
         """The user's state, by a key whose session id does not matter."""
-        return await self.database.look(partial(loading.read_user_state, key=key))
+        return await self.database.read(loading.read_user_state, key)
 
     async def list_all(
         self, tenant: str, app_name: str, user_id: str | None
     ) -> list[StoredSession]:
         """Every session with its state, the least recently updated first, unpaged, as in ADK."""
-        return await self.database.look(
+        return await self.database.read(
             partial(listing.list_all, tenant=tenant, app_name=app_name, user_id=user_id)
         )
 
@@ -232,7 +223,7 @@ class SqlSessionStore:
 
     async def app_names(self, tenant: str) -> list[str]:
         """The apps in which a tenant has sessions."""
-        return await self.database.look(partial(listing.app_names, tenant=tenant))
+        return await self.database.read(listing.app_names, tenant)
 
     async def find(self, tenant: str, user_id: str | None, public_id: str) -> SessionSummary:
         """A session by its public id; SessionNotFoundError also if it is not the user's."""
@@ -246,7 +237,7 @@ class SqlSessionStore:
         return await self._summary(key_is(key))
 
     async def _summary(self, condition: sa.ColumnElement[bool]) -> SessionSummary:
-        found = await self.database.look(partial(listing.find, condition=condition))
+        found = await self.database.read(listing.find, condition)
         if found is None:
             raise SessionNotFoundError
         return found
@@ -261,7 +252,7 @@ class SqlSessionStore:
     ) -> list[StoredMessage]:
         """A page of messages in order; control rows and undone ones are not shown."""
         ref = await self.locate(key)
-        return await self.database.look(
+        return await self.database.read(
             partial(listing.page_messages, pk=ref.pk or 0, before=before, after=after, limit=limit)
         )
 
@@ -273,19 +264,14 @@ class SqlSessionStore:
         which = key_is(key)
         if public_id is not None:
             which &= sessions.c.public_id == public_id
-        await self.database.change(partial(delete_session, key=key, which=which), key)
+        await self.database.write(delete_session, key, which, session=key)
 
     async def rename(self, key: SessionKey, title: str) -> None:
         """Set the title of a session."""
-
-        async def once() -> bool:
-            async with self.database.write(key) as connection:
-                renamed = await connection.execute(
-                    sa.update(sessions).where(key_is(key)).values(title=title)
-                )
-                return renamed.rowcount > 0
-
-        if not await retrying(once):
+        mine = sa.update(sessions).where(key_is(key))
+        renamed = mine.values(title=title).returning(sessions.c.pk)
+        pk = await self.database.write(lambda connection: connection.scalar(renamed), session=key)
+        if pk is None:
             raise appending.missing(SessionRef(key))
 
 

@@ -61,7 +61,7 @@ async def enter_call(database: Database, claim: Claim, record: ModelCall) -> Non
 
     async def once() -> bool:
         try:
-            return bool(await database.run(_ENTER, **of, **values))
+            return bool(await database.write(_ENTER, **of, **values))
         except Exception as error:
             if not is_duplicate(error):  # the reply to an earlier try was lost
                 raise

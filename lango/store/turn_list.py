@@ -75,7 +75,7 @@ async def list_turns(
             for row in await connection.execute(statement)
         ]
 
-    found = await database.look(once)
+    found = await database.read(once)
     shown = found[:limit]
     return Page(shown, shown[-1].turn.id if len(found) > limit else None)
 

@@ -197,7 +197,7 @@ class TurnLog:
 
         The log itself shows its end; it cannot show that it was deleted.
         """
-        rows = await self.database.find(
+        rows = await self.database.read(
             _BEHIND, of_session=turn.session_pk, of_turn=turn.number, after=after, at_most=limit
         )
         return LogPage(turn, [_logged(row) for row in rows])
@@ -242,7 +242,7 @@ class TurnLog:
             return len(doomed)
 
         if self.database.is_sqlite:
-            return await self.database.change(once)
+            return await self.database.write(once)
         return (await retrying(lambda: self.database.fetch(_TRIM, older_than, limit)))[0][0]
 
 

@@ -106,7 +106,7 @@ class TurnQueue:
 
         values = {f"app_{place}": app for place, app in enumerate(apps)}
         dead_after = timedelta(seconds=self.dead_after)
-        rows = await self.database.find(
+        rows = await self.database.read(
             turn_heads.heads(len(apps), limit, lateral=not self.database.is_sqlite),
             **values,
             dead_after=dead_after,
@@ -169,7 +169,7 @@ class TurnQueue:
         living = await Workers(self.database).living(self.dead_after)
         loaded = {app for worker in living for app in worker.apps}
         dead_after = timedelta(seconds=self.dead_after)
-        rows = await self.database.find(_LOST, dead_after=dead_after, at_most=limit)
+        rows = await self.database.read(_LOST, dead_after=dead_after, at_most=limit)
         return [row.session_pk for row in rows if row.app not in loaded]
 
     async def claim_unloaded(
@@ -232,7 +232,7 @@ class TurnQueue:
             more = first is not None and first.ready is not None
             return Closed(turn_of(row, session.key), more)
 
-        return await self.database.transact(once, claim.turn.session)
+        return await self.database.transact(once, session=claim.turn.session)
 
     async def renew(self, claim: Claim, verdict: GivenUp, claim_id: str) -> Claim:
         """Renew a claim under a new epoch, so that the same worker can close the turn.
@@ -258,7 +258,7 @@ class TurnQueue:
             turn = turn_of(row, session.key)
             return replace(claim, id=claim_id, turn=turn, epoch=row.epoch, verdict=verdict)
 
-        return await self.database.transact(once, claim.turn.session)
+        return await self.database.transact(once, session=claim.turn.session)
 
     async def hand_back(
         self, worker_id: str, claim_id: str, *, unclosed: bool = False, wait: bool = True
@@ -317,7 +317,7 @@ class TurnQueue:
     async def promote_due(self, limit: int = 100) -> list[Head]:
         """Queue the scheduled turns that are due; returns the sessions that now have work."""
         due: dict[int, list[int]] = {}
-        for row in await self.database.find(_DUE, at_most=limit):
+        for row in await self.database.read(_DUE, at_most=limit):
             due.setdefault(row.session_pk, []).append(row.number)
         heads: list[Head] = []
         for session_pk, numbers in due.items():
@@ -346,7 +346,7 @@ class TurnQueue:
 
         A claim that is not among them is lost: taken over, or its session deleted.
         """
-        rows = await self.database.find(_HELD, by_worker=worker_id)
+        rows = await self.database.read(_HELD, by_worker=worker_id)
         return {str(row.claim_id): row.cancel_requested for row in rows}
 
 

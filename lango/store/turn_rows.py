@@ -291,7 +291,7 @@ async def lock_claimed(transaction: Transaction, claim: Claim) -> Row | None:
 async def still_held(database: Database, claim: Claim) -> bool:
     """Whether the claim holds at this moment, read without a lock."""
     of = {"of_session": claim.turn.session_pk, "of_number": claim.turn.number}
-    return bool(await database.find(_CLAIMED, **of, claim=claim.id))
+    return bool(await database.read(_CLAIMED, **of, claim=claim.id))
 
 
 async def hold(transaction: Transaction, claim: Claim) -> Row:
@@ -483,12 +483,12 @@ async def settle_answers(transaction: Transaction, session_pk: int, invocation_i
 async def read_waited_calls(database: Database, turn: Turn) -> set[str]:
     """The calls that the turns of a turn's invocation have waited for."""
     of = {"of_session": turn.session_pk, "invocation": turn.invocation_id}
-    return {call for row in await database.find(_WAITING, **of) for call in row.waits_for}
+    return {call for row in await database.read(_WAITING, **of) for call in row.waits_for}
 
 
 async def read_turn(database: Database, tenant: str, turn_id: str) -> Turn:
     """The current state of a turn; TurnNotFoundError if the tenant has none of that id."""
-    row = only(await database.find(_TURN_OF_TENANT, turn_id=turn_id, tenant=tenant))
+    row = only(await database.read(_TURN_OF_TENANT, turn_id=turn_id, tenant=tenant))
     if row is None:
         raise unknown_turn(turn_id)
     return turn_of(row, SessionKey(row.tenant, row.app_name, row.user_id, row.session_id))

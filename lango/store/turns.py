@@ -138,14 +138,14 @@ class SqlTurnStore:
                 transaction, session, row, busy, after
             )
 
-        return await self.database.transact(once, key)
+        return await self.database.transact(once, session=key)
 
     async def is_accepted(self, key: SessionKey, idempotency_key: str | None) -> bool:
         """Whether a turn of the session has this idempotency key."""
         if idempotency_key is None:
             return False
         names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
-        found = await self.database.find(
+        found = await self.database.read(
             _ACCEPTED, **names, session_id=key.session_id, given_key=idempotency_key
         )
         return bool(found)
@@ -201,11 +201,11 @@ class SqlTurnStore:
             return submitted
 
         if admit is not None:  # outside a transaction, which would keep the session locked
-            _, _, known = await self.database.transact(look, found.session)
+            _, _, known = await self.database.transact(look, session=found.session)
             if known is not None:
                 return known
             await admit()
-        return await self.database.transact(once, found.session)
+        return await self.database.transact(once, session=found.session)
 
     async def cancel(self, tenant: str, turn_id: str) -> Turn:
         """Cancel a turn: end a pending one, ask a running one to stop, leave an ended one."""
@@ -219,7 +219,7 @@ class SqlTurnStore:
                 row = await turn_rows.change_turn(transaction, row, cancel_requested=True)
             return turn_of(row, session.key)
 
-        return await self.database.transact(once, found.session)
+        return await self.database.transact(once, session=found.session)
 
     async def get(self, tenant: str, turn_id: str) -> Turn:
         """The current state of a turn; TurnNotFoundError if the tenant has none of that id."""
@@ -244,7 +244,7 @@ class SqlTurnStore:
         async def once(connection: AsyncConnection) -> list[Turn]:
             return [turn_of(row, key) for row in await connection.execute(statement)]
 
-        return await self.database.look(once)
+        return await self.database.read(once)
 
     async def _known(
         self, transaction: Transaction, session: LockedSession, new: JsonObject

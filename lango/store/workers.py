@@ -43,7 +43,7 @@ class Workers:
                 row = {**given, "id": worker.id, "started": given["beat"]}
                 await connection.execute(sa.insert(workers).values(row))
 
-        await self.database.change(once)
+        await self.database.write(once)
 
     async def beat(self, worker_id: str) -> bool:
         """Record a heartbeat; False if the worker is not registered and must register again."""
@@ -53,7 +53,7 @@ class Workers:
             alive = mine.values(beat=now(connection), blamed=None)
             return (await connection.execute(alive)).rowcount > 0
 
-        return await self.database.change(once)
+        return await self.database.write(once)
 
     async def remove(self, worker_id: str, handing_over: Sequence[str] = ()) -> None:
         """Unregister a worker that ends; others can take over its turns at once.
@@ -73,7 +73,7 @@ class Workers:
                 counted = sa.update(turns).where(*left)
                 await connection.execute(counted.values(handed_over=turns.c.handed_over + 1))
 
-        await self.database.change(once)
+        await self.database.write(once)
 
     async def living(self, dead_after: float) -> list[Worker]:
         """The workers with a heartbeat within `dead_after` seconds, the oldest first."""
@@ -83,7 +83,7 @@ class Workers:
             rows = await connection.execute(alive.order_by(workers.c.started, workers.c.id))
             return [Worker(row.id, row.apps, row.host, row.pid) for row in rows]
 
-        return await self.database.look(once)
+        return await self.database.read(once)
 
     async def prune(self, silent_for: float) -> int:
         """Unregister workers without a heartbeat in `silent_for` seconds; returns how many."""
@@ -92,7 +92,7 @@ class Workers:
             gone = sa.not_(beat_since(connection, silent_for))
             return (await connection.execute(sa.delete(workers).where(gone))).rowcount
 
-        return await self.database.change(once)
+        return await self.database.write(once)
 
 
 def beat_since(connection: AsyncConnection, dead_after: float) -> sa.ColumnElement[bool]:

@@ -62,7 +62,7 @@ async def snapshot(url: str, key: SessionKey) -> Snapshot:
 
 
 async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
-    rows = await store.database.look(lambda connection: _rows(connection, key))
+    rows = await store.database.read(lambda connection: _rows(connection, key))
     service = SessionServiceAdapter(store, tenant=key.tenant, token_budget=None)
     names = [row["id"] for row in rows["sessions"]]
     loaded: list[list[Event]] = []

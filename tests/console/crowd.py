@@ -37,7 +37,7 @@ async def fill(url: str, *, sessions: int, messages: int) -> None:
     """Put so many sessions into a database, and one of so many messages that is the newest."""
     now = datetime.now(UTC)
     async with SqlSessionStore(url) as store:
-        async with store.database.write() as connection:
+        async with store.database.begin() as connection:
             await _add(connection, tables.sessions, list(_sessions(sessions, messages, now)))
             keys = await _keys(connection)
             of_each = [keys[f"ses_{number}"] for number in range(sessions)]

@@ -154,7 +154,7 @@ async def test_model_calls_are_recorded_with_the_session(sqlite_url: str) -> Non
     async with SqlSessionStore(sqlite_url) as store:
         async with Agent(agent("root", "one"), store=store) as made:
             await made.run_and_collect("hi")
-        async with store.database.read() as connection:
+        async with store.database.snapshot() as connection:
             count = await connection.exec_driver_sql("select count(*) from model_calls")
             assert count.scalar_one() == 1
 

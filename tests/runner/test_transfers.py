@@ -183,7 +183,7 @@ async def _rows(service: SessionServiceAdapter) -> list[sa.Row[Any]]:
         .where(tables.sessions.c.tenant == service.tenant)
         .order_by(tables.messages.c.seq)
     )
-    async with service.store.database.read() as connection:
+    async with service.store.database.snapshot() as connection:
         return list((await connection.execute(statement)).all())
 
 

@@ -149,7 +149,7 @@ async def test_rows_without_an_author_get_one(
     [expected] = await _say(stored, "again")
     async with stored.open() as (sessions, _):
         assert isinstance(sessions, SessionServiceAdapter)
-        async with sessions.store.database.write() as connection:
+        async with sessions.store.database.begin() as connection:
             await connection.execute(
                 sa.text(_AS_AN_OLDER_SYSTEM_WROTE_THEM), {"tenant": stored.tenant}
             )

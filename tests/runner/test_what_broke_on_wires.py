@@ -116,7 +116,7 @@ where session_pk in (select pk from sessions where tenant = :tenant) and author 
 async def _rewrite(desk: Desk, author: str) -> None:
     """Make the rows of the agent look as if an older system had written them."""
     told = {"tenant": desk.tenant, "author": author}
-    async with SqlSessionStore(desk.store) as store, store.database.write() as connection:
+    async with SqlSessionStore(desk.store) as store, store.database.begin() as connection:
         await connection.execute(sa.text(_AS_AN_OLDER_SYSTEM_WROTE_THEM), told)
 
 

@@ -24,7 +24,7 @@ async def _begun(served: House) -> list[str]:
     """The ids of the turns that have begun, in that order."""
     mine = sa.select(turns.c.id).where(turns.c.app == served.agent, turns.c.started.is_not(None))
     ordered = mine.order_by(turns.c.started)
-    rows = await served.here.store.database.look(lambda connection: connection.execute(ordered))
+    rows = await served.here.store.database.read(lambda connection: connection.execute(ordered))
     return [row.id for row in rows]
 
 

@@ -30,7 +30,7 @@ from tests.store.rows import created, key
 async def _pass_time(store: SqlSessionStore, clock: Clock, caller: str, seconds: float) -> None:
     """Let time pass, for the process and for the database."""
     clock.time += seconds
-    async with store.database.write() as connection:
+    async with store.database.begin() as connection:
         mine = sa.update(allowances).where(allowances.c.caller == caller)
         await connection.execute(mine.values(next_request=allowances.c.next_request - seconds))
 
@@ -74,7 +74,7 @@ async def test_a_server_takes_several_requests_of_a_minute_at_a_time(
 
     async def counted() -> float:
         mine = sa.select(allowances.c.next_request).where(allowances.c.caller == made.key.id)
-        return await store.database.look(lambda connection: connection.scalar(mine)) or 0.0
+        return await store.database.read(lambda connection: connection.scalar(mine)) or 0.0
 
     assert (await knock(app, bearer=made.text)).status_code == 200
     first = await counted()

@@ -53,7 +53,7 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Operator:
 
 async def written(database: Database, *statements: sa.TextClause) -> int:
     """The server process of a transaction of these statements, which is tried only once."""
-    async with database.write() as connection:
+    async with database.begin() as connection:
         pid: int = (await connection.execute(_PID)).scalar_one()
         for statement in statements:
             await connection.execute(statement)
@@ -61,13 +61,13 @@ async def written(database: Database, *statements: sa.TextClause) -> int:
 
 
 async def read(database: Database) -> int:
-    async with database.read() as connection:
+    async with database.snapshot() as connection:
         return (await connection.execute(_PID)).scalar_one()
 
 
 async def both_pooled(database: Database) -> set[int]:
     """The server processes of two connections that wait in the pool from now on."""
-    async with database.read() as one, database.read() as other:
+    async with database.snapshot() as one, database.snapshot() as other:
         return {(await each.execute(_PID)).scalar_one() for each in (one, other)}
 
 
@@ -127,7 +127,7 @@ async def test_a_lease_in_a_transaction_is_not_lent_again(database: Database) ->
     await database.fetch("begin")
     [[after]] = await database.fetch("select pg_backend_pid()")
     assert after != before
-    assert await database.find(_PID_OF_LEASE)
+    assert await database.read(_PID_OF_LEASE)
 
 
 Fails = Callable[[Database, list[int]], Awaitable[Any]]
@@ -142,7 +142,7 @@ async def on_a_connection(database: Database, pids: list[int]) -> None:
             await connection.execute(_FAILS)
         await connection.execute(_PID)
 
-    await database.change(work)
+    await database.write(work)
 
 
 async def on_a_lease(database: Database, pids: list[int]) -> None:

@@ -29,7 +29,7 @@ async def store(store_url: str) -> AsyncIterator[SqlSessionStore]:
 
 async def _pass_time(store: SqlSessionStore, caller: str, seconds: float) -> None:
     """Let a caller's row be so much older."""
-    async with store.database.write() as connection:
+    async with store.database.begin() as connection:
         earlier = {"next_request": rows.c.next_request - seconds}
         await connection.execute(sa.update(rows).where(rows.c.caller == caller).values(earlier))
 

@@ -20,18 +20,18 @@ NEW = NewArtifact("notes.txt", b"a", {"text": "a"})
 @pytest.fixture
 def lost(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     """Errors that stand for lost replies: each is raised once, after a transaction's COMMIT."""
-    errors, write = list[Exception](), Database.write
+    errors, begin = list[Exception](), Database.begin
 
     @asynccontextmanager
     async def losing(
         self: Database, session: SessionKey | None = None
     ) -> AsyncGenerator[AsyncConnection]:
-        async with write(self, session) as connection:
+        async with begin(self, session) as connection:
             yield connection
         if errors:
             raise errors.pop()
 
-    monkeypatch.setattr(Database, "write", losing)
+    monkeypatch.setattr(Database, "begin", losing)
     return errors
 
 

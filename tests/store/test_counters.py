@@ -76,13 +76,13 @@ def _numbered(entries: Sequence[Entry]) -> list[Entry]:
 
 async def _row(store: SqlSessionStore, where: SessionKey) -> sa.Row[Any]:
     found = sa.select(sessions).where(key_is(where))
-    return (await store.database.look(lambda connection: connection.execute(found))).one()
+    return (await store.database.read(lambda connection: connection.execute(found))).one()
 
 
 async def _cumulated(store: SqlSessionStore, pk: int) -> list[tuple[int, int]]:
     found = sa.select(messages.c.seq, messages.c.cum_tokens).order_by(messages.c.seq)
     mine = found.where(messages.c.session_pk == pk)
-    rows = await store.database.look(lambda connection: connection.execute(mine))
+    rows = await store.database.read(lambda connection: connection.execute(mine))
     return [(row.seq, row.cum_tokens) for row in rows]
 
 

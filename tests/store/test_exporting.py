@@ -43,7 +43,7 @@ async def eventful(store: SqlSessionStore, where: SessionKey) -> None:
     files = SqlArtifactStore(store.database)
     for data in (b"", b"one", BIG):
         await files.save(where, NewArtifact("f", data, {"inline_data": {}}, "text/plain", {"n": 1}))
-    async with store.database.write() as connection:
+    async with store.database.begin() as connection:
         child = key(where.tenant, f"{where.session_id}/call", user=where.user_id)
         made = await create_session(
             connection, child, f"ses_{where.tenant}c", StateChange({"x": 1}), "", stored.pk
@@ -65,7 +65,7 @@ async def restored(
 async def rows(store: SqlSessionStore, where: SessionKey) -> dict[str, list[Any]]:
     """All that tables hold of a session, but for keys."""
     found: dict[str, list[Any]] = {}
-    async with store.database.read() as connection:
+    async with store.database.snapshot() as connection:
         mine = (sessions.c.tenant == where.tenant, sessions.c.id == where.session_id)
         kept = SESSION_COLUMNS.values()
         found["session"] = [tuple(one) for one in await connection.execute(_select(kept, *mine))]

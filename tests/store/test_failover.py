@@ -36,11 +36,11 @@ async def _pooled(store: SqlSessionStore) -> None:
     async def wait(connection: AsyncConnection) -> None:
         await connection.exec_driver_sql("select pg_sleep(0.05)")
 
-    await store.database.look(wait)
+    await store.database.read(wait)
 
 
 async def _leased(store: SqlSessionStore) -> None:
-    await store.database.find(Prepared(sa.select(sa.func.pg_sleep(0.05).label("slept"))))
+    await store.database.read(Prepared(sa.select(sa.func.pg_sleep(0.05).label("slept"))))
 
 
 async def _renames(store: SqlSessionStore, ref: SessionRef) -> None:

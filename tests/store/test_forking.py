@@ -77,7 +77,7 @@ async def begun(desk: Desk, where: SessionKey) -> Turn:
     turn = await desk.submit(where)
     await append(desk, where, first_turn("first"))
     await save(desk, where, b"one")
-    async with desk.sessions.database.write() as connection:
+    async with desk.sessions.database.begin() as connection:
         named = sa.text("update turns set invocation_id = 'first' where id = :id")
         await connection.execute(named, {"id": turn.id})
     return turn

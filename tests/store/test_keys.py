@@ -41,7 +41,7 @@ def sent(text: str) -> KeyText:
 
 async def set_time(store: SqlSessionStore, key_id: str, column: str, after: float) -> None:
     """Have a time of a key be so many seconds from now."""
-    async with store.database.write() as connection:
+    async with store.database.begin() as connection:
         moment = now(connection) + timedelta(seconds=after)
         mine = sa.update(api_keys).where(api_keys.c.id == key_id)
         await connection.execute(mine.values({column: moment}))
@@ -65,7 +65,7 @@ async def test_the_secret_is_not_in_the_database(
     store: SqlSessionStore, keys: KeyStore, tenant: str
 ) -> None:
     made, text = await keys.create(tenant, user="ann")
-    async with store.database.read() as connection:
+    async with store.database.snapshot() as connection:
         stored = sa.select(api_keys).where(api_keys.c.id == made.id)
         row = (await connection.execute(stored)).one()
     assert sent(text).secret not in str(tuple(row))

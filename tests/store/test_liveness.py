@@ -22,7 +22,7 @@ SLOW = "select pg_sleep(0.1)"
 
 
 async def _read(database: Database) -> None:
-    async with database.read() as connection:
+    async with database.snapshot() as connection:
         await connection.execute(sa.text(SLOW))
 
 
@@ -69,7 +69,7 @@ async def test_connections_lost_while_idle_are_replaced(postgres_url: str) -> No
 async def test_sqlite_has_no_server_that_could_be_gone(sqlite_url: str) -> None:
     database = Database(sqlite_url)
     for _ in range(2):
-        async with database.read() as connection, database.write() as writing:
+        async with database.snapshot() as connection, database.begin() as writing:
             await connection.execute(sa.text("select 1"))
             await writing.execute(sa.text("select 1"))
         await asyncio.sleep(0.2)

@@ -27,7 +27,7 @@ _SLEEP = Prepared(sa.select(sa.func.pg_sleep(sa.bindparam("time")).label("slept"
 
 
 async def _titled(database: Database, tenant: str) -> str:
-    (row,) = await database.find(_TITLE, of=tenant, named="s")
+    (row,) = await database.read(_TITLE, of=tenant, named="s")
     return row.title
 
 
@@ -42,7 +42,7 @@ async def test_values_are_given_by_their_names(store_url: str, tenant: str) -> N
             return renamed.title
 
         assert await store.database.transact(rename) == "new"
-        (row,) = await store.database.find(_TITLE, named="s", of=tenant)
+        (row,) = await store.database.read(_TITLE, named="s", of=tenant)
         assert (row.title, row.state) == ("new", {})
 
 
@@ -59,21 +59,21 @@ async def test_json_goes_in_and_comes_out(store_url: str, tenant: str) -> None:
             await transaction.each(_ENTER, [row | times for row in rows])
 
         await store.database.transact(enter)
-        found = await store.database.find(_ENTERED, on_host=tenant)
+        found = await store.database.read(_ENTERED, on_host=tenant)
         assert {row.id for row in found} == {row["id"] for row in rows}
         assert [row.apps for row in found] == [{"a": 'é"'}] * 2
 
 
 async def test_times_are_the_databases(store_url: str) -> None:
     async with SqlSessionStore(store_url) as store:
-        (row,) = await store.database.find(_CLOCK, long=timedelta(hours=1))
+        (row,) = await store.database.read(_CLOCK, long=timedelta(hours=1))
         assert seconds(row.now) - seconds(row.then) == pytest.approx(3600, abs=5)
 
 
 async def test_a_place_without_a_value_is_a_mistake(store_url: str, tenant: str) -> None:
     async with SqlSessionStore(store_url) as store:
         with pytest.raises((TypeError, StatementError), match="named"):
-            await store.database.find(_TITLE, of=tenant)
+            await store.database.read(_TITLE, of=tenant)
 
 
 async def test_more_than_one_row_is_a_mistake(store_url: str, tenant: str) -> None:
@@ -103,14 +103,14 @@ async def test_a_refused_statement_leaves_the_connection_good(postgres_url: str)
     pid = Prepared(sa.select(sa.func.pg_backend_pid().label("pid")))
     divided = Prepared(sa.select((1 / sa.bindparam("by", type_=sa.Integer())).label("result")))
     async with SqlSessionStore(postgres_url) as store:
-        (before,) = await store.database.find(pid)
+        (before,) = await store.database.read(pid)
 
         async def refused(transaction: Transaction) -> None:
             await transaction.one(divided, by=0)
 
         with pytest.raises(Exception, match="division by zero"):
             await store.database.transact(refused)
-        (after,) = await store.database.find(pid)
+        (after,) = await store.database.read(pid)
         assert after == before
 
 

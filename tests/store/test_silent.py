@@ -43,7 +43,7 @@ async def test_rows_of_the_silent_are_freed(postgres_url: str, tenant: str) -> N
     one = silent(postgres_url, NAME, tenant, "appended")
     other = silent(postgres_url, NAME, tenant, "changed")
     async with one, other, asyncio.timeout(30):
-        await asyncio.gather(store.append(ref, said("e1", "heard")), store.database.change(rename))
+        await asyncio.gather(store.append(ref, said("e1", "heard")), store.database.write(rename))
     assert await texts(store, appended) == ["heard"]
     await store.close()
 

@@ -112,5 +112,5 @@ async def test_no_statement_of_the_queue_scans_the_turns(desk: Desk) -> None:
 async def _tenant(desk: Desk) -> str:
     (head,) = await desk.queue.heads([APP], limit=1)
     statement = sa.text(f"select tenant from sessions where pk = {head.session_pk}")  # noqa: S608
-    async with desk.sessions.database.read() as connection:
+    async with desk.sessions.database.snapshot() as connection:
         return str(await connection.scalar(statement))

@@ -70,11 +70,11 @@ async def test_no_free_connection_is_a_typed_error(
     monkeypatch.setattr(faults, "RETRIES", 1)
     store = SqlSessionStore(postgres_url, pool_size=1, pool_overflow=1, pool_timeout=0.1)
     async with store:
-        async with store.database.read(), store.database.transaction():  # that is all of them
+        async with store.database.snapshot(), store.database.transaction():  # that is all of them
             with pytest.raises(StoreBusyError):
                 await store.app_names("t")
             with pytest.raises(StoreBusyError):
-                await store.database.find(_SLEEP)
+                await store.database.read(_SLEEP)
             with pytest.raises(StoreBusyError):
                 await store.check()
         await store.check()
@@ -85,10 +85,10 @@ async def test_the_wait_for_a_lease_is_bounded(
 ) -> None:
     monkeypatch.setattr(faults, "RETRIES", 1)
     async with SqlSessionStore(postgres_url, pool_size=1, pool_timeout=0.1) as store:
-        slow = asyncio.create_task(store.database.find(_SLEEP))
+        slow = asyncio.create_task(store.database.read(_SLEEP))
         await asyncio.sleep(0.2)
         with pytest.raises(StoreBusyError):
-            await store.database.find(_SLEEP)
+            await store.database.read(_SLEEP)
         await slow
 
 
@@ -98,7 +98,7 @@ async def test_the_wait_for_the_writer_of_a_file_is_bounded(
     monkeypatch.setattr(faults, "RETRIES", 1)
     async with SqlSessionStore(sqlite_url, pool_timeout=0.1) as store:
         await created(store, key(tenant))
-        async with store.database.write():
+        async with store.database.begin():
             with pytest.raises(StoreBusyError):
                 await store.rename(key(tenant), "new")
         await store.rename(key(tenant), "new")

@@ -23,7 +23,7 @@ async def test_a_store_that_takes_writes_keeps_nothing_of_the_test(store_url: st
 
 
 async def _states(store: SqlSessionStore) -> int:
-    async with store.database.read() as connection:
+    async with store.database.snapshot() as connection:
         count = await connection.scalar(sa.select(sa.func.count()).select_from(app_states))
     return count or 0
 

@@ -49,7 +49,7 @@ def _direct() -> LlmAgent:
 
 
 async def _sizes(here: Process, session_pk: int, *columns: sa.Column[str]) -> list[int]:
-    async with here.store.database.read() as connection:
+    async with here.store.database.snapshot() as connection:
         found: list[int] = []
         for column in columns:
             text = sa.func.length(sa.cast(column, sa.Text))
@@ -70,7 +70,7 @@ async def _run(here: Process, agent: LlmAgent) -> int:
 
 async def _kept(here: Process) -> list[int]:
     mine = artifacts.c.app_name == here.place.app
-    async with here.store.database.read() as connection:
+    async with here.store.database.snapshot() as connection:
         return list((await connection.execute(sa.select(artifacts.c.size).where(mine))).scalars())
 
 

@@ -216,7 +216,7 @@ async def test_an_answer_that_cannot_be_used_is_refused_when_it_is_submitted(
     async with here.worker():
         asked = await here.turns.wait(await here.say('call pay {"amount": 3}'))
     unknown = "update turns set waits_for = '[\"elsewhere\"]' where id = :id"
-    async with here.store.database.write() as connection:
+    async with here.store.database.begin() as connection:
         await connection.execute(sa.text(unknown), {"id": asked.id})
     with pytest.raises(ApprovalNotFoundError):
         await here.turns.answer(asked.id, Answer("elsewhere", approved=True))

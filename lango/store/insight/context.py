@@ -50,7 +50,7 @@ class SeenMessages:
         async def read(connection: AsyncConnection) -> list[StoredMessage]:
             return sorted(map(StoredMessage._make, await connection.execute(wanted)))
 
-        return await self._database.look(read)
+        return await self._database.read(read)
 
     async def stretch(self, first: int, end: int) -> Stretch | None:
         """The range of messages from seq `first` on, before `end`; None if it is empty."""
@@ -66,4 +66,4 @@ class SeenMessages:
             oldest, newest, count, tokens = (await connection.execute(counted)).one()
             return Stretch(oldest, newest, count, int(tokens)) if count else None
 
-        return await self._database.look(read)
+        return await self._database.read(read)

@@ -72,7 +72,7 @@ class TimelineRows:
 
 async def read_timeline_rows(database: Database, turn: Turn) -> TimelineRows:
     """The rows of a turn, and of the turns that answered its questions."""
-    return await database.look(partial(_read, turn=turn))
+    return await database.read(partial(_read, turn=turn))
 
 
 async def _read(connection: AsyncConnection, turn: Turn) -> TimelineRows:

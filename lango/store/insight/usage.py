@@ -56,7 +56,7 @@ async def read_usage(database: Database, whose: UsageOf, by: Sequence[UsageBy] =
             more=len(rows) > MOST_ROWS,
         )
 
-    return await database.look(once)
+    return await database.read(once)
 
 
 def _conditions(whose: UsageOf) -> list[sa.ColumnElement[bool]]:

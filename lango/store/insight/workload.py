@@ -45,7 +45,7 @@ async def read_workload(database: Database, tenant: str) -> Workload:
             ),
         )
 
-    return await database.look(once)
+    return await database.read(once)
 
 
 async def abandoned_turns(database: Database, apps: Collection[str]) -> dict[str, int]:
@@ -60,7 +60,7 @@ async def abandoned_turns(database: Database, apps: Collection[str]) -> dict[str
         rows = await connection.execute(waiting.group_by(turns.c.app).order_by(turns.c.app))
         return {app: count for app, count in rows if app not in known}
 
-    return await database.look(once)
+    return await database.read(once)
 
 
 def _of(tenant: str, *columns: Any) -> sa.Select[*tuple[Any, ...]]:
