@@ -210,6 +210,12 @@ async def find_version(
     ).one_or_none()
 
 
+async def read_chunk(connection: AsyncConnection, artifact_pk: int, number: int) -> bytes | None:
+    """One chunk of an artifact's bytes; None if it does not exist."""
+    mine = (artifact_chunks.c.artifact_pk == artifact_pk, artifact_chunks.c.number == number)
+    return await connection.scalar(sa.select(artifact_chunks.c.data).where(*mine))
+
+
 async def read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[int, bytes]:
     """The bytes of several artifacts."""
     rows = await connection.execute(

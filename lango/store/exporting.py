@@ -14,7 +14,6 @@ import base64
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import Any, Final
@@ -24,11 +23,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject, json_text
 from lango.store.appending import missing
-from lango.store.artifact_rows import ARTIFACT, EVENT_DATA, of_key
+from lango.store.artifact_rows import ARTIFACT, EVENT_DATA, of_key, read_chunk
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
 from lango.store.loading import key_is, read_states
-from lango.store.tables import artifact_chunks, artifacts, messages, sessions, state_changes
+from lango.store.tables import artifacts, messages, sessions, state_changes
 
 HEADER: Final = "lango.session"
 CHILD: Final = "child"
@@ -113,21 +112,19 @@ class SessionExport:
     async def _entries(self, part: _Part) -> AsyncGenerator[JsonObject]:
         for first in range(1, part.last_seq + 1, PAGE):
             last = min(first + PAGE - 1, part.last_seq)
-            page = partial(_entries, part=part, first=first, last=last)
-            for told in await self.database.read(page):
+            for told in await self.database.read(_entries, part, first, last):
                 yield told
 
     async def _artifacts(self, part: _Part) -> AsyncGenerator[JsonObject]:
         after = 0
         while True:
-            found = await self.database.read(partial(_artifact_behind, part=part, pk=after))
+            found = await self.database.read(_artifact_behind, part, after)
             if found is None:
                 return
             after, told = found
             yield told
             for number in count():
-                chunk = partial(_chunk, artifact_pk=after, number=number)
-                data = await self.database.read(chunk)
+                data = await self.database.read(read_chunk, after, number)
                 if data is None:
                     break
                 yield {"kind": CHUNK, "number": number, "data": base64.b64encode(data).decode()}
@@ -227,11 +224,6 @@ async def _artifact_behind(
     told = {name: _json(getattr(row, f"_{name}")) for name in ARTIFACT_COLUMNS}
     # `kind` is the kind of the line; that of the artifact is written as `type`.
     return row.pk, {"kind": ARTIFACT_LINE, "type": told.pop("kind"), **told}
-
-
-async def _chunk(connection: AsyncConnection, artifact_pk: int, number: int) -> bytes | None:
-    mine = (artifact_chunks.c.artifact_pk == artifact_pk, artifact_chunks.c.number == number)
-    return await connection.scalar(sa.select(artifact_chunks.c.data).where(*mine))
 
 
 def _told(row: sa.Row[Any], kept: dict[str, sa.Column[Any]]) -> JsonObject:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +18,7 @@ from lango.store.artifact_rows import ARTIFACT, Content, NewArtifact, of_key
 from lango.store.clock import seconds
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef
-from lango.store.tables import artifact_chunks, artifacts
+from lango.store.tables import artifacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +62,23 @@ class SqlFileStore:
         With `public_id`, a newer session of the same name does not count. If the newest version is
         the same file, nothing is saved: a repeated request gets the same version.
         """
-        save = partial(_save, key=key, new=new, public_id=public_id)
-        return await self._database.write(save, session=key)
+        return await self._database.write(_save, key, new, public_id, session=key)
 
     async def find(
         self, key: SessionKey, name: str, version: int | None = None
     ) -> StoredFile | None:
         """One version, by default the newest; None, too, for an artifact without bytes."""
-        found = await self._database.read(
-            partial(artifact_rows.find_version, key=key, name=name, version=version)
-        )
+        found = await self._database.read(artifact_rows.find_version, key, name, version)
         return _file_of(found) if found is not None and found.size else None
 
     async def page(self, key: SessionKey, *, after: str = "", limit: int = 50) -> list[StoredFile]:
         """The newest version of each file, ordered by name, after the name `after`."""
-        return await self._database.read(
-            lambda connection: _newest(connection, key, artifacts.c.name > after, limit)
-        )
+        return await self._database.read(_newest, key, artifacts.c.name > after, limit)
 
     async def newest(self, key: SessionKey, names: Collection[str]) -> dict[str, FileRef]:
         """The newest version of each of these files that exists."""
-        found = await self._database.read(
-            lambda connection: _newest(connection, key, artifacts.c.name.in_(names), len(names))
-        )
+        named = artifacts.c.name.in_(names)
+        found = await self._database.read(_newest, key, named, len(names))
         return {file.name: FileRef(file.name, file.version) for file in found}
 
     async def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
@@ -94,12 +87,7 @@ class SqlFileStore:
         UnknownFileError if it is deleted meanwhile.
         """
         for number in range(-(-file.size // artifact_rows.CHUNK)):
-            chunk = sa.select(artifact_chunks.c.data).where(
-                artifact_chunks.c.artifact_pk == file.pk, artifact_chunks.c.number == number
-            )
-            data = await self._database.read(
-                lambda connection, chunk=chunk: connection.scalar(chunk)
-            )
+            data = await self._database.read(artifact_rows.read_chunk, file.pk, number)
             if data is None:
                 raise UnknownFileError
             yield data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -72,7 +71,7 @@ class TimelineRows:
 
 async def read_timeline_rows(database: Database, turn: Turn) -> TimelineRows:
     """The rows of a turn, and of the turns that answered its questions."""
-    return await database.read(partial(_read, turn=turn))
+    return await database.read(_read, turn)
 
 
 async def _read(connection: AsyncConnection, turn: Turn) -> TimelineRows:
