@@ -84,6 +84,18 @@ audit: ## ask PyPI's advisory database about the locked dependencies; needs a ne
 screenshots: ## take the pictures of the console that the docs show
 	$(PY) -m scripts.screenshots
 
+.PHONY: pictures
+pictures: ## draw the pictures that the docs show
+	$(PY) -m scripts.pictures
+
+.PHONY: recording
+recording: ## record the run of README.md: a worker that is killed in mid-answer
+	$(PY) -m scripts.recording
+
+.PHONY: release
+release: ## build and check sdist, wheel and notes in build/release; uploads and signs nothing
+	$(PY) -m scripts.release
+
 .PHONY: clients
 clients: ## talk to a server by the newest clients of OpenAI's API; needs a package index and npm
 	$(PY) -m scripts.real_clients

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from scripts import api_reference
 from tests.docs.pages import DOCS, ROOT
 
 # The parts a reader looks for, in the order of the tabs.
-TABS = ["Home", "Tutorial", "How to", "Reference", "Explanation", "Decisions", "Figures"]
+TABS = ["Home", "Tutorial", "How to", "Reference", "Explanation", "Project"]
 LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]+src=\"?(\S+?)[\" >]|url\((\S+?)\)")
 STYLES = re.compile(r"<link[^>]+rel=\"?(?:stylesheet|preload|icon)[^>]*href=\"?(\S+?)[\" >]")
 
@@ -37,6 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_there(site: Path) -> None:
     pages = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md")}
+    pages.add(Path(api_reference.PAGE).with_suffix(""))
     built = {path.relative_to(site).parent for path in site.rglob("index.html")}
     names = {page.parent if page.name in {"README", "index"} else page for page in pages}
     assert names == built
