@@ -78,7 +78,8 @@ def _tree(module: str) -> ast.Module:
 def _definition(module: str, name: str) -> ast.stmt:
     """The statement that defines a name, followed through imports from other modules of ours."""
     for node in _tree(module).body:
-        if isinstance(node, ast.ClassDef | Function) and node.name == name:
+        defines = isinstance(node, ast.ClassDef | Function) and node.name == name
+        if defines and not _is_overload(node):
             return node
         if isinstance(node, ast.Assign | ast.AnnAssign) and name in _targets(node):
             return node
@@ -135,7 +136,7 @@ def _is_field(node: ast.stmt) -> bool:
     )
 
 
-def _is_overload(node: Function) -> bool:
+def _is_overload(node: ast.ClassDef | Function) -> bool:
     return "overload" in [ast.unparse(decorator) for decorator in node.decorator_list]
 
 
