@@ -78,8 +78,7 @@ def _tree(module: str) -> ast.Module:
 def _definition(module: str, name: str) -> ast.stmt:
     """The statement that defines a name, followed through imports from other modules of ours."""
     for node in _tree(module).body:
-        defines = isinstance(node, ast.ClassDef | Function) and node.name == name
-        if defines and not _is_overload(node):
+        if isinstance(node, ast.ClassDef | Function) and _defines(node, name):
             return node
         if isinstance(node, ast.Assign | ast.AnnAssign) and name in _targets(node):
             return node
@@ -134,6 +133,10 @@ def _is_field(node: ast.stmt) -> bool:
         and not ast.unparse(node.target).startswith("_")
         and "ClassVar" not in ast.unparse(node.annotation)
     )
+
+
+def _defines(node: ast.ClassDef | Function, name: str) -> bool:
+    return node.name == name and not _is_overload(node)
 
 
 def _is_overload(node: ast.ClassDef | Function) -> bool:

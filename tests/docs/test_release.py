@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import Any
 
 from scripts.release import absolute, notes, warnings
 from tests.docs.pages import DOCS, ROOT
@@ -39,9 +40,11 @@ def test_on_a_package_index_every_link_of_the_readme_is_an_address() -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    ready = {"project": {"version": "1.0.0", "urls": {"Repository": "https://example.org/lango"}}}
+    ready: dict[str, Any] = {
+        "project": {"version": "1.0.0", "urls": {"Repository": "https://example.org/lango"}}
+    }
     assert warnings(ready, "1.0.0") == []
-    bare = {"project": {"version": "1.0.0", "urls": {}}}
+    bare: dict[str, Any] = {"project": {"version": "1.0.0", "urls": {}}}
     assert [words.split()[0] for words in warnings(bare, "Unreleased")] == [
         "pyproject.toml",
         "CHANGELOG.md",
