@@ -15,8 +15,18 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, RootModel, TypeAdapter
 from pydantic_core import PydanticUndefined
+
+from lango.adk.pydantic_slots import (
+    has_private_factories,
+    private_defaults,
+    set_extra,
+    set_fields_set,
+    set_private,
+    set_values,
+    validator_names,
+)
 
 M = TypeVar("M", bound=BaseModel)
 Converter = Callable[[Any], Any]
@@ -24,13 +34,6 @@ Converter = Callable[[Any], Any]
 # Inherited by all models of google-genai: it only logs.
 _HARMLESS_VALIDATOR = "_check_field_type_mismatches"
 _SCALARS = (str, int, float, bool, object, type(None))
-
-# pydantic's own slots, set directly: the cheapest way to create a model.
-_slots: Any = vars(BaseModel)
-_set_values = _slots["__dict__"].__set__
-_set_fields_set = _slots["__pydantic_fields_set__"].__set__
-_set_extra = _slots["__pydantic_extra__"].__set__
-_set_private = _slots["__pydantic_private__"].__set__
 
 
 class Mould(Generic[M]):
@@ -56,17 +59,11 @@ class Mould(Generic[M]):
     @cached_property
     def is_plain(self) -> bool:
         """Whether field types alone determine an instance."""
-        decorators = self.model.__pydantic_decorators__
-        validators = decorators.model_validators.keys() - {_HARMLESS_VALIDATOR}
-        private = self.model.__private_attributes__.values()
         return not (
-            validators
-            or decorators.field_validators
-            or decorators.root_validators
-            or decorators.validators
-            or any(attribute.default_factory for attribute in private)
+            validator_names(self.model) - {_HARMLESS_VALIDATOR}
+            or has_private_factories(self.model)
             or self.model.model_config.get("extra") == "allow"
-            or self.model.__pydantic_root_model__
+            or issubclass(self.model, RootModel)
         )
 
     def fresh(self) -> M:
@@ -153,16 +150,16 @@ def _starter(
 
 def _assembler(model: type[M]) -> Callable[[dict[str, Any], set[str]], M]:
     """A function that creates an instance from its field values; a closure, for speed."""
-    private = {n: one.get_default() for n, one in model.__private_attributes__.items()} or None
-    new, set_values, set_fields_set = object.__new__, _set_values, _set_fields_set
-    set_extra, set_private = _set_extra, _set_private
+    private = private_defaults(model)
+    new, values_setter, fields_setter = object.__new__, set_values, set_fields_set
+    extra_setter, private_setter = set_extra, set_private
 
     def assemble(values: dict[str, Any], fields_set: set[str]) -> M:
         instance = new(model)
-        set_values(instance, values)
-        set_fields_set(instance, fields_set)
-        set_extra(instance, None)
-        set_private(instance, private and private.copy())
+        values_setter(instance, values)
+        fields_setter(instance, fields_set)
+        extra_setter(instance, None)
+        private_setter(instance, private and private.copy())
         return instance
 
     return assemble

@@ -8,6 +8,7 @@ from google.adk.sessions.session import Session
 from pydantic import PrivateAttr
 
 from lango.adk.events import message_of
+from lango.adk.pydantic_slots import private_values
 from lango.core.messages import CONTROL, Message
 from lango.store.database import Database
 from lango.store.entries import SessionKey, SessionRef, StoredMessage
@@ -44,8 +45,8 @@ class SessionAdapter(Session):
 
     @property
     def link(self) -> Link:
-        """The link to the store; read where pydantic keeps it, at a tenth of the cost."""
-        return (self.__pydantic_private__ or {})["_link"]
+        """The link to the store."""
+        return private_values(self)["_link"]
 
     def attach(self, link: Link) -> None:
         """Bind the object to its session in the store."""

@@ -35,7 +35,7 @@ def _both_nan(expected: Any, actual: Any) -> bool:
 
 def _fields(model: BaseModel) -> dict[str, Any]:
     """Fields and extras; a field explicitly set to its default is no difference."""
-    return {**model.__dict__, **(model.__pydantic_extra__ or {})}
+    return {**model.__dict__, **(model.model_extra or {})}
 
 
 def _of_mappings(
