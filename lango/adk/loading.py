@@ -15,6 +15,7 @@ from typing import Any, Final, TypeGuard, cast
 from google.adk.apps.app import App
 from google.adk.workflow import BaseNode
 
+from lango.adk.compat.cli import load_agent, load_dotenv
 from lango.core.named_code import named_code
 from lango.errors import AppLoadError
 
@@ -64,21 +65,16 @@ def folder_app_name(target: str, root: Root) -> str | None:
 
 
 def _loaded_by_adk(folder: Path, target: str) -> Root:
-    from google.adk.cli.utils.agent_loader import AgentLoader
-
     try:
-        return AgentLoader(str(folder.parent)).load_agent(folder.name)
+        return load_agent(folder)
     except Exception as error:
         raise AppLoadError(f"{target}: ADK cannot load it: {error}") from error
 
 
 def _read_dotenv(target: str) -> None:
     """Read the `.env` of the package that a module is in, or of a folder above it."""
-    from google.adk.cli.utils.envs import load_dotenv_for_agent
-
     *packages, _ = target.partition(":")[0].split(".")
-    folder = Path(*packages).resolve()
-    load_dotenv_for_agent(folder.name, str(folder.parent))
+    load_dotenv(Path(*packages).resolve())
 
 
 def is_root(value: Any) -> TypeGuard[Root]:

@@ -13,13 +13,6 @@ from google.adk.workflow import BaseNode
 from lango.adk.tools import tool_name
 
 
-def agent_of(context: ReadonlyContext | None) -> BaseNode | None:
-    """The agent that is about to call its model; None if ADK does not expose it."""
-    # ADK exposes the agent itself only on writable contexts.
-    around = getattr(context, "_invocation_context", None)
-    return getattr(around, "agent", None)
-
-
 def toolsets_of(agent: BaseNode | None) -> list[BaseToolset]:
     """The toolsets of an agent, in its order."""
     return [tool for tool in tools_of(agent) if isinstance(tool, BaseToolset)]

@@ -17,21 +17,21 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.mcp_tool import mcp_session_manager
 from google.adk.tools.mcp_tool.mcp_session_manager import (
-    MCPSessionManager,
     StdioConnectionParams,
     StreamableHTTPConnectionParams,
     create_mcp_http_client,
 )
 from google.adk.tools.mcp_tool.mcp_tool import McpTool
-from google.adk.tools.mcp_tool.mcp_toolset import McpToolset
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from mcp import ClientSession, MCPError, StdioServerParameters, types
 from mcp.types import CONNECTION_CLOSED
 
+from lango.adk.compat.contexts import agent_of
+from lango.adk.compat.mcp import ConnectedToolset, Connection, HookedSessions, HookedTool
 from lango.adk.feedback import feedback
 from lango.adk.mcp import McpServer
-from lango.adk.mcp_names import agent_of, own_names, toolset_names, toolsets_of
+from lango.adk.mcp_names import own_names, toolset_names, toolsets_of
 from lango.adk.mcp_stderr import LogPipe
 from lango.core.tool_names import Listing, server_tool_names
 from lango.core.values import JsonObject
@@ -47,7 +47,6 @@ NOT_CREATED: Final = "Failed to create MCP session: "
 CLOSING: Final = 8.0
 """Seconds to close a connection: a program that ignores the end of its input is killed after 7."""
 
-Connection = StdioConnectionParams | StreamableHTTPConnectionParams
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -87,7 +86,7 @@ class Offered:
     error: str = ""
 
 
-class ServerToolset(McpToolset):
+class ServerToolset(ConnectedToolset):
     """The tools of one server; if it cannot be reached, the turn runs without them."""
 
     def __init__(self, server: McpServer) -> None:
@@ -98,10 +97,8 @@ class ServerToolset(McpToolset):
         self._listing: asyncio.Task[Listed] | None = None
         self._complaints: set[str] = set()
         connection = _connection(server)
-        super().__init__(connection_params=connection)
-        # ADK caches once per turn, but the names differ between the agents of a turn.
-        self._use_invocation_cache = False
-        self._sessions = self._mcp_session_manager = Sessions(connection, self._stderr)
+        self._sessions = Sessions(connection, self._stderr)
+        super().__init__(connection, self._sessions)
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The tools that the server lists now; if unreachable, its last listing and a note."""
@@ -180,7 +177,7 @@ class ServerToolset(McpToolset):
     @_retried
     async def _fetch(self) -> list[types.Tool]:
         """List the tools; retry a failure once, with a new session if needed."""
-        listed: types.ListToolsResult = await self._execute_with_session(
+        listed = await self.in_session(
             lambda session: session.list_tools(), "Failed to list the tools"
         )
         # Sorted: a changed order would invalidate the model's prompt cache.
@@ -221,7 +218,7 @@ class ServerToolset(McpToolset):
         self._stderr.close()
 
 
-class ServerTool(McpTool):
+class ServerTool(HookedTool):
     """A tool of a server: arguments checked, time limited, failures returned to the model."""
 
     def __init__(self, tool: types.Tool, name: str, sessions: Sessions, server: McpServer) -> None:
@@ -233,9 +230,10 @@ class ServerTool(McpTool):
         self.name = name
         self._server = server
 
-    async def _run_async_impl(
+    async def answer(
         self, *, args: JsonObject, tool_context: ToolContext, credential: AuthCredential
     ) -> dict[str, Any]:
+        """The tool's result, or an error for the model."""
         limit = asyncio.timeout(self._server.timeout)
         try:
             arguments = check_arguments(_parameters(self), args)
@@ -249,12 +247,12 @@ class ServerTool(McpTool):
     async def _call(self, **call: Any) -> dict[str, Any]:
         with _ask() as asking:
             try:
-                return await super()._run_async_impl(**call)
+                return await self.ask_server(**call)
             except MCPError:
                 if not asking.is_refused:
                     raise
             # Safe to retry: the server did nothing. Uses a new session.
-            return await super()._run_async_impl(**call)
+            return await self.ask_server(**call)
 
     def _explained(self, error: Exception, *, late: bool) -> Exception:
         """The error with a text for the model, where possible."""
@@ -293,7 +291,7 @@ class UnreachableNote(BaseTool):
         llm_request.append_instructions([self._note])
 
 
-class Sessions(MCPSessionManager):
+class Sessions(HookedSessions):
     """ADK's connections; `close()` ends all of them, even after cancellations."""
 
     def __init__(self, connection: Connection, stderr: LogPipe) -> None:
@@ -318,10 +316,6 @@ class Sessions(MCPSessionManager):
         asking.session = session = await asyncio.shield(self._connecting)
         return session
 
-    def discard(self, session: ClientSession | None = None) -> None:
-        """Drop an unusable connection, unless it is already replaced."""
-        self._discard_session(session=session)
-
     async def close(self) -> None:
         """End every connection, including those that are opening or closing."""
         if self._connecting is not None:
@@ -337,20 +331,14 @@ class Sessions(MCPSessionManager):
         if self._open:
             await asyncio.wait(self._open, timeout=CLOSING)
 
-    def _create_client(self, *args: Any, **kwargs: Any) -> AbstractAsyncContextManager[Any]:
-        return self._held(super()._create_client(*args, **kwargs))
-
     @asynccontextmanager
-    async def _held(self, client: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
+    async def hold(self, client: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
         """Track the task of a connection: ADK forgets one that was too slow to connect."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._open.add(task)
         task.add_done_callback(self._open.discard)
         async with client as streams:
             yield streams
-
-    async def _get_mtls_transport(self) -> None:
-        """None: a server gets only its own headers, and Google's metadata is not queried."""
 
 
 def _connection(server: McpServer) -> Connection:

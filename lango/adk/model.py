@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
-from google.adk.telemetry._instrumentation import inference_scope
 from pydantic import Field, PrivateAttr
 
 from lango.adk.calls import caller
+from lango.adk.compat.telemetry import forget_response
 from lango.adk.prepared import PreparedCall, prepare
 from lango.adk.responses import Answer
 from lango.core.calibrations import Calibrations
@@ -111,7 +111,7 @@ class ModelAdapter(BaseLlm):
                     delta = answer.take(event)
                     if delta is not None:
                         yield delta
-                        _forget(delta)
+                        forget_response(delta)  # telemetry reads only the last one
             answer.of(call.provider, call.model)
             final = answer.final()
         except Exception as error:
@@ -170,16 +170,6 @@ class ModelAdapter(BaseLlm):
             logger.exception("on_model_call failed; the turn goes on without it.")
             return []
         return [told] if inspect.isawaitable(told) else []
-
-
-def _forget(partial: LlmResponse) -> None:
-    """Drop a partial response that ADK's telemetry would keep until the call ends.
-
-    Telemetry reads only the last response.
-    """
-    scope = inference_scope()
-    if scope is not None and scope.llm_responses and scope.llm_responses[-1] is partial:
-        scope.llm_responses.pop()
 
 
 async def _all(waiting: Sequence[Awaitable[None]]) -> None:

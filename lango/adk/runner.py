@@ -15,7 +15,6 @@ from google.adk.agents import (
     ParallelAgent,  # pyright: ignore[reportDeprecated]
     SequentialAgent,  # pyright: ignore[reportDeprecated]
 )
-from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App, ResumabilityConfig, validate_app_name
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
@@ -28,11 +27,12 @@ from google.adk.workflow import BaseNode
 from google.genai import types
 
 from lango.adk.approvals import Asked, asked_in, content_of, matched
+from lango.adk.compat.a2a import skip_a2a
+from lango.adk.compat.runners import RootRunner
 from lango.adk.errors import unknown_agent, unwrapped
 from lango.adk.loading import Root
 from lango.adk.transfers import check_names, find_agent, root_of, transfer_targets
 from lango.adk.turn_events import TurnReader
-from lango.adk.warm import skip_a2a
 from lango.core.turns import (
     Answer,
     Approval,
@@ -106,7 +106,7 @@ class AgentRunner:
         self.session_service = session_service
         self.artifact_service = artifact_service
         self.next_turn: NextTurn = next_turn
-        kinds = (Runner, _RootRunner)
+        kinds = (Runner, RootRunner)
         self._sticky, self._rooted = (
             kind(
                 app=self.app,
@@ -230,14 +230,6 @@ class AgentRunner:
     async def close(self) -> None:
         """Close toolsets and plugins; the owner of the services closes those."""
         await self._sticky.close()
-
-
-class _RootRunner(Runner):
-    """Begins every turn at the root; ADK would continue with the last speaker."""
-
-    def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
-        del session
-        return root_agent
 
 
 def as_app(root: Root, plugins: Sequence[BasePlugin] = (), name: str = "") -> App:

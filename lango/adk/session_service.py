@@ -19,6 +19,7 @@ from google.adk.sessions.base_session_service import (
 from google.adk.sessions.session import Session
 
 from lango.adk.append import entry_of, split_state
+from lango.adk.compat.sessions import move_temp_state, update_state
 from lango.adk.errors import as_adk_errors
 from lango.adk.events import EventsAdapter, message_of, moved_names
 from lango.adk.session import Link, SessionAdapter, link_of, ref_of
@@ -153,8 +154,7 @@ class SessionServiceAdapter(BaseSessionService):
         """Store the event, then add it to the session object: durable before ADK continues."""
         if event.partial:
             return event
-        self._apply_temp_state(session, event)
-        self._trim_temp_delta_state(event)
+        move_temp_state(self, session, event)
         clean, entry = entry_of(event)
         if entry is None:
             return event
@@ -177,7 +177,7 @@ class SessionServiceAdapter(BaseSessionService):
             event.actions.state_delta = dict(appended.state)
         if appended.artifacts is not None:
             event.actions.artifact_delta = dict(appended.artifacts)
-        self._update_session_state(session, event)
+        update_state(self, session, event)
         session.last_update_time = event.timestamp
         if entry.state_only:
             return

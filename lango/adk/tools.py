@@ -15,6 +15,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from google.genai import types
 
+from lango.adk.compat.tools import DeclaredTool
 from lango.adk.feedback import feedback
 from lango.core.values import JsonObject, json_text, storable_json
 from lango.errors import ToolArgumentsError
@@ -40,14 +41,15 @@ AdkTool = Callable[..., Any] | BaseTool | BaseToolset
 """What ADK accepts as an agent's tools."""
 
 
-class ToolAdapter(BaseTool):
+class ToolAdapter(DeclaredTool):
     """A lango tool as an ADK tool: an error of the tool never ends the turn."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self.tool = tool
 
-    def _get_declaration(self) -> types.FunctionDeclaration:
+    def declaration(self) -> types.FunctionDeclaration:
+        """The declaration that the model gets."""
         return types.FunctionDeclaration(
             name=self.name,
             description=self.description,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
 from contextlib import aclosing
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Final
 
 from google.adk.agents import LlmAgent
@@ -15,33 +12,15 @@ from google.adk.runners import Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
+from lango.adk.compat.a2a import skip_a2a
 from lango.adk.model import ModelAdapter
 
-_A2A_AGENT: Final = "google.adk.agents.remote_a2a_agent"
 _COLLECTIONS: Final = (2_000, 10, 500)
 """The garbage collector's thresholds for its three generations.
 
 A turn leaves about thirty objects that only a full collection finds: one in about a thousand turns
 is enough. The partial collections before it are kept short.
 """
-
-
-class _Absent(ModuleType):
-    """Stands in for a module that cannot be imported: access to its classes raises ImportError.
-
-    Other names raise AttributeError, for linters and test tools that inspect every module.
-    """
-
-    def __getattr__(self, name: str) -> object:
-        if not name[:1].isupper():
-            raise AttributeError(name)
-        raise ImportError(f"{self.__name__} needs a2a: pip install 'google-adk[a2a]'", name=name)
-
-
-def skip_a2a() -> None:
-    """Without a2a, keep ADK from retrying the import of what needs it in every turn."""
-    if _A2A_AGENT not in sys.modules and find_spec("a2a") is None:
-        sys.modules[_A2A_AGENT] = _Absent(_A2A_AGENT)
 
 
 async def warm_up() -> None:

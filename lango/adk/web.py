@@ -5,23 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from google.adk import cli
 from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
-from google.adk.cli.dev_server import DevServer
-from google.adk.cli.utils.base_agent_loader import BaseAgentLoader
 from google.adk.evaluation.local_eval_set_results_manager import LocalEvalSetResultsManager
 from google.adk.evaluation.local_eval_sets_manager import LocalEvalSetsManager
 from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
 from google.adk.sessions.base_session_service import BaseSessionService
 
-PAGES: Final = Path(cli.__file__).parent / "browser"
-"""The web UI's files in ADK's package."""
+from lango.adk.compat.dev_server import PAGES, BaseAgentLoader, DevServer
 
 
 class LoadedApps(BaseAgentLoader):

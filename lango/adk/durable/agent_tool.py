@@ -6,29 +6,31 @@ child session and its invocation are named after the call, so the agent resumes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import aclosing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from google.adk.agents._streaming_mode import StreamingMode
 from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App
 from google.adk.events.event import Event
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
-from google.adk.tools import agent_tool as adk
-from google.adk.tools._forwarding_artifact_service import ForwardingArtifactService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
-from google.adk.utils._schema_utils import validate_schema
 from google.adk.workflow import BaseNode
 from google.genai import types
 
 from lango.adk.append import split_state
 from lango.adk.approvals import QUESTIONS
+from lango.adk.compat.agent_tool import (
+    checked_answer,
+    forwarded_artifacts,
+    is_own_state,
+    part_text,
+    request_text,
+)
 from lango.adk.durable.journal import agent_places
 from lango.adk.durable.open_calls import open_calls
 from lango.adk.durable.output_key import output_keys
@@ -46,7 +48,7 @@ ForChild = Callable[[str], "ClaimedSessions"]
 """Returns the session service for the invocation of a child."""
 Prepare = Callable[[BaseNode], BaseNode]
 """Prepares an agent for resuming."""
-_OF_ADK: Final = "_adk"
+_NOT_STREAMING: Final = RunConfig.model_validate({"streaming_mode": None}).streaming_mode
 _CANNOT_WAIT: Final = (
     "An agent that runs as a tool cannot wait for the result of {tool}, which comes later and has "
     "no way to it. Let the calling agent use {tool} itself, or transfer to the agent."
@@ -84,7 +86,7 @@ class ChildAgents:
         around = context.session
         key = SessionKey(sessions.tenant, around.app_name, around.user_id, name)
         await sessions.writes.open_child(key, _initial_state(context))
-        message = types.Content(role="user", parts=[types.Part(text=_request(tool, args))])
+        message = types.Content(role="user", parts=[types.Part(text=request_text(tool, args))])
         runner = _runner(tool, self._prepare(tool.agent), context, sessions)
         resumed = await resumable(runner, sessions, key, f"{name}.user", message)
         for event in (*resumed.stored, *resumed.repaired):
@@ -100,16 +102,8 @@ class ChildAgents:
 
 def _initial_state(context: ToolContext) -> StateChange:
     """The caller's session state; the child already shares its app and user state."""
-    state = {k: v for k, v in context.state.to_dict().items() if not k.startswith(_OF_ADK)}
+    state = {k: v for k, v in context.state.to_dict().items() if not is_own_state(k)}
     return StateChange(split_state(storable_json(state)).session)
-
-
-def _request(tool: AgentTool, args: dict[str, Any]) -> str:
-    schema = adk._get_input_schema(tool.agent)  # pyright: ignore[reportPrivateUsage]
-    if schema is not None:
-        return schema.model_validate(args).model_dump_json(exclude_none=True)
-    given: Any = args.get("request")
-    return given if isinstance(given, str) else json.dumps(args, ensure_ascii=False, sort_keys=True)
 
 
 def _runner(
@@ -125,7 +119,7 @@ def _runner(
             plugins=list(plugins or ours),
             resumability_config=around.resumability_config,
         ),
-        artifact_service=ForwardingArtifactService(context),
+        artifact_service=forwarded_artifacts(context),
         session_service=sessions,
         credential_service=around.credential_service,
     )
@@ -143,7 +137,7 @@ async def _drive(
 ) -> None:
     around = context.get_invocation_context()
     config = (around.run_config or RunConfig()).model_copy(
-        update={"streaming_mode": StreamingMode.NONE, "support_cfc": False}
+        update={"streaming_mode": _NOT_STREAMING, "support_cfc": False}
     )
     run = runner.run_async(
         user_id=key.user_id,
@@ -187,9 +181,8 @@ def _cut_off(events: list[Event]) -> str:
 def _answer(tool: AgentTool, events: list[Event]) -> Any:
     said = [event for event in events if event.author != "user" and event.content]
     parts = (said[-1].content.parts or []) if said and said[-1].content else []
-    texts = (adk._part_to_text(part) for part in parts if not part.thought)  # pyright: ignore[reportPrivateUsage]
+    texts = (part_text(part) for part in parts if not part.thought)
     text = "\n".join(one for one in texts if one)
     if not text:
         return next((one.error_message for one in reversed(events) if one.error_message), "")
-    schema = adk._get_output_schema(tool.agent)  # pyright: ignore[reportPrivateUsage]
-    return validate_schema(schema, text) if schema else text
+    return checked_answer(tool, text)

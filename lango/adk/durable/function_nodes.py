@@ -11,15 +11,23 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from google.adk.agents.context import Context
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.workflow import FunctionNode, NodeTimeoutError
-from google.adk.workflow._errors import DynamicNodeFailError
 
 from lango.adk.append import said_actions
+from lango.adk.compat.workflow import (
+    DynamicNodeFailError,
+    check_output,
+    clear_output,
+    function_of,
+    pending_output,
+    replace_run_function,
+    run_function,
+)
 from lango.adk.durable.ledger import Saving, saving
 from lango.adk.durable.node_failures import failure_of, is_failure, is_of_child, raised_again
 from lango.adk.normalise import storable_actions, storable_event
@@ -70,22 +78,22 @@ class NodeLedger:
 
 
 node_ledger: ContextVar[NodeLedger | None] = ContextVar("lango_node_ledger", default=None)
-_original: Final = FunctionNode._run_impl  # pyright: ignore[reportPrivateUsage]
 
 
-async def _run_impl(
-    self: FunctionNode, *, ctx: Context, node_input: Any
+async def run_recorded(
+    node: FunctionNode, /, *, ctx: Context, node_input: Any
 ) -> AsyncGenerator[Any, None]:
+    """Run the function of a node, and record it if a claimed turn runs it."""
     kept = node_ledger.get()
     if kept is None:
-        async with aclosing(_original(self, ctx=ctx, node_input=node_input)) as items:
+        async with aclosing(run_function(node, ctx=ctx, node_input=node_input)) as items:
             async for item in items:
                 yield item
         return
-    first = _node_run(self, ctx)
-    run = await kept.next_try(first, self.timeout)
+    first = _node_run(node, ctx)
+    run = await kept.next_try(first, node.timeout)
     try:
-        made = await _tried(self, kept, first.call_key, run, ctx, node_input)
+        made = await _tried(node, kept, first.call_key, run, ctx, node_input)
     except asyncio.CancelledError:
         kept.cancelled[first.call_key] = run
         raise
@@ -129,7 +137,7 @@ async def _made(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
     whole Workflow.
     """
     try:
-        made = [item async for item in _original(node, ctx=ctx, node_input=node_input)]
+        made = [item async for item in run_function(node, ctx=ctx, node_input=node_input)]
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -137,7 +145,7 @@ async def _made(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
         raise TurnError(f"The node {node.name} failed. {LEAKED_CANCELLATION}") from None
     for item in made:
         if isinstance(item, Event) and item.output is not None:
-            node._validate_output_data(item.output)  # pyright: ignore[reportPrivateUsage]
+            check_output(node, item.output)
     return made
 
 
@@ -146,7 +154,7 @@ def _with_pending(made: list[Any], ctx: Context, tries: int) -> list[Any]:
 
     A kill between the two events would leave an ended node without its route.
     """
-    output = _pending_output(ctx)
+    output = pending_output(ctx)
     artifacts = ctx.actions.artifact_delta
     routed = any(event.actions.route is not None for event in made)
     route = None if routed else ctx.route
@@ -160,16 +168,10 @@ def _with_pending(made: list[Any], ctx: Context, tries: int) -> list[Any]:
         last.actions.route = route
     if output is not None and all(event.output is None for event in made):
         last.output = output
-        ctx._output_value = None  # pyright: ignore[reportPrivateUsage]  # ADK takes it from the event
+        clear_output(ctx)
     if tries > 1:
         last.custom_metadata = {**(last.custom_metadata or {}), LATER_TRY: tries}
     return made
-
-
-def _pending_output(ctx: Context) -> Any:
-    """The output that the function set instead of returning it."""
-    delegated = ctx._output_delegated  # pyright: ignore[reportPrivateUsage]
-    return None if delegated else ctx.output
 
 
 def _again(before: Finished, kept: NodeLedger, key: str, ctx: Context) -> Iterator[Event]:
@@ -204,14 +206,13 @@ def _stored_failures(ctx: Context) -> int:
 
 
 def _node_run(node: FunctionNode, ctx: Context) -> ToolRun:
-    function: Any = node._func  # pyright: ignore[reportPrivateUsage]
     answered = "#answered" if ctx.resume_inputs else ""
     return ToolRun(
         invocation_id=ctx.invocation_id,
         call_key=bounded_key(f"{NODE}{ctx.node_path}{answered}"),
         tool=node.name,
         args={},
-        idempotent=bool(getattr(function, "idempotent", False)),
+        idempotent=bool(getattr(function_of(node), "idempotent", False)),
     )
 
 
@@ -222,4 +223,4 @@ def _dumped(event: Event) -> Any:
 
 def put_right() -> None:
     """Patch ADK's method (idempotent)."""
-    FunctionNode._run_impl = _run_impl  # pyright: ignore
+    replace_run_function(run_recorded)

@@ -6,20 +6,17 @@ what it has done since. Here those messages stay, and the call moves after them,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
 
 from google.adk.events.event import Event
-from google.adk.flows.llm_flows.context import _contents as contents
 from google.genai import types
 
-_NAME: Final = "_rearrange_events_for_latest_function_response"
-_original: Final[Callable[[list[Event]], list[Event]]] = getattr(contents, _NAME)
+from lango.adk.compat.contents import arrange, replace_arrange
 
 
-def _rearranged(events: list[Event]) -> list[Event]:
+def rearranged(events: list[Event]) -> list[Event]:
     """The events with the newest result directly after its call, and none dropped."""
-    arranged = _original(events)
+    arranged = arrange(events)
     if len(arranged) < 2 or not arranged[-1].get_function_responses():
         return arranged
     *before, call, result = arranged
@@ -69,4 +66,4 @@ def _with_parts(event: Event, parts: list[types.Part]) -> Event:
 
 def put_right() -> None:
     """Patch ADK's function (idempotent)."""
-    setattr(contents, _NAME, _rearranged)
+    replace_arrange(rearranged)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from google.adk.workflow._errors import DynamicNodeFailError
-
+from lango.adk.compat.workflow import DynamicNodeFailError
 from lango.core.values import JsonObject
 from lango.errors import LangoError
 

@@ -7,18 +7,17 @@ input reads as a new request, and the model would start over. It belongs before 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from google.adk.agents.context import Context
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.events.event import Event
-from google.adk.workflow import _llm_agent_wrapper as wrapper
 
-_original: Final = wrapper.prepare_llm_agent_input
+from lango.adk.compat.workflow import prepare_input, replace_prepare_input
 
 
-def _prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
-    given = _original(agent, ctx, node_input)
+def prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
+    given = prepare_input(agent, ctx, node_input)
     events = ctx.session.events
     if given is None or not events or events[-1] is not given:
         return given
@@ -33,4 +32,4 @@ def _prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
 
 def put_right() -> None:
     """Patch ADK's function (idempotent)."""
-    wrapper.prepare_llm_agent_input = _prepared
+    replace_prepare_input(prepared)

@@ -7,20 +7,15 @@ the events they follow, so writing them is idempotent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
-from google.adk.flows.llm_flows.functions import (
-    generate_auth_event,
-    generate_request_confirmation_event,
-)
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 from lango.adk.approvals import CONFIRMATION
+from lango.adk.compat.questions import confirmation_request, credential_request
 from lango.adk.durable.journal import finishes, has_parts, is_end, is_message, step_of
 from lango.core.values import JsonObject
 from lango.store.ledger import Finished, bounded_key
@@ -49,7 +44,7 @@ def missing_confirmations(events: Sequence[Event], results: Results) -> Iterator
         calls = next((one for one in events if wanted & _call_ids(one)), None)
         if not wanted or wanted & asked or calls is None:
             continue
-        question = generate_request_confirmation_event(_context_of(event), calls, event)
+        question = confirmation_request(calls, event)
         if question is not None:
             yield _beside(question, event, "confirm")
 
@@ -60,7 +55,7 @@ def missing_credentials(events: Sequence[Event], results: Results) -> Iterator[E
     asked = {_arguments(c).get(name) for c in _calls(events, CREDENTIAL) for name in _CALL_ID}
     for event in events:
         wanted = set(event.actions.requested_auth_configs)
-        request = generate_auth_event(_context_of(event), event) if wanted - asked else None
+        request = credential_request(event) if wanted - asked else None
         if request is not None:
             yield _beside(request, event, "credential")
 
@@ -159,16 +154,6 @@ def _arguments(call: types.FunctionCall) -> JsonObject:
 def _calls(events: Sequence[Event], name: str) -> Iterator[types.FunctionCall]:
     for event in events:
         yield from (call for call in event.get_function_calls() if call.name == name)
-
-
-def _context_of(event: Event) -> InvocationContext:
-    """The fields of an invocation context that ADK's question builders read."""
-    context = SimpleNamespace(
-        invocation_id=event.invocation_id,
-        branch=event.branch,
-        agent=SimpleNamespace(name=event.author),
-    )
-    return cast(InvocationContext, context)
 
 
 def _beside(made: Event, event: Event, name: str) -> Event:

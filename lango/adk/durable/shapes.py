@@ -19,8 +19,10 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.workflow import START, BaseNode, FunctionNode, JoinNode, Workflow
 
+from lango.adk.compat.agents import runs_as_adk_does
+from lango.adk.compat.workflow import function_of
 from lango.adk.durable.agent_tool import runs_a_child
-from lango.adk.durable.gated_agents import gated, runs_as_adk_does
+from lango.adk.durable.gated_agents import gated
 from lango.adk.durable.journal import CONTAINERS
 from lango.adk.transfers import agents_of, transfer_targets
 from lango.core.values import json_text
@@ -87,7 +89,7 @@ def _node_problems(node: BaseNode) -> Iterator[str]:
     if node is START or isinstance(node, JoinNode):
         return
     if isinstance(node, FunctionNode):
-        function = inspect.unwrap(_function(node))
+        function = inspect.unwrap(function_of(node))
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             yield f"the node {node.name} is a generator"
         if node.require_confirmation or node.auth_config:
@@ -96,10 +98,6 @@ def _node_problems(node: BaseNode) -> Iterator[str]:
     yield from _llm_problems(node, "in a Workflow", modes=(None, "single_turn"))
     if isinstance(node, BaseAgent) and node.sub_agents:
         yield f"{node.name} in a Workflow has agents of its own"
-
-
-def _function(node: FunctionNode) -> Any:
-    return node._func  # pyright: ignore[reportPrivateUsage]
 
 
 def _llm_problems(
