@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.pg import own_database
 from bench.report import Table
-from lango.store.migrate import upgrade
+from lango.store.schema.migrate import upgrade
 from tests.browsing import chromium
 from tests.console.crowd import LONG_ONE, fill
 from tests.console.stage import staged

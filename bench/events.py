@@ -10,7 +10,7 @@ from typing import Final
 from google.adk.events.event import Event
 from google.genai import types
 
-from lango.core.tokens import estimate_tokens
+from lango.core.context.tokens import estimate_tokens
 
 APP: Final = "bench"
 USER: Final = "user"

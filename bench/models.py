@@ -21,8 +21,8 @@ from faults.canned import (
     gemini_client,
     openai_client,
 )
-from lango.adk.model import ModelAdapter
-from lango.providers.policy import Policy, PolicyProvider
+from lango.adk.models.adapter import ModelAdapter
+from lango.providers.policy.retry import Policy, PolicyProvider
 from lango.testing.wires import WIRES, Answer, Call
 
 MODELS: Final = {

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from bench.contenders import service_load, service_writer, template_session
 from bench.events import APPENDED_BYTES
 from bench.pg import POOL_SIZE, connect
-from lango.adk.session_service import SessionServiceAdapter
-from lango.store import tables
-from lango.store.migrate import upgrade
-from lango.store.sessions import SqlSessionStore
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.store.schema import tables
+from lango.store.schema.migrate import upgrade
+from lango.store.sessions.store import SqlSessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

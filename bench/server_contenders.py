@@ -19,7 +19,7 @@ from bench.pg import connect, own_database
 from bench.server_http import Request, ask
 from bench.server_process import ROOT, SCRIPTS, Server, cpu_of, free_port, server_process
 from lango.store.keys import KeyStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

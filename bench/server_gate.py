@@ -13,13 +13,13 @@ from google.adk.agents.llm_agent import LlmAgent
 
 from bench.turn_apps import NO_LIMITS
 from bench.turn_process import StallWatch
-from lango.adk.model import ModelAdapter
-from lango.core.streams import Done, TextDelta, Usage
+from lango.adk.models.adapter import ModelAdapter
+from lango.core.messages.streams import Done, TextDelta, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from lango.core.streams import StreamEvent
+    from lango.core.messages.streams import StreamEvent
     from lango.providers.base import ModelRequest
 
 WAIT: Final = "wait"

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from google.adk.agents.llm_agent import LlmAgent
 
 from bench.events import AGENT, APP
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.adk.tools import as_adk_tools
-from lango.core.messages import ToolCall
-from lango.core.turns import Completed, MessageDelta
-from lango.providers.policy import Policy
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.tools.adapter import as_adk_tools
+from lango.core.messages.messages import ToolCall
+from lango.core.turns.events import Completed, MessageDelta
+from lango.providers.policy.retry import Policy
+from lango.providers.policy.timeouts import Timeouts
 from lango.providers.scripted import Reply, ScriptedProvider
-from lango.providers.timeouts import Timeouts
 from lango.tools.function import tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-    from lango.core.streams import StreamEvent
-    from lango.core.turns import TurnEvent
+    from lango.core.messages.streams import StreamEvent
+    from lango.core.turns.events import TurnEvent
     from lango.providers.base import ModelRequest
-    from lango.store.sessions import SqlSessionStore
-    from lango.store.turn_rows import Claim
+    from lango.store.sessions.store import SqlSessionStore
+    from lango.store.turns.rows import Claim
     from lango.turns.attempt import LoadedApp
 
 DELTAS: Final = 10

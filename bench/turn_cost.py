@@ -16,7 +16,7 @@ from bench.targets import Finding, Result, Target
 from bench.turn_apps import ANSWER_TAKES
 from bench.turn_desk import MESSAGE, Place, desk, queue
 from bench.turn_process import worker_process
-from lango.adk.durable.turn import DurableAgent
+from lango.adk.durable.run import DurableAgent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping

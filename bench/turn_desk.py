@@ -11,9 +11,9 @@ from bench.events import APP, APPENDED_BYTES, USER, text
 from bench.ours import Lango, copied
 from bench.pg import connect
 from bench.turn_apps import APPS, Notes
-from lango.adk.warm import skip_a2a
-from lango.store import tables
-from lango.store.sessions import SqlSessionStore
+from lango.adk.apps.preload import skip_a2a
+from lango.store.schema import tables
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from bench.pg import Connection
-    from lango.store.turn_rows import Turn
+    from lango.store.turns.rows import Turn
 
 MESSAGE: Final = text(APPENDED_BYTES)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from bench.turn_desk import Desk, Place, desk
-from lango.adk.warm import warm_up
+from lango.adk.apps.preload import warm_up
 from lango.turns import event_loop
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from bench.report import Table, micros
 from bench.targets import Result
 from bench.turn_desk import Place, desk, queue
 from bench.wire import Traffic, WireProxy
-from lango.core.turns import Completed, MessageDelta
-from lango.store.turn_log import Write
-from lango.store.workers import Worker, Workers
+from lango.core.turns.events import Completed, MessageDelta
+from lango.store.turns.log import Write
+from lango.store.turns.workers import Worker, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator

@@ -27,7 +27,7 @@ from faults.turn_agents import Effects, agent_of
 from faults.turn_place import Place, temporary_place
 from faults.turn_processes import Crew
 from faults.turn_tally import Shape, Tally, by_session, count, told
-from lango.store.database import Database
+from lango.store.db.database import Database
 
 _USER: Final = "user"
 _TRIES: Final = 10

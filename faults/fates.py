@@ -8,7 +8,7 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
 
-from lango.adk.normalise import normalise
+from lango.adk.sessions.normalise import normalise
 
 Fate = Literal["kept", "state", "dropped"]
 

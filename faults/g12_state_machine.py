@@ -22,8 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from faults.harness import Guarantee, Outcome, Run, new_tenant, whole
 from faults.session_model import Model, ModelSession
 from faults.windows import window_problem
-from lango.adk.normalise import normalise
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.normalise import normalise
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import InvalidIdError
 from lango.testing.events import adk_events, ordinary_events
 from lango.testing.same import differences

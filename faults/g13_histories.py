@@ -14,13 +14,13 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from faults.harness import Guarantee, Outcome, Run
-from lango.adk.convert import convert_messages
-from lango.adk.model import ModelAdapter
-from lango.adk.reasoning import reasoning_of, thought_part
-from lango.core.budget import open_turn, request_tokens
-from lango.core.messages import Message, Reasoning
-from lango.core.pairing import pair_calls
-from lango.core.streams import StreamEvent
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.models.convert import convert_messages
+from lango.adk.models.reasoning import reasoning_of, thought_part
+from lango.core.context.budget import open_turn, request_tokens
+from lango.core.messages.messages import Message, Reasoning
+from lango.core.messages.pairing import pair_calls
+from lango.core.messages.streams import StreamEvent
 from lango.core.values import json_object, json_value
 from lango.errors import ContextTooLongError
 from lango.providers.base import ModelRequest, Provider

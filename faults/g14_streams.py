@@ -14,7 +14,7 @@ from google.genai import types
 from faults.canned import Canned, canned_provider
 from faults.g15_http_faults import MODELS
 from faults.harness import Guarantee, Outcome, Run
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.errors import ModelError
 from lango.testing.wires import WIRES, Answer, Call
 from lango.testing.wires.script import Frame

@@ -11,8 +11,8 @@ from faults.http_faults import FAULTS, HttpFault
 from faults.model_turns import Talk, Turn, quiet, talk
 from lango.errors import ModelError, ModelTimeoutError
 from lango.providers.base import Provider
-from lango.providers.policy import Policy, PolicyProvider
-from lango.providers.timeouts import Timeouts
+from lango.providers.policy.retry import Policy, PolicyProvider
+from lango.providers.policy.timeouts import Timeouts
 from lango.testing.wires import WIRES, Answer, WireServer
 
 MODELS: Final = {

@@ -13,7 +13,7 @@ from google.genai import types
 from faults.fates import kept_as
 from faults.harness import Guarantee, Outcome, Run, new_tenant, whole
 from faults.payloads import IDS, payloads
-from lango.adk.normalise import normalise
+from lango.adk.sessions.normalise import normalise
 from lango.errors import LangoError
 from lango.testing.same import differences
 

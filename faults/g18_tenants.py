@@ -14,12 +14,19 @@ from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.turn_place import process, temporary_place
-from tests.server.canaries import REQUESTS, app_of, credentials, listening, say, send_everywhere
-from tests.server.fuzzing import fuzzed
-from tests.server.issuers import issuing, new_key
-from tests.server.matrix import WAYS, matrix
-from tests.server.operations import OPERATIONS, Operation
+from tests.server.auth.canaries import (
+    REQUESTS,
+    app_of,
+    credentials,
+    listening,
+    say,
+    send_everywhere,
+)
+from tests.server.auth.issuers import issuing, new_key
+from tests.server.auth.matrix import WAYS, matrix
+from tests.server.http.fuzzing import fuzzed
 from tests.server.places import house
+from tests.server.routes.operations import OPERATIONS, Operation
 
 _AT_ONCE: Final = 50  # cases of an operation, before it is another's turn
 

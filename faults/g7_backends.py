@@ -9,7 +9,7 @@ from typing import Final
 from faults.harness import Guarantee, Outcome, Run
 from faults.turn_load import under_load
 from faults.turn_place import temporary_place
-from lango.store.database import Database
+from lango.store.db.database import Database
 from lango.testing.databases import temporary_postgres
 
 _BACKENDS: Final = """

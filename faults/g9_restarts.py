@@ -11,7 +11,7 @@ from faults.harness import Guarantee, Outcome, Run
 from faults.own_cluster import Cluster, own_cluster
 from faults.turn_load import SHAPE, under_load
 from faults.turn_place import Process, temporary_place
-from lango.store import migrate
+from lango.store.schema import migrate
 
 _RECOVERED_WITHIN: Final = 10.0
 

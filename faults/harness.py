@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from uuid import uuid4
 
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.testing.databases import temporary_postgres, temporary_sqlite
 
 T = TypeVar("T")

@@ -30,9 +30,9 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import START, JoinNode, Workflow
 from google.genai import types
 
-from lango.adk.loading import Root
-from lango.adk.model import ModelAdapter
-from lango.core.messages import Message, ToolCall
+from lango.adk.apps.load import Root
+from lango.adk.models.adapter import ModelAdapter
+from lango.core.messages.messages import Message, ToolCall
 from lango.providers.base import ModelRequest
 from lango.testing import Reply as Answer
 from lango.testing import ScriptedProvider

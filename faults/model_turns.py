@@ -16,8 +16,8 @@ from google.adk.agents.run_config import (
 from google.adk.runners import Runner
 from google.genai import types
 
-from lango.adk.model import ModelAdapter
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.providers.base import Provider
 
 APP: Final = "faults"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from lango.store.revisions import OURS, Revisions
+from lango.store.schema.revisions import OURS, Revisions
 
 _COLUMNS: Final = """
 import sqlalchemy as sa

@@ -17,13 +17,13 @@ from faults.queue_submits import CALLS, HandingIn
 from faults.turn_desk import TurnDesk
 from faults.turn_model import ModelSession, ModelTurn
 from lango.core.ids import new_id
-from lango.core.turn_states import TurnState
-from lango.core.turns import Cancelled, Completed, End, Failed, MessageDelta, Waiting
+from lango.core.turns.events import Cancelled, Completed, End, Failed, MessageDelta, Waiting
+from lango.core.turns.states import TurnState
 from lango.errors import Fenced
-from lango.store.ledger import Finished, ToolRun
-from lango.store.turn_rows import Claim
-from lango.store.workers import Worker
-from tests.store.desk import every_head
+from lango.store.turns.ledger import Finished, ToolRun
+from lango.store.turns.rows import Claim
+from lango.store.turns.workers import Worker
+from tests.store.turns.worker_context import every_head
 
 STEPS: Final = 40
 HEADS_EVERY: Final = 5  # steps; the rows it reads are compared after each

@@ -14,7 +14,7 @@ from faults.harness import new_tenant
 from faults.turn_desk import TurnDesk, entry
 from faults.turn_model import Model, ModelSession, ModelTurn
 from lango.core.ids import new_id
-from lango.core.turn_states import Busy, NewTurn
+from lango.core.turns.states import Busy, NewTurn
 from lango.errors import (
     CallNotFoundError,
     Fenced,
@@ -22,8 +22,8 @@ from lango.errors import (
     TurnConflictError,
     TurnNotFoundError,
 )
-from lango.store.entries import SessionKey, SessionRef
-from lango.store.turns import Submitted
+from lango.store.sessions.entries import SessionKey, SessionRef
+from lango.store.turns.submit import Submitted
 
 T = TypeVar("T")
 

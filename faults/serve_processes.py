@@ -17,7 +17,7 @@ from google.adk.agents import LlmAgent
 from faults.turn_agents import PATIENCE, Effects, agent_of
 from faults.turn_place import Place
 from lango.store.keys import KeyStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from tests.cli.processes import Running
 
 READER: Final = "reader"

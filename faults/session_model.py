@@ -9,8 +9,8 @@ from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import GetSessionConfig
 
 from faults.fates import fate_of, normal_copy
-from lango.adk.append import entry_of
-from lango.store.entries import readable_time
+from lango.adk.sessions.encode import entry_of
+from lango.store.sessions.entries import readable_time
 
 Delta = dict[str, Any]
 _SHARED = ("app:", "user:")

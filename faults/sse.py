@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 
 from faults.turn_place import END_TYPES
-from lango.core.turns import Started, ThoughtDelta
+from lango.core.turns.events import Started, ThoughtDelta
 
 _END: Final = b"\n\n"
 

@@ -12,15 +12,15 @@ from google.adk.agents import LlmAgent
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
 from lango.adk.artifacts import SqlArtifactService
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.adk.tools import as_adk_tools
-from lango.core.messages import Message
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.tools.adapter import as_adk_tools
+from lango.core.messages.messages import Message
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider, demo
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.tools.function import tool
 
 PATIENCE = 60.0

@@ -16,8 +16,8 @@ from faults.turn_clients import PATIENCE, check_turns, until_over
 from faults.turn_place import Place, Process, process, temporary_place
 from faults.turn_processes import Crew, keep_log
 from faults.turn_tally import Shape
-from lango.core.turns import TurnEvent
-from lango.store.turn_rows import Claim
+from lango.core.turns.events import TurnEvent
+from lango.store.turns.rows import Claim
 from lango.turns.attempt import LoadedApp
 from lango.turns.worker import TurnWorker
 

@@ -15,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from faults.harness import Outcome
 from faults.turn_place import Process, check_log
 from faults.turn_tally import Shape, Tally, by_session, count, differences, told
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import StoreUnavailableError
-from lango.store.tables import turns as turn_rows
-from lango.store.turn_rows import Turn
+from lango.store.schema.tables import turns as turn_rows
+from lango.store.turns.rows import Turn
 
 PATIENCE: Final = 180.0
 """Seconds in which some turn must end; nothing is measured by it."""

@@ -26,9 +26,9 @@ from faults.turn_place import Place, Process, check_log, process, temporary_plac
 from faults.turn_processes import CONTEXT, Crew, WorkerProcess, work
 from faults.turn_tally import Shape
 from lango.errors import AgentChangedError
-from lango.store import migrate
-from lango.store.revisions import OURS, Revisions
-from lango.store.upgrading import LOCK_WAIT
+from lango.store.schema import migrate
+from lango.store.schema.revisions import OURS, Revisions
+from lango.store.schema.upgrade import LOCK_WAIT
 from lango.testing.databases import temporary_postgres
 
 TURNS_PER_DEPLOY: Final = 100

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from lango.store.entries import Entry
-from lango.store.ledger import ToolLedger
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import IS_SCHEDULED, sessions, turns, workers
-from lango.store.turn_log import TurnLog
-from lango.store.turn_queue import TurnQueue
-from lango.store.turns import SqlTurnStore
-from lango.store.workers import Workers
+from lango.store.schema.tables import IS_SCHEDULED, sessions, turns, workers
+from lango.store.sessions.entries import Entry
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.claim import TurnQueue
+from lango.store.turns.ledger import ToolLedger
+from lango.store.turns.log import TurnLog
+from lango.store.turns.submit import SqlTurnStore
+from lango.store.turns.workers import Workers
 
 LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
 DEAD_AFTER: Final = 36_000.0  # a worker dies here when the test says so

@@ -14,9 +14,9 @@ from typing import Final
 from faults.harness import Guarantee, Outcome, Run
 from faults.turn_place import END_TYPES, Process, process, temporary_place
 from faults.turn_processes import Crew, WorkerProcess
-from lango.core.turn_states import MAX_ATTEMPTS
+from lango.core.turns.states import MAX_ATTEMPTS
 from lango.errors import SessionBusyError, WorkerLostError
-from lango.store.turn_rows import Turn
+from lango.store.turns.rows import Turn
 
 DEAD_AFTER: Final = 2.0
 DRAIN: Final = 1.0

@@ -10,7 +10,7 @@ from faults.harness import Guarantee, Outcome, Run
 from faults.turn_clients import PATIENCE
 from faults.turn_place import Process, check_log, process, temporary_place
 from faults.turn_processes import Crew
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 
 HANG_AFTER: Final = 2.0
 DEAD_AFTER: Final = 2.0

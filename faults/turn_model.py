@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lango.core.turn_states import (
+from lango.core.turns.states import (
     MAX_ATTEMPTS,
     MIN_ALONE,
     NEXT,
@@ -15,8 +15,8 @@ from lango.core.turn_states import (
     TurnState,
     most_losses_beside,
 )
-from lango.store.entries import SessionKey
-from lango.store.turn_queue import NO_WORKER
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.claim import NO_WORKER
 
 
 @dataclass

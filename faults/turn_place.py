@@ -9,10 +9,10 @@ from typing import Any
 from uuid import uuid4
 
 from faults.turn_agents import Effects, loaded
-from lango.core.turns import ENDS
+from lango.core.turns.events import ENDS
 from lango.providers.scripted import ScriptedProvider
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import LoggedEvent
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.log import LoggedEvent
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions

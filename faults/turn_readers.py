@@ -13,7 +13,7 @@ from faults.harness import Guarantee, Outcome, Run
 from faults.turn_clients import PATIENCE, until_over
 from faults.turn_place import Place, Process, process, temporary_place, text_of
 from faults.turn_processes import CONTEXT, Crew
-from lango.store.turn_log import LoggedEvent
+from lango.store.turns.log import LoggedEvent
 
 WORKERS: Final = 2
 READERS: Final = 2

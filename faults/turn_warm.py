@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import asyncpg as postgresql_dialect
 from sqlalchemy.dialects.sqlite import aiosqlite as sqlite_dialect
 
 from faults.turn_place import Place, process
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.testing.databases import temporary_sqlite
 
 DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]

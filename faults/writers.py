@@ -19,10 +19,10 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from faults.harness import Outcome, new_tenant, whole
-from lango.adk.session_service import SessionServiceAdapter
-from lango.store.engines import create_engine, store_url
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import messages, sessions
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.store.db.engines import create_engine, store_url
+from lango.store.schema.tables import messages, sessions
+from lango.store.sessions.store import SqlSessionStore
 
 APP: Final = "app"
 USER: Final = "user"

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lango.adk.artifacts import SqlArtifactService
-    from lango.adk.convert import convert_messages
-    from lango.adk.durable.turn import DurableAgent
-    from lango.adk.events import EventsAdapter
-    from lango.adk.model import ModelAdapter
-    from lango.adk.normalise import normalise
+    from lango.adk.durable.run import DurableAgent
+    from lango.adk.models.adapter import ModelAdapter
+    from lango.adk.models.convert import convert_messages
     from lango.adk.plugins import plugins
     from lango.adk.plugins.budget import BudgetPlugin
     from lango.adk.plugins.caller import CallerPlugin
@@ -23,14 +21,17 @@ if TYPE_CHECKING:
     from lango.adk.plugins.repeat_stop import RepeatStopPlugin
     from lango.adk.plugins.tool_feedback import ToolFeedbackPlugin
     from lango.adk.plugins.transfer import TransferGuardPlugin
-    from lango.adk.session import SessionAdapter
-    from lango.adk.session_service import SessionServiceAdapter
-    from lango.adk.tools import ToolAdapter
+    from lango.adk.sessions.decode import EventsAdapter
+    from lango.adk.sessions.normalise import normalise
+    from lango.adk.sessions.service import SessionServiceAdapter
+    from lango.adk.sessions.session import SessionAdapter
+    from lango.adk.tools.adapter import ToolAdapter
     from lango.agent.agent import Agent
-    from lango.core.history import DEFAULT_TOKEN_BUDGET, token_budget_truncate
-    from lango.core.messages import Media, Message, Reasoning, ToolCall
-    from lango.core.model_calls import ModelCall
-    from lango.core.streams import (
+    from lango.core.context.model_calls import ModelCall
+    from lango.core.context.tokens import estimate_tokens
+    from lango.core.messages.history import DEFAULT_TOKEN_BUDGET, token_budget_truncate
+    from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
+    from lango.core.messages.streams import (
         Done,
         ReasoningDone,
         StreamEvent,
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
         ToolCallDone,
         Usage,
     )
-    from lango.core.tokens import estimate_tokens
-    from lango.core.turns import Answer, Approval, TurnEvent
+    from lango.core.turns.events import Answer, Approval, TurnEvent
     from lango.errors import (
         AgentChangedError,
         AgentNotFoundError,
@@ -113,8 +113,8 @@ if TYPE_CHECKING:
         WrongHostError,
     )
     from lango.providers.base import ModelRequest, Provider, ToolSpec
-    from lango.store.sessions import SqlSessionStore
-    from lango.store.turn_list import TurnsWanted
+    from lango.store.sessions.store import SqlSessionStore
+    from lango.store.turns.listing import TurnsWanted
     from lango.tools.base import CallInfo, Tool
     from lango.tools.function import tool
     from lango.turns.engine import LocalEngine
@@ -242,52 +242,52 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
 
 _HOMES = {
     "Agent": "lango.agent.agent",
-    "Answer": "lango.core.turns",
-    "Approval": "lango.core.turns",
+    "Answer": "lango.core.turns.events",
+    "Approval": "lango.core.turns.events",
     "BudgetPlugin": "lango.adk.plugins.budget",
     "CallInfo": "lango.tools.base",
     "CallerPlugin": "lango.adk.plugins.caller",
-    "DEFAULT_TOKEN_BUDGET": "lango.core.history",
-    "Done": "lango.core.streams",
-    "DurableAgent": "lango.adk.durable.turn",
-    "EventsAdapter": "lango.adk.events",
+    "DEFAULT_TOKEN_BUDGET": "lango.core.messages.history",
+    "Done": "lango.core.messages.streams",
+    "DurableAgent": "lango.adk.durable.run",
+    "EventsAdapter": "lango.adk.sessions.decode",
     "LimitsPlugin": "lango.adk.plugins.limits",
     "LocalEngine": "lango.turns.engine",
-    "Media": "lango.core.messages",
-    "Message": "lango.core.messages",
-    "ModelAdapter": "lango.adk.model",
-    "ModelCall": "lango.core.model_calls",
+    "Media": "lango.core.messages.messages",
+    "Message": "lango.core.messages.messages",
+    "ModelAdapter": "lango.adk.models.adapter",
+    "ModelCall": "lango.core.context.model_calls",
     "ModelCallsPlugin": "lango.adk.plugins.model_calls",
     "ModelRequest": "lango.providers.base",
     "Provider": "lango.providers.base",
-    "Reasoning": "lango.core.messages",
-    "ReasoningDone": "lango.core.streams",
+    "Reasoning": "lango.core.messages.messages",
+    "ReasoningDone": "lango.core.messages.streams",
     "RepeatStopPlugin": "lango.adk.plugins.repeat_stop",
-    "SessionAdapter": "lango.adk.session",
-    "SessionServiceAdapter": "lango.adk.session_service",
+    "SessionAdapter": "lango.adk.sessions.session",
+    "SessionServiceAdapter": "lango.adk.sessions.service",
     "SqlArtifactService": "lango.adk.artifacts",
-    "SqlSessionStore": "lango.store.sessions",
-    "StreamEvent": "lango.core.streams",
-    "StreamEventError": "lango.core.streams",
-    "TextDelta": "lango.core.streams",
-    "ThoughtDelta": "lango.core.streams",
+    "SqlSessionStore": "lango.store.sessions.store",
+    "StreamEvent": "lango.core.messages.streams",
+    "StreamEventError": "lango.core.messages.streams",
+    "TextDelta": "lango.core.messages.streams",
+    "ThoughtDelta": "lango.core.messages.streams",
     "Tool": "lango.tools.base",
-    "ToolAdapter": "lango.adk.tools",
-    "ToolCall": "lango.core.messages",
-    "ToolCallDone": "lango.core.streams",
+    "ToolAdapter": "lango.adk.tools.adapter",
+    "ToolCall": "lango.core.messages.messages",
+    "ToolCallDone": "lango.core.messages.streams",
     "ToolFeedbackPlugin": "lango.adk.plugins.tool_feedback",
     "ToolSpec": "lango.providers.base",
     "TransferGuardPlugin": "lango.adk.plugins.transfer",
-    "TurnEvent": "lango.core.turns",
+    "TurnEvent": "lango.core.turns.events",
     "TurnWorker": "lango.turns.worker",
     "Turns": "lango.turns.service",
-    "TurnsWanted": "lango.store.turn_list",
-    "Usage": "lango.core.streams",
-    "convert_messages": "lango.adk.convert",
-    "estimate_tokens": "lango.core.tokens",
-    "normalise": "lango.adk.normalise",
+    "TurnsWanted": "lango.store.turns.listing",
+    "Usage": "lango.core.messages.streams",
+    "convert_messages": "lango.adk.models.convert",
+    "estimate_tokens": "lango.core.context.tokens",
+    "normalise": "lango.adk.sessions.normalise",
     "plugins": "lango.adk.plugins",
-    "token_budget_truncate": "lango.core.history",
+    "token_budget_truncate": "lango.core.messages.history",
     "tool": "lango.tools.function",
 }
 

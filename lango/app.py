@@ -8,19 +8,19 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from lango.adk.build import llm_agent
-from lango.adk.loading import Root, agent_folder, folder_app_name, load_root
-from lango.adk.mcp import McpServer, mcp_toolset
-from lango.adk.model import ModelAdapter
+from lango.adk.apps.build import llm_agent
+from lango.adk.apps.load import Root, agent_folder, folder_app_name, load_root
+from lango.adk.mcp.settings import McpServer, mcp_toolset
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins
 from lango.agent.agent import Agent
 from lango.config.load import Loaded
 from lango.config.settings import AgentSettings, AppSettings, McpServerSettings, Settings
 from lango.core.named_code import did_you_mean
 from lango.errors import ConfigError
-from lango.providers.policy import Policy
+from lango.providers.policy.retry import Policy
 from lango.providers.registry import GATEWAYS, Access
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.tools.registry import load_tools
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns

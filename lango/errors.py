@@ -344,7 +344,7 @@ class ApprovalNeededError(TurnError):
 
     def __init__(self, message: str = "", *, approvals: Sequence[Any] = ()) -> None:
         super().__init__(message)
-        self.approvals = tuple(approvals)  # of lango.core.turns: `approval.answer(True)`
+        self.approvals = tuple(approvals)  # of lango.core.turns.events: `approval.answer(True)`
 
 
 class ApprovalNotFoundError(TurnError):

@@ -38,7 +38,7 @@ async def _on_server(statement: str) -> None:
 
 async def _migrate(url: str) -> None:
     # Imported late: the tests of core then run without the store.
-    from lango.store import migrate
+    from lango.store.schema import migrate
 
     await migrate.upgrade(url)
 

@@ -18,8 +18,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 _NEEDED: Final = (
-    *("faults.turn_warm", "lango.app", "lango.cli.serve", "lango.cli.worker", "lango.server.app"),
-    *("lango.server.serving", "lango.providers.openai_chat", "google.adk.workflow", "openai"),
+    *(
+        "faults.turn_warm",
+        "lango.app",
+        "lango.cli.commands.serve",
+        "lango.cli.commands.worker",
+        "lango.server.app",
+    ),
+    *("lango.server.process", "lango.providers.openai_chat", "google.adk.workflow", "openai"),
     *("google.adk.tools.agent_tool", "uvicorn", "uvloop", "httptools"),
 )
 

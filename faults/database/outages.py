@@ -12,7 +12,7 @@ from faults.database.full_disk import LimitedFiles, SmallDisk, small_disk
 from faults.database.proxy import Proxy
 from faults.harness import Places
 from faults.own_cluster import Cluster, own_pair
-from lango.store import migrate
+from lango.store.schema import migrate
 
 _MIGRATING: Final = threading.Lock()
 

@@ -20,9 +20,9 @@ from pydantic import PrivateAttr
 from faults.g1_kills import swept
 from faults.harness import Guarantee, Outcome, Run
 from faults.kill_shapes import SHAPES, SWEPT, KillShape, Rule, model_kind, quiet
-from lango.adk.convert import convert_messages
-from lango.adk.loading import Root
-from lango.adk.model import ModelAdapter
+from lango.adk.apps.load import Root
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.models.convert import convert_messages
 from lango.core.values import json_value
 from lango.providers.base import ModelRequest
 from lango.testing import Reply, ScriptedProvider

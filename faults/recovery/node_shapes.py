@@ -9,7 +9,7 @@ from google.adk.workflow import START, FunctionNode, RetryConfig, Workflow
 from google.genai import types
 
 from faults.kill_shapes import KillShape, agent
-from lango.adk.loading import Root
+from lango.adk.apps.load import Root
 from lango.testing.kill_trials import effect
 
 _SOON: Final = {"initial_delay": 0.001, "jitter": 0.0}

@@ -10,9 +10,9 @@ from typing import Final
 from faults.harness import Guarantee, Outcome, Run
 from faults.turn_place import Process, check_log, process, temporary_place
 from faults.turn_processes import Crew
-from lango.core.turn_states import MAX_ATTEMPTS
+from lango.core.turns.states import MAX_ATTEMPTS
 from lango.errors import WorkerLostError
-from lango.store.turn_rows import Turn
+from lango.store.turns.rows import Turn
 
 FLEET: Final = 2
 INNOCENTS: Final = 10

@@ -21,7 +21,7 @@ from google.genai import types
 
 from faults.kill_shapes import TURN, KillShape, agent, tool
 from faults.recovery.node_shapes import NODE_SHAPES
-from lango.adk.loading import Root
+from lango.adk.apps.load import Root
 from lango.providers.base import ModelRequest
 from lango.testing.kill_trials import Reply, effect
 

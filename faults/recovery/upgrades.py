@@ -19,7 +19,7 @@ from google.adk.agents import (
 from faults.harness import Guarantee, Outcome, Run
 from faults.kill_shapes import TURN, agent, quiet
 from lango.core import failpoints
-from lango.store.entries import SessionKey
+from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot, snapshot
 from lango.testing.kill_trials import APP, USER, Sweep, run_turns
 

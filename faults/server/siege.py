@@ -21,7 +21,7 @@ from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.serve_processes import Project, Server, project, servers
 from faults.turn_place import Place, temporary_place
 from lango.store.keys import KeyStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 
 QUIET_SHARE: Final = 0.3
 """Seconds without attacks before each second with them."""

@@ -26,19 +26,19 @@ from faults.turn_agents import PATIENCE
 from faults.turn_place import Place, Process, process, temporary_place
 from faults.turn_processes import Crew, keep_log
 from lango.adk.artifacts import SqlArtifactService
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import ToolCall
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.messages.messages import ToolCall
 from lango.errors import SessionNotFoundError
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
-from lango.store.artifact_rows import Held
-from lango.store.entries import SessionKey, StateChange
-from lango.store.files import NewFile, SqlFileStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.files.rows import Held
+from lango.store.files.uploads import NewFile, SqlFileStore
+from lango.store.sessions.entries import SessionKey, StateChange
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns import event_loop
 from lango.turns.worker import TurnWorker, WorkerOptions
 

@@ -34,15 +34,15 @@ from faults.harness import Guarantee, Outcome, Run
 from faults.turn_clients import until_over
 from faults.turn_place import Place, Process, process, temporary_place
 from faults.turn_processes import Crew, WorkerProcess, keep_log
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core import failpoints
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import messages, model_calls, sessions
-from lango.store.turn_rows import Turn
+from lango.store.schema.tables import messages, model_calls, sessions
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.rows import Turn
 from lango.turns import event_loop
 from lango.turns.worker import TurnWorker, WorkerOptions
 

@@ -17,10 +17,10 @@ from google.genai import types
 from lango.adk.errors import as_adk_errors
 from lango.core.ids import check_id
 from lango.core.values import storable_json
-from lango.store.artifact_rows import HIDDEN_TYPE, NewArtifact
-from lango.store.artifacts import SqlArtifactStore, StoredArtifact
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
+from lango.store.files.artifacts import SqlArtifactStore, StoredArtifact
+from lango.store.files.rows import HIDDEN_TYPE, NewArtifact
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 
 MAX_NAME: Final = 1024
 MAX_REFERENCES: Final = 5

@@ -26,14 +26,14 @@ from google.adk.sessions.session import Session
 from google.adk.workflow import BaseNode
 from google.genai import types
 
-from lango.adk.approvals import Asked, asked_in, content_of, matched
+from lango.adk.apps.load import Root
 from lango.adk.compat.a2a import skip_a2a
 from lango.adk.compat.runners import RootRunner
 from lango.adk.errors import unknown_agent, unwrapped
-from lango.adk.loading import Root
+from lango.adk.tools.approvals import Asked, asked_in, content_of, matched
 from lango.adk.transfers import check_names, find_agent, root_of, transfer_targets
 from lango.adk.turn_events import TurnReader
-from lango.core.turns import (
+from lango.core.turns.events import (
     Answer,
     Approval,
     Cancelled,

@@ -10,7 +10,7 @@ from google.adk.agents import BaseAgent
 from google.adk.apps.app import App
 from google.adk.workflow import BaseNode, Workflow
 
-from lango.adk.loading import Root
+from lango.adk.apps.load import Root
 from lango.errors import AppLoadError
 
 _CALLED_AS_TOOLS: Final = frozenset({"single_turn", "task"})

@@ -10,12 +10,12 @@ from google.adk.events.event import Event
 from google.adk.tools.transfer_to_agent_tool import transfer_to_agent
 from google.genai import types
 
-from lango.adk.approvals import QUESTIONS, approval_of, closed_waits
-from lango.adk.feedback import take_cause
-from lango.adk.normalise import with_outputs_moved
-from lango.adk.usage import usage_of
-from lango.core.streams import Usage
-from lango.core.turns import (
+from lango.adk.models.usage import usage_of
+from lango.adk.sessions.normalise import with_outputs_moved
+from lango.adk.tools.approvals import QUESTIONS, approval_of, closed_waits
+from lango.adk.tools.feedback import take_cause
+from lango.core.messages.streams import Usage
+from lango.core.turns.events import (
     AgentChanged,
     ApprovalRequired,
     MessageCompleted,

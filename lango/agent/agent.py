@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Self
 
-from lango.adk.build import Model, llm_agent, services
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.loading import Root
-from lango.adk.model import ModelAdapter
+from lango.adk.apps.build import Model, llm_agent, services
+from lango.adk.apps.load import Root
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins as usual_plugins
 from lango.adk.runner import AgentRunner, NextTurn, TurnOptions
 from lango.adk.transfers import root_of
 from lango.agent.durable import DurableTurns
 from lango.agent.run import Turns, run_and_collect, run_turn
-from lango.core.turns import Answer, Approval, TurnEvent
+from lango.core.turns.events import Answer, Approval, TurnEvent
 from lango.errors import TurnNotFoundError
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine import Engine
 from lango.turns.worker import WorkerOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lango.core.turns import (
+from lango.core.turns.events import (
     ENDS,
     Approval,
     ApprovalRequired,

@@ -8,15 +8,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
-from lango.adk.approvals import matched
-from lango.adk.durable.turn import DurableAgent
+from lango.adk.durable.run import DurableAgent
 from lango.adk.runner import Said, TurnOptions
+from lango.adk.tools.approvals import matched
 from lango.core.ids import new_id
-from lango.core.turns import ENDS, Answer, Failed, Started, TurnEvent
+from lango.core.turns.events import ENDS, Answer, Failed, Started, TurnEvent
 from lango.core.values import JsonObject
 from lango.errors import TurnError, TurnNotFoundError
-from lango.store.entries import SessionKey
-from lango.store.turn_rows import Turn
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.rows import Turn
 from lango.turns.engine import ChosenSessions, Engine, LocalEngine
 from lango.turns.feeds import Feed, Feeds
 from lango.turns.following import follow

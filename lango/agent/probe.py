@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lango.agent.agent import Agent
 from lango.core.causes import cause_of
-from lango.core.turns import Completed, Failed, MessageDelta, ToolFinished, TurnEvent
+from lango.core.turns.events import Completed, Failed, MessageDelta, ToolFinished, TurnEvent
 from lango.errors import LangoError
 from lango.tools.function import tool
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from lango.adk.runner import Said, TurnOptions
 from lango.agent.collect import Collector
-from lango.core.turns import ENDS, Failed, Retrying, TurnEvent
+from lango.core.turns.events import ENDS, Failed, Retrying, TurnEvent
 from lango.errors import AgentNotFoundError
 
 

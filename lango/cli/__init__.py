@@ -6,7 +6,7 @@ import sys
 
 import typer.main
 
-from lango.cli.logs import with_verbose
+from lango.cli.output.logs import with_verbose
 from lango.cli.root import app
 from lango.errors import LangoError
 

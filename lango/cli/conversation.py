@@ -16,13 +16,13 @@ from lango.agent.agent import Agent
 from lango.app import Application
 from lango.cli.background import Background
 from lango.cli.options import DEFAULT_USER
-from lango.cli.printable import printable
-from lango.cli.screen import Screen
+from lango.cli.output.printable import printable
+from lango.cli.output.screen import Screen
 from lango.cli.talk import Ask, Talk
 from lango.config.load import Loaded
 from lango.core.redaction import redacted
 from lango.errors import SessionNotFoundError
-from lango.store.entries import SessionKey
+from lango.store.sessions.entries import SessionKey
 
 _NEW: Final = "Session {} is new. `lango sessions list` shows the others."
 

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from lango.adk.agent_parts import adk_mcp_toolsets_in, mcp_problem, models_in
-from lango.adk.mcp_report import McpReport, mcp_reports
+from lango.adk.apps.parts import adk_mcp_toolsets_in, mcp_problem, models_in
+from lango.adk.mcp.report import McpReport, mcp_reports
 from lango.agent.probe import probe
 from lango.app import Application
 from lango.config.load import Loaded
 from lango.config.settings import AgentSettings, Settings
 from lango.core.causes import cause_of
 from lango.errors import LangoError
-from lango.store import migrate
-from lango.store.connecting import in_words
+from lango.store.db.connection_errors import in_words
 from lango.store.insight.workload import abandoned_turns
+from lango.store.schema import migrate
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from lango.cli.options import Place, store_flags
 
 if TYPE_CHECKING:
     from lango.config.settings import Settings
-    from lango.store.sessions import SqlSessionStore
+    from lango.store.sessions.store import SqlSessionStore
     from lango.turns.service import Turns
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def with_store(
 ) -> T:
     """Run `work` with the store; database errors become readable messages."""
     from lango.config.load import load
-    from lango.store.connecting import in_words, require_file
+    from lango.store.db.connection_errors import in_words, require_file
 
     url, schema, config = place
     settings = load(config, store_flags(url, schema)).settings
@@ -43,7 +43,7 @@ def with_store(
     where, whose = store.url.get_secret_value(), store.tenant if tenant is None else tenant
 
     async def run() -> T:
-        from lango.store.sessions import SqlSessionStore
+        from lango.store.sessions.store import SqlSessionStore
 
         async with SqlSessionStore(where, schema=store.db_schema) as opened:
             return await work(Opened(opened, whose, settings))

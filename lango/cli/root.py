@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lango.cli import (
+from lango.cli.commands import (
     adk,
     chat,
     config,
@@ -17,7 +17,6 @@ from lango.cli import (
     doctor,
     init,
     keys,
-    logs,
     run,
     serve,
     sessions,
@@ -25,6 +24,7 @@ from lango.cli import (
     usage,
     worker,
 )
+from lango.cli.output import logs
 
 DISTRIBUTION = "lango-adk"
 

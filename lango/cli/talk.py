@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import typer
 
-from lango.adk.approvals import INPUT
+from lango.adk.tools.approvals import INPUT
 from lango.agent.agent import Agent
 from lango.cli.background import Background
-from lango.cli.printable import printable
-from lango.cli.screen import Screen
-from lango.core.turns import (
+from lango.cli.output.printable import printable
+from lango.cli.output.screen import Screen
+from lango.core.turns.events import (
     ENDS,
     Answer,
     Approval,

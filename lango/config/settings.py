@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lango.config.secrets import Secret, SecretText, SecretUrl, has_password
-from lango.core.file_types import FILE_TYPES
 from lango.core.loopback import is_private_way
+from lango.core.messages.file_types import FILE_TYPES
 from lango.core.redaction import is_sensitive
 
 DEFAULT_STORE = "sqlite:///lango.db"

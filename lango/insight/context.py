@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from lango.core.budget import request_tokens
-from lango.core.messages import Message
-from lango.core.model_calls import CallOutcome, ModelCall
-from lango.core.pairing import pair_calls
-from lango.core.streams import Usage
+from lango.core.context.budget import request_tokens
+from lango.core.context.model_calls import CallOutcome, ModelCall
+from lango.core.context.tokens import estimate_tokens
+from lango.core.messages.messages import Message
+from lango.core.messages.pairing import pair_calls
+from lango.core.messages.streams import Usage
 from lango.core.times import moment, moment_or_none
-from lango.core.tokens import estimate_tokens
 
 TEXT_ROOM: Final = 2_000
 """Characters shown of a text by default."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from lango.adk.convert import convert_messages
-from lango.adk.events import EventsAdapter, moved_names
-from lango.adk.session import link_of
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import CONTROL
-from lango.core.model_calls import ModelCall
+from lango.adk.models.convert import convert_messages
+from lango.adk.sessions.decode import EventsAdapter, moved_names
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.session import link_of
+from lango.core.context.model_calls import ModelCall
+from lango.core.messages.messages import CONTROL
 from lango.errors import ModelCallNotFoundError, SessionNotFoundError
 from lango.insight.context import (
     TEXT_ROOM,
@@ -26,10 +26,10 @@ from lango.insight.context import (
     view,
 )
 from lango.insight.preview import basis, preview
-from lango.store.entries import SessionKey, StoredMessage
 from lango.store.insight.context import SeenMessages, Stretch
 from lango.store.model_calls import ModelCallStore, StoredModelCall
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.entries import SessionKey, StoredMessage
+from lango.store.sessions.store import SqlSessionStore
 
 _REMEMBERED: Final = 50
 """Attempts that the preview is based on and that are listed."""

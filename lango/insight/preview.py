@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-from lango.core.budget import MARGIN, Calibration, fit, request_tokens
-from lango.core.messages import Message
-from lango.core.model_calls import ModelCall
+from lango.core.context.budget import MARGIN, Calibration, fit, request_tokens
+from lango.core.context.model_calls import ModelCall
+from lango.core.messages.messages import Message
 from lango.errors import ContextTooLongError
 from lango.insight.context import (
     TEXT_ROOM,

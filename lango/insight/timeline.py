@@ -8,14 +8,14 @@ from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Final, Literal
 
-from lango.core.model_calls import CallOutcome, ModelCall
-from lango.core.streams import Usage
+from lango.core.context.model_calls import CallOutcome, ModelCall
+from lango.core.messages.streams import Usage
 from lango.core.times import moment, moment_or_none
-from lango.core.turn_json import usage_of
-from lango.core.turn_states import TurnState
-from lango.core.turns import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
+from lango.core.turns.event_json import usage_of
+from lango.core.turns.events import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
+from lango.core.turns.states import TurnState
 from lango.core.values import JsonObject
-from lango.store.database import Database
+from lango.store.db.database import Database
 from lango.store.insight.timeline import (
     MOST_STEPS,
     LedgerRun,
@@ -23,7 +23,7 @@ from lango.store.insight.timeline import (
     TimelineRows,
     read_timeline_rows,
 )
-from lango.store.turn_rows import Turn
+from lango.store.turns.rows import Turn
 
 StepKind = Literal["queue", "attempt", "model", "retry", "tool", "wait"]
 """Waiting for a worker; an attempt at the turn; an attempt at a model call; the pause before the

@@ -15,9 +15,9 @@ from collections.abc import (
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lango.core.budget import ANSWER_ROOM
-from lango.core.messages import Media, Message
-from lango.core.streams import FinishReason, StreamEvent, Usage
+from lango.core.context.budget import ANSWER_ROOM
+from lango.core.messages.messages import Media, Message
+from lango.core.messages.streams import FinishReason, StreamEvent, Usage
 from lango.core.values import JsonObject, json_object, json_text
 from lango.errors import (
     AuthenticationError,
@@ -30,17 +30,17 @@ from lango.errors import (
     RateLimitedError,
     UnknownModelError,
 )
-from lango.providers import media as medium
-from lango.providers.assembly import Assembly, Nothing
 from lango.providers.base import ModelRequest
-from lango.providers.cache_marks import CACHE_CONTROL, mark
-from lango.providers.faults import FaultTable, Said
-from lango.providers.opaque import interleave, own
-from lango.providers.schemas import EMPTY, closed, in_words, is_open, plain, tool_parameters
-from lango.providers.sdk import SdkProvider
-from lango.providers.turns import Turn, take_turns, without_instruction
-from lango.providers.wire import missing, opened
-from lango.providers.wire_names import ANTHROPIC_IDS, ToolNames
+from lango.providers.shared import media as medium
+from lango.providers.shared.alternating import Turn, take_turns, without_instruction
+from lango.providers.shared.assembly import Assembly, Nothing
+from lango.providers.shared.cache_marks import CACHE_CONTROL, mark
+from lango.providers.shared.decoding import missing, opened
+from lango.providers.shared.errors import FaultTable, Said
+from lango.providers.shared.names import ANTHROPIC_IDS, ToolNames
+from lango.providers.shared.opaque import interleave, own
+from lango.providers.shared.schemas import EMPTY, closed, in_words, is_open, plain, tool_parameters
+from lango.providers.shared.sdk import SdkProvider
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic

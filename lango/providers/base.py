@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from lango.core.messages import Message
-from lango.core.streams import StreamEvent, Usage
+from lango.core.messages.messages import Message
+from lango.core.messages.streams import StreamEvent, Usage
 from lango.core.values import JsonObject
 
 ToolChoice = Literal["auto", "none", "required"]

@@ -7,8 +7,8 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from lango.core.messages import Media, Message
-from lango.core.streams import FinishReason, StreamEvent, Usage
+from lango.core.messages.messages import Media, Message
+from lango.core.messages.streams import FinishReason, StreamEvent, Usage
 from lango.core.values import JsonObject, json_object, json_text
 from lango.errors import (
     AuthenticationError,
@@ -19,15 +19,15 @@ from lango.errors import (
     RateLimitedError,
     UnknownModelError,
 )
-from lango.providers import media as medium
-from lango.providers.assembly import Assembly
 from lango.providers.base import ModelRequest
-from lango.providers.faults import FaultTable, Said
-from lango.providers.opaque import own
-from lango.providers.schemas import tool_parameters
-from lango.providers.sdk import SdkProvider
-from lango.providers.turns import Turn, take_turns, without_instruction
-from lango.providers.wire_names import ToolNames
+from lango.providers.shared import media as medium
+from lango.providers.shared.alternating import Turn, take_turns, without_instruction
+from lango.providers.shared.assembly import Assembly
+from lango.providers.shared.errors import FaultTable, Said
+from lango.providers.shared.names import ToolNames
+from lango.providers.shared.opaque import own
+from lango.providers.shared.schemas import tool_parameters
+from lango.providers.shared.sdk import SdkProvider
 
 if TYPE_CHECKING:
     from google.genai import Client

@@ -6,18 +6,24 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from lango.core.messages import Media, Message
-from lango.core.streams import FinishReason, StreamEvent, Usage
+from lango.core.messages.messages import Media, Message
+from lango.core.messages.streams import FinishReason, StreamEvent, Usage
 from lango.core.values import JsonObject
-from lango.providers import media as medium
-from lango.providers.assembly import Assembly, OpenCall
 from lango.providers.base import ModelRequest, ToolSpec
-from lango.providers.opaque import own
-from lango.providers.openai_sdk import OPENAI_KEY, REQUEST_ID, OpenAIProvider
-from lango.providers.schemas import closed, in_words, is_strict, tool_parameters
-from lango.providers.timeouts import Timeouts
-from lango.providers.wire import opened
-from lango.providers.wire_names import CHAT_IDS, NINE_LETTER_IDS, CallIds, ToolNames, arguments_text
+from lango.providers.policy.timeouts import Timeouts
+from lango.providers.shared import media as medium
+from lango.providers.shared.assembly import Assembly, OpenCall
+from lango.providers.shared.decoding import opened
+from lango.providers.shared.names import (
+    CHAT_IDS,
+    NINE_LETTER_IDS,
+    CallIds,
+    ToolNames,
+    arguments_text,
+)
+from lango.providers.shared.opaque import own
+from lango.providers.shared.openai_sdk import OPENAI_KEY, REQUEST_ID, OpenAIProvider
+from lango.providers.shared.schemas import closed, in_words, is_strict, tool_parameters
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

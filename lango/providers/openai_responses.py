@@ -13,19 +13,19 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, Any, Final
 
-from lango.core.messages import Media, Message
-from lango.core.streams import FinishReason, StreamEvent, Usage
+from lango.core.messages.messages import Media, Message
+from lango.core.messages.streams import FinishReason, StreamEvent, Usage
 from lango.core.values import JsonObject
-from lango.providers import media as medium
-from lango.providers.assembly import Assembly, Nothing
 from lango.providers.base import ModelRequest
-from lango.providers.faults import Said
-from lango.providers.opaque import interleave, own
-from lango.providers.openai_sdk import FAULTS, REQUEST_ID, OpenAIProvider
-from lango.providers.schemas import closed, is_strict, tool_parameters
-from lango.providers.stops import StopText
-from lango.providers.wire import opened
-from lango.providers.wire_names import RESPONSES_IDS, ToolNames, arguments_text
+from lango.providers.shared import media as medium
+from lango.providers.shared.assembly import Assembly, Nothing
+from lango.providers.shared.decoding import opened
+from lango.providers.shared.errors import Said
+from lango.providers.shared.names import RESPONSES_IDS, ToolNames, arguments_text
+from lango.providers.shared.opaque import interleave, own
+from lango.providers.shared.openai_sdk import FAULTS, REQUEST_ID, OpenAIProvider
+from lango.providers.shared.schemas import closed, is_strict, tool_parameters
+from lango.providers.shared.stops import StopText
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

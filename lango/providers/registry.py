@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from lango.core.streams import Usage
+from lango.core.messages.streams import Usage
 from lango.errors import UnknownModelError
 from lango.providers.base import Provider
 from lango.providers.openai_chat import OPENAI, Quirks
-from lango.providers.policy import Fallback, Policy, PolicyProvider
+from lango.providers.policy.retry import Fallback, Policy, PolicyProvider
 
 Wire = Literal["chat", "responses", "anthropic", "gemini", "scripted"]
 

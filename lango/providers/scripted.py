@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from lango.core.budget import request_tokens
-from lango.core.messages import Message, Reasoning, ToolCall
-from lango.core.streams import (
+from lango.core.context.budget import request_tokens
+from lango.core.context.tokens import estimate_tokens
+from lango.core.messages.messages import Message, Reasoning, ToolCall
+from lango.core.messages.streams import (
     Done,
     FinishReason,
     ReasoningDone,
@@ -27,7 +28,6 @@ from lango.core.streams import (
     ToolCallDone,
     Usage,
 )
-from lango.core.tokens import estimate_tokens
 from lango.core.values import JsonObject, json_text
 from lango.providers.base import ModelRequest, ToolSpec
 

@@ -9,23 +9,14 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from lango.server import (
-    agents,
-    export,
-    files,
-    insight,
-    me,
-    openai,
-    probes,
-    sessions,
-    turns,
-)
+from lango.server.auth.callers import Identity
 from lango.server.backend import Backend, ServerOptions, provide
-from lango.server.callers import Identity
-from lango.server.console import add_console
-from lango.server.headers import JsonHeaders
-from lango.server.hosts import AllowedHosts
-from lango.server.problems import Problem, add_problems
+from lango.server.http.headers import JsonHeaders
+from lango.server.http.hosts import AllowedHosts
+from lango.server.http.problems import Problem, add_problems
+from lango.server.openai import routes as openai
+from lango.server.routes import agents, export, files, insight, me, probes, sessions, turns
+from lango.server.routes.console import add_console
 
 _ABOUT: Final = (
     "Sessions and turns of Google ADK agents. A turn that was accepted ends, whatever happens."

@@ -9,11 +9,11 @@ from typing import Annotated, Final, Literal, Protocol, cast
 from fastapi import Depends, FastAPI, Request
 
 from lango.config.settings import FileSettings, QuotaSettings, ServerSettings, Settings
+from lango.server.auth.quotas import Quotas
 from lango.server.health import Health
-from lango.server.hosts import LOOPBACK, allowed_hosts
-from lango.server.quotas import Quotas
-from lango.server.streams import HEARTBEAT, StreamLimits, Streams
-from lango.store.sessions import SqlSessionStore
+from lango.server.http.hosts import LOOPBACK, allowed_hosts
+from lango.server.http.streams import HEARTBEAT, StreamLimits, Streams
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns.service import Turns
 
 _DEFAULTS: Final = ServerSettings()

@@ -10,10 +10,10 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lango.errors import ForbiddenError
-from lango.server.hosts import LOOPBACK, AllowedHosts
+from lango.server.http.hosts import LOOPBACK, AllowedHosts
+from lango.server.http.problems import answer
 from lango.server.listening import require_loopback
-from lango.server.problems import answer
-from lango.server.serving import Stop, either, hear_signals, http_server
+from lango.server.process import Stop, either, hear_signals, http_server
 
 _TOOLS: Final = "/dev/"
 _READING: Final = ("GET", "HEAD")

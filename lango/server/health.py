@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 
 from pydantic import BaseModel
 
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 
 logger = logging.getLogger(__name__)
 

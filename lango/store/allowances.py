@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.errors import KeyLimitError
-from lango.store.database import Database
-from lango.store.tables import allowances, model_calls, turns
-from lango.store.upserts import upsert
+from lango.store.db.database import Database
+from lango.store.db.upserts import upsert
+from lango.store.schema.tables import allowances, model_calls, turns
 
 _MINUTE: Final = 60.0
 _DAY: Final = timedelta(days=1)

@@ -14,9 +14,9 @@ from lango.core.ids import check_id
 from lango.core.keys import ACT_AS, ADMIN, CHAT, NO_LIMITS, KeyLimits, KeyText, checked_scopes
 from lango.core.values import JsonObject, storable_text
 from lango.errors import InvalidKeyError, KeyNotFoundError
-from lango.store.clock import now, seconds
-from lango.store.database import Database
-from lango.store.tables import api_keys
+from lango.store.db.clock import now, seconds
+from lango.store.db.database import Database
+from lango.store.schema.tables import api_keys
 
 GRACE: Final = 24 * 3600.0
 """Seconds that a rotated key still works, by default."""

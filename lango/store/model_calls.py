@@ -13,22 +13,22 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from lango.core.context.model_calls import Attempt, ModelCall, PromptPart
 from lango.core.failpoints import failpoint
 from lango.core.ids import fitted
-from lango.core.model_calls import Attempt, ModelCall, PromptPart
-from lango.core.streams import Usage
+from lango.core.messages.streams import Usage
 from lango.core.values import JsonObject, storable_text
 from lango.errors import StoreBusyError
 from lango.store import prompt_parts
-from lango.store.clock import seconds
-from lango.store.database import Database
-from lango.store.entries import SessionKey, readable_time
-from lango.store.listing import check_limit
-from lango.store.loading import key_is
-from lango.store.prepared import Prepared
+from lango.store.db.clock import seconds
+from lango.store.db.database import Database
+from lango.store.db.statement import Prepared
+from lango.store.db.upserts import upsert
 from lango.store.prompt_parts import ELSEWHERE, PartLink
-from lango.store.tables import model_calls, sessions
-from lango.store.upserts import upsert
+from lango.store.schema.tables import model_calls, sessions
+from lango.store.sessions.entries import SessionKey, readable_time
+from lango.store.sessions.listing import check_limit
+from lango.store.sessions.load import key_is
 
 _MOST_KNOWN_PARTS: Final = 4_096
 _ROOM: Final = 512

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import storable_text
-from lango.store.clock import now
-from lango.store.tables import model_calls, prompt_part_sessions, prompt_parts
-from lango.store.upserts import upsert
+from lango.store.db.clock import now
+from lango.store.db.upserts import upsert
+from lango.store.schema.tables import model_calls, prompt_part_sessions, prompt_parts
 
 _AT_ONCE: Final = 500  # the arguments of a statement are limited
 ELSEWHERE: Final = 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from lango.store.database import Database
-from lango.store.tables import artifacts, turns
+from lango.store.db.database import Database
+from lango.store.schema.tables import artifacts, turns
 
 
 async def count_open_turns(database: Database, tenant: str, most: int) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from random import Random
 
-from lango.core.messages import Media, Message, Reasoning, ToolCall
+from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
 
 NAMES = ("look", "search", "call_look", "read_file")
 WORDS = ("the", "quick", "日本語", "👩‍👧 emoji", "12345", "MIXED Case", "\n", '{"a": [1]}', "नमस्ते")

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from lango.store import migrate
+from lango.store.schema import migrate
 
 SERVER_VARIABLE: Final = "LANGO_TEST_POSTGRES_URL"
 DEFAULT_SERVER: Final = "postgresql://postgres@127.0.0.1:5432/test"

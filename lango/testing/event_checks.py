@@ -15,15 +15,15 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 from lango.core.ids import new_id
-from lango.core.turn_states import NewTurn
-from lango.core.turns import Completed
+from lango.core.turns.events import Completed
+from lango.core.turns.states import NewTurn
 from lango.errors import Fenced, SessionBusyError
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_queue import TurnQueue
-from lango.store.turn_rows import Claim
-from lango.store.turns import SqlTurnStore
-from lango.store.workers import Worker, Workers
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.claim import TurnQueue
+from lango.store.turns.rows import Claim
+from lango.store.turns.submit import SqlTurnStore
+from lango.store.turns.workers import Worker, Workers
 from lango.testing.checks import (
     APP,
     SESSION,

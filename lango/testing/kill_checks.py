@@ -15,11 +15,18 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.adk.durable.ledger import INTERRUPTED
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.values import JsonObject
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import artifacts, messages, sessions, state_changes, tool_ledger, turns
+from lango.store.schema.tables import (
+    artifacts,
+    messages,
+    sessions,
+    state_changes,
+    tool_ledger,
+    turns,
+)
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 
 _WELL: Final = {"completed", "answered", "waiting"}
 _OWN_STATE: Final = ("temp:", "_adk")

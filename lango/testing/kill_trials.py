@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from lango.adk.apps.load import Root
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.ledger import saving
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.loading import Root
+from lango.adk.durable.run import DurableAgent
 from lango.adk.plugins import plugins
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core import failpoints
 from lango.core.failpoints import failpoint
-from lango.core.turn_inputs import input_of
-from lango.core.turn_states import NewTurn
-from lango.core.turns import ENDS, Answer, End
+from lango.core.turns.events import ENDS, Answer, End
+from lango.core.turns.inputs import input_of
+from lango.core.turns.states import NewTurn
 from lango.errors import SessionExistsError
-from lango.store.entries import SessionKey, StateChange
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_queue import TurnQueue
-from lango.store.turn_rows import Claim, Turn
-from lango.store.turns import SqlTurnStore
-from lango.store.workers import Worker, Workers
+from lango.store.sessions.entries import SessionKey, StateChange
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.claim import TurnQueue
+from lango.store.turns.rows import Claim, Turn
+from lango.store.turns.submit import SqlTurnStore
+from lango.store.turns.workers import Worker, Workers
 
 APP: Final = "app"
 USER: Final = "user"

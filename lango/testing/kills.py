@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lango.adk.loading import Root
-from lango.store.entries import SessionKey
+from lango.adk.apps.load import Root
+from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Recovery, Snapshot, Trace, Trial, snapshot, wrongs
 from lango.testing.kill_trials import (
     APP,

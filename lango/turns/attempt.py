@@ -16,8 +16,8 @@ from lango.core.causes import MOST_CAUSES, Cause, cause_of
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.core.tenants import current_tenant
-from lango.core.turn_json import usage_of
-from lango.core.turns import (
+from lango.core.turns.event_json import usage_of
+from lango.core.turns.events import (
     ENDS,
     LEAKED_CANCELLATION,
     ApprovalRequired,
@@ -36,15 +36,15 @@ from lango.core.turns import (
     TurnEvent,
 )
 from lango.errors import Fenced, StoreUnavailableError, TurnError, TurnTimeoutError
-from lango.providers.turnstile import Turnstile
-from lango.store.faults import outlast_outages
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import TurnLog
-from lango.store.turn_queue import Closed, TurnQueue
-from lango.store.turn_rows import Claim
+from lango.providers.policy.loop_throttle import Turnstile
+from lango.store.db.retry import outlast_outages
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.log import TurnLog
+from lango.store.turns.rows import Claim
 from lango.turns.feeds import Begun, Feeds
 from lango.turns.log import LogWriter
-from lango.turns.retelling import resets, stored_events, untold
+from lango.turns.log_replay import resets, stored_events, untold
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol, Self
 
-from lango.store.database import Database
-from lango.store.turn_queue import DEAD_AFTER, TurnQueue
-from lango.store.turn_rows import Head
+from lango.store.db.database import Database
+from lango.store.turns.claim import DEAD_AFTER, TurnQueue
+from lango.store.turns.rows import Head
 from lango.turns.wake import WORK, Ear, Wakes
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lango.core.turns import End, Event
-from lango.store.entries import SessionKey
-from lango.store.turn_log import LoggedEvent
-from lango.store.turn_rows import Claim, Turn
+from lango.core.turns.events import End, Event
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.log import LoggedEvent
+from lango.store.turns.rows import Claim, Turn
 
 
 @dataclass(frozen=True, slots=True)

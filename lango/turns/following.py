@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Final
 
-from lango.core.turn_json import event_of
-from lango.core.turns import (
+from lango.core.turns.event_json import event_of
+from lango.core.turns.events import (
     ENDS,
     End,
     Event,
@@ -23,10 +23,10 @@ from lango.core.turns import (
     Started,
     TurnEvent,
 )
-from lango.store.turn_log import LoggedEvent
-from lango.store.turn_rows import Claim, Turn
+from lango.store.turns.log import LoggedEvent
+from lango.store.turns.rows import Claim, Turn
 from lango.turns.feeds import Begun, Feed, Heard, Over
-from lango.turns.retelling import name_of
+from lango.turns.log_replay import name_of
 from lango.turns.service import Turns
 
 _A_MOMENT: Final = 0.05

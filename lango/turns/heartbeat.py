@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from lango.store.database import Database
-from lango.store.workers import Worker, Workers
+from lango.store.db.database import Database
+from lango.store.turns.workers import Worker, Workers
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lango.core.turns import Event, MessageDelta, ThoughtDelta
+from lango.core.turns.events import Event, MessageDelta, ThoughtDelta
 from lango.errors import StoreUnavailableError, TurnNotFoundError
-from lango.store.turn_log import LoggedEvent, TurnLog, Write
-from lango.store.turn_rows import Claim
+from lango.store.turns.log import LoggedEvent, TurnLog, Write
+from lango.store.turns.rows import Claim
 from lango.turns.wake import Wakes
 
 logger = logging.getLogger(__name__)

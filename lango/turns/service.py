@@ -8,11 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
 
-from lango.adk.approvals import History, answer_content, check_result, question_id
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.turn_inputs import FileRef, input_of
-from lango.core.turn_states import TIME_LIMIT, Busy, NewTurn
-from lango.core.turns import Answer
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.tools.approvals import History, answer_content, check_result, question_id
+from lango.core.turns.events import Answer
+from lango.core.turns.inputs import FileRef, input_of
+from lango.core.turns.states import TIME_LIMIT, Busy, NewTurn
 from lango.core.values import JsonObject
 from lango.errors import (
     SessionExistsError,
@@ -20,16 +20,16 @@ from lango.errors import (
     TurnConflictError,
     UnknownFileError,
 )
-from lango.store.entries import SessionKey
-from lango.store.files import SqlFileStore
-from lango.store.listing import Page
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_list import ListedTurn, TurnsWanted, list_turns
-from lango.store.turn_log import LoggedEvent, LogPage, TurnLog
-from lango.store.turn_rows import Turn
-from lango.store.turns import Admit, SqlTurnStore, Submitted
+from lango.store.files.uploads import SqlFileStore
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.listing import Page
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.listing import ListedTurn, TurnsWanted, list_turns
+from lango.store.turns.log import LoggedEvent, LogPage, TurnLog
+from lango.store.turns.rows import Turn
+from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
 from lango.turns.engine import Engine
-from lango.turns.retelling import stored_events
+from lango.turns.log_replay import stored_events
 from lango.turns.wake import STOP, WORK
 
 _FIRST_LOOK: Final = 0.05

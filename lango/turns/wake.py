@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 from lango.core.ids import new_id
-from lango.store.database import Database
-from lango.store.notices import MAX_BYTES, Notices
-from lango.store.turn_log import LoggedEvent
+from lango.store.db.database import Database
+from lango.store.db.listen import MAX_BYTES, Notices
+from lango.store.turns.log import LoggedEvent
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import Any, Final, Self
 
 from lango.adk.durable.giving_up import UnloadedApp
 from lango.core.ids import new_id
-from lango.core.turn_states import most_losses_beside
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import TurnLog
-from lango.store.turn_rows import Claim, Head
-from lango.store.workers import Worker, Workers
+from lango.core.turns.states import most_losses_beside
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.log import TurnLog
+from lango.store.turns.rows import Claim, Head
+from lango.store.turns.workers import Worker, Workers
 from lango.turns.attempt import Attempt, Desk, LoadedApp
 from lango.turns.engine import ChosenSessions, Engine
 from lango.turns.feeds import Feeds, Over

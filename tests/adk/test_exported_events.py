@@ -3,11 +3,11 @@
 import pytest
 from google.adk.sessions import Session
 
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import InvalidIdError
-from lango.store.entries import SessionKey
-from lango.store.exporting import open_export
-from lango.store.restoring import Renamed, restore_session
+from lango.store.sessions.entries import SessionKey
+from lango.store.transfer.export import open_export
+from lango.store.transfer.restore import Renamed, restore_session
 from lango.testing.same import differences
 from tests.adk.test_round_trip import generated, whole
 

@@ -44,7 +44,7 @@ def test_the_session_service_imports_no_durable_part() -> None:
 def test_the_session_service_works_though_adk_lacks_private_modules() -> None:
     """None in `sys.modules` makes an import fail, as if ADK had removed the module."""
     without = f"import sys\nsys.modules.update(dict.fromkeys({PRIVATE}))\n"
-    durable = "try:\n import lango.adk.durable.turn\nexcept ImportError as error: print(error.name)"
+    durable = "try:\n import lango.adk.durable.run\nexcept ImportError as error: print(error.name)"
     used, missing = output_of(without + USE + durable)
     assert used == USED
     assert missing in PRIVATE

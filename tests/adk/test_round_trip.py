@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from faults.fates import fate_of
 from faults.harness import whole
 from faults.session_model import Model, ModelSession
-from lango.adk.normalise import normalise
+from lango.adk.sessions.normalise import normalise
 from lango.errors import InvalidIdError
 from lango.testing.events import adk_events, ordinary_events
 from lango.testing.same import differences

@@ -15,15 +15,15 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from lango.adk.artifacts import SqlArtifactService
-from lango.adk.services import (
+from lango.adk.apps.services import (
     RegisteredArtifactService,
     RegisteredSessionService,
     parse_uri,
     services_yaml,
     write_services_yaml,
 )
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import LangoError
 
 ROOT: Final = Path(__file__).resolve().parents[2]

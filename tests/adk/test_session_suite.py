@@ -7,7 +7,7 @@ import pytest
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.testing.session_suite import Check, ServiceFactory, checks
 
 

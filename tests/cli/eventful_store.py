@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any
 
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 from tests.cli.running import Ran, run
 from tests.server.eventful import eventful
 

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_rows import Turn
-from lango.store.turns import SqlTurnStore
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.rows import Turn
+from lango.store.turns.submit import SqlTurnStore
 
 DOOMED = {"SHOP_DELAY": "0.5"}  # half a minute for the words below: time enough to be killed in
 SLOW = {"SHOP_DELAY": "0.1"}
@@ -20,7 +20,7 @@ import os
 from pathlib import Path
 
 import lango
-from lango.adk.build import llm_agent
+from lango.adk.apps.build import llm_agent
 from lango.providers.scripted import ScriptedProvider
 
 

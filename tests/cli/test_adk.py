@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lango.adk.services import services_yaml
+from lango.adk.apps.services import services_yaml
 from tests.cli.running import run
 
 

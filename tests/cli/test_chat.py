@@ -20,7 +20,7 @@ SHOP = '''\
 """An agent whose model takes its time, with a tool that asks first."""
 
 import lango
-from lango.adk.build import llm_agent
+from lango.adk.apps.build import llm_agent
 from lango.providers.scripted import ScriptedProvider
 
 

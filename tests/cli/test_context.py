@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 from tests.cli.running import Ran, run
-from tests.server.long_talks import LongTalk, long_talk
+from tests.server.routes.long_talks import LongTalk, long_talk
 
 KEY = SessionKey("", "shop", "user", "s1")
 

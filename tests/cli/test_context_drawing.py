@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lango.cli.context_drawing import drawn
-from lango.core.streams import Usage
+from lango.cli.output.context import drawn
+from lango.core.messages.streams import Usage
 from lango.insight.context import (
     ContextAttempt,
     ContextCut,

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from google.adk.sessions.database_session_service import DatabaseSessionService
 
-from lango.store import migrate
+from lango.store.schema import migrate
 from tests.cli.running import Ran, run
 
 PASSWORD = "s3cret"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns
 from tests.cli.processes import Running, lango
@@ -123,7 +123,7 @@ def test_the_log_is_shown_wherever_it_is_asked_for(shop: Path) -> None:
 )
 def test_groups_take_it_too(arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr("lango.cli.logs.log_all", lambda: asked.append(True))
+    monkeypatch.setattr("lango.cli.output.logs.log_all", lambda: asked.append(True))
     assert run(*arguments.split()).code == 0
     assert asked == [True]
 

@@ -10,10 +10,10 @@ from google.adk.events.event import Event
 from google.adk.sessions.schemas import v0
 from sqlalchemy import create_engine
 
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from tests.cli.running import run
-from tests.store.adk_databases import APP, BUSY, USER, adk_service, empty_database
 from tests.store.rows import execute
+from tests.store.transfer.adk_databases import APP, BUSY, USER, adk_service, empty_database
 
 
 async def fill(url: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lango.cli.init import SETTINGS
+from lango.cli.commands.init import SETTINGS
 from lango.core.extras import PACKAGES, install
 from lango.providers.registry import gateway_of
 from tests.cli.running import run

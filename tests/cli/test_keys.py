@@ -12,7 +12,7 @@ import pytest
 
 from lango.core.keys import KeyText
 from lango.store.keys import ApiKey, KeyStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from tests.cli.running import Ran, run
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_done(sqlite_url: str, words: str, why: str) -> None:
 
 
 def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lango.store.faults.RETRIES", 1)
+    monkeypatch.setattr("lango.store.db.retry.RETRIES", 1)
     url = "postgresql://ann:s3cret@127.0.0.1:1/none"
     done = run("keys", "list", "--url", url)
     assert done.code == 1

@@ -18,7 +18,7 @@ from google.adk.events import RequestInput
 from google.adk.tools import LongRunningFunctionTool
 
 import lango
-from lango.adk.build import llm_agent
+from lango.adk.apps.build import llm_agent
 
 
 def start(node_input: str):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lango.core.turn_states import NewTurn
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
-from lango.store.turns import SqlTurnStore
+from lango.core.turns.states import NewTurn
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.submit import SqlTurnStore
 from tests.cli.processes import lango
 from tests.cli.running import run
 

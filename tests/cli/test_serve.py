@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lango.server.identity import LOCAL_USER
+from lango.server.auth.identity import LOCAL_USER
 from lango.store.keys import KeyStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from tests.cli.processes import Running
 from tests.cli.running import run
 from tests.cli.slow_shop import SLOW, WORDS, Shop

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from lango.cli.completing import app_names
-from lango.cli.moments import age, moment_of, span
-from lango.cli.tables import Column, money, print_page, print_table
+from lango.cli.output.moments import age, moment_of, span
+from lango.cli.output.tables import Column, money, print_page, print_table
 from tests.cli.running import run
 
 COLUMNS = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from faults.turn_place import Place, process
-from lango.core.turn_states import NewTurn
-from lango.store.sessions import SqlSessionStore
-from lango.store.turns import SqlTurnStore
+from lango.core.turns.states import NewTurn
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.submit import SqlTurnStore
 from tests.cli.eventful_store import Shell, filled, key
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import make_url
 
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns
 from tests.cli.processes import Running

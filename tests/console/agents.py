@@ -16,9 +16,9 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 import lango
-from lango.adk.build import llm_agent
-from lango.core.messages import ToolCall
-from lango.core.streams import StreamEvent, TextDelta
+from lango.adk.apps.build import llm_agent
+from lango.core.messages.messages import ToolCall
+from lango.core.messages.streams import StreamEvent, TextDelta
 from lango.core.values import json_text
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider

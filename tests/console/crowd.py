@@ -9,12 +9,12 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.model_calls import Attempt, ModelCall
-from lango.core.streams import Usage
-from lango.server.identity import LOCAL_USER
-from lango.store import tables
+from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.messages.streams import Usage
+from lango.server.auth.identity import LOCAL_USER
 from lango.store.model_calls import ModelCallStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.schema import tables
+from lango.store.sessions.store import SqlSessionStore
 from tests.console.stage import RESEARCH, SUPPORT
 
 LONG_ONE: Final = "ses_the_long_one"

@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from lango.console import STATIC
-from lango.server.console import add_console
-from lango.server.problems import add_problems
+from lango.server.http.problems import add_problems
+from lango.server.routes.console import add_console
 from tests.house.test_house_rules import MAX_FILE_LINES
 
 SCRIPTS = sorted((STATIC / "scripts").glob("*.js"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lango.core.turns import KINDS, ApprovalRequired
+from lango.core.turns.events import KINDS, ApprovalRequired
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/agents.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from lango.config.load import load
 from lango.config.settings import Settings
-from lango.store.engines import store_url
+from lango.store.db.engines import store_url
 from tests.docs.command_lines import lango_lines, parse
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.docs.test_followed_pages import PAGES as FOLLOWED

@@ -15,8 +15,8 @@ from sqlalchemy import make_url
 
 from lango.config.load import load
 from lango.config.settings import ServerSettings, WorkerSettings
-from lango.server.hosts import PROBES
-from lango.server.serving import HTTP_DRAIN
+from lango.server.http.hosts import PROBES
+from lango.server.process import HTTP_DRAIN
 from tests.docs.command_lines import parse
 from tests.docs.pages import ROOT
 

@@ -13,7 +13,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
 import lango
-from lango.store import migrate
+from lango.store.schema import migrate
 from lango.testing import ScriptedProvider
 from lango.testing.databases import temporary_postgres
 from tests.docs.pages import ROOT

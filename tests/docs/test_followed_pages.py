@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import DOCS
 from tests.docs.places import ADDRESS, free_address, reader
 from tests.docs.shell import Shell
-from tests.store.adk_databases import empty_database
+from tests.store.transfer.adk_databases import empty_database
 
 PAGES = ["adk-agents", "adk-database", "approvals", "long-running-tools"]
 

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from lango.server.problems import STATUS, type_of
-from tests.server.operations import OPERATIONS
+from lango.server.http.problems import STATUS, type_of
+from tests.server.routes.operations import OPERATIONS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/http.md").read_text()
 

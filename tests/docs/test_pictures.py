@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lango.core.turn_states import NEXT
+from lango.core.turns.states import NEXT
 from scripts.pictures import IMAGES, PICTURES
 
 SVG = "{http://www.w3.org/2000/svg}"

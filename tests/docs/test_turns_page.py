@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from lango.core.turn_states import Busy
+from lango.core.turns.states import Busy
 from lango.turns.service import Turns
 from lango.turns.worker import WorkerOptions
 

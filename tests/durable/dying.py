@@ -10,7 +10,7 @@ import pytest
 from faults import kill_shapes
 from faults.recovery import shapes
 from lango.core import failpoints
-from lango.store.entries import SessionKey
+from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot, snapshot
 from lango.testing.kill_trials import APP, USER, Sweep, run_turns
 

@@ -11,9 +11,9 @@ from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
 from faults.kill_shapes import agent, tool
-from lango.adk.session_service import SessionServiceAdapter
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing.kill_trials import Sweep, run_turns
 from tests.durable.dying import cut_off, new_key, resumed, unhurt
 

@@ -21,11 +21,11 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from faults.kill_shapes import TURN
-from lango.adk.durable.long_running import hide_marks
-from lango.adk.loading import Root
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.apps.load import Root
+from lango.adk.durable.calls.long_running import hide_marks
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.ids import MAX_ID_LENGTH
-from lango.store.entries import SessionKey
+from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot
 from lango.testing.kill_trials import APP, USER, Reply, Said, Sweep
 from tests.durable.dying import cut_off, new_key, resumed, unhurt

@@ -9,16 +9,16 @@ from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 
 from faults.kill_shapes import agent
-from lango.adk.durable.turn import DurableAgent
+from lango.adk.durable.run import DurableAgent
 from lango.errors import Fenced, SessionExistsError
-from lango.store.claimed import ClaimedWrites
-from lango.store.entries import SessionKey, StateChange
-from lango.store.turn_rows import Claim
+from lango.store.sessions.entries import SessionKey, StateChange
+from lango.store.turns.claimed_writes import ClaimedWrites
+from lango.store.turns.rows import Claim
 from lango.testing.kill_checks import snapshot
 from lango.testing.kill_trials import APP, Sweep, durable_agent
 from tests.durable.dying import new_key
 from tests.durable.test_resuming import slow_agent
-from tests.store.desk import Desk, opened
+from tests.store.turns.worker_context import Desk, opened
 
 SECRET = "TURN the old conversation"
 GREETING = "TURN a new conversation"

@@ -8,12 +8,12 @@ from google.adk.events.event_actions import EventActions
 
 from faults.kill_shapes import agent, tool
 from lango.adk.durable.closing import speaker_after, unfinished
-from lango.core.turn_states import MAX_ATTEMPTS, MIN_ALONE
-from lango.core.turns import Event as TurnEvent
-from lango.core.turns import MessageCompleted, MessageDelta, MessageReset, ThoughtDelta
-from lango.store.entries import SessionKey
-from lango.store.tables import IS_RUNNING, sessions, turns
-from lango.store.turn_log import LoggedEvent
+from lango.core.turns.events import Event as TurnEvent
+from lango.core.turns.events import MessageCompleted, MessageDelta, MessageReset, ThoughtDelta
+from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
+from lango.store.schema.tables import IS_RUNNING, sessions, turns
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.log import LoggedEvent
 from lango.testing.kill_trials import Reply, Sweep
 from tests.durable.dying import cut_off, new_key, resumed, sweep_of, unhurt
 from tests.store.rows import execute

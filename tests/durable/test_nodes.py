@@ -8,8 +8,8 @@ import pytest
 from google.adk.agents.context import Context
 from google.adk.workflow import START, FunctionNode, RetryConfig, Workflow
 
-from lango.adk.loading import Root
-from lango.store.ledger import bounded_key
+from lango.adk.apps.load import Root
+from lango.store.turns.ledger import bounded_key
 from lango.testing.kill_checks import Snapshot
 from lango.testing.kill_trials import Sweep
 from tests.durable.dying import cut_off, new_key, resumed, sweep_of, unhurt

@@ -11,11 +11,11 @@ from google.adk.agents import (
 from google.adk.tools.agent_tool import AgentTool
 
 from faults.kill_shapes import agent, tool
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import Fenced
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
-from lango.store.turns import SqlTurnStore
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.submit import SqlTurnStore
 from lango.testing.kill_checks import Snapshot, snapshot
 from lango.testing.kill_trials import APP, USER, Sweep, run_turns
 from tests.durable.dying import cut_off, new_key, resumed, sweep_of, unhurt

@@ -13,26 +13,26 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import model_calls, plugins
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import ToolCall
-from lango.core.model_calls import ModelCall
-from lango.core.streams import Usage
-from lango.core.turns import ENDS, End, Failed
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.context.model_calls import ModelCall
+from lango.core.messages.messages import ToolCall
+from lango.core.messages.streams import Usage
+from lango.core.turns.events import ENDS, End, Failed
 from lango.errors import Fenced, TurnLimitError
-from lango.store import turn_calls
-from lango.store.database import Database
-from lango.store.holding import PROOF_LASTS
+from lango.store.db.database import Database
 from lango.store.model_calls import ModelCallStore
-from lango.store.turn_rows import Claim, Turn
+from lango.store.turns import model_calls as turn_calls
+from lango.store.turns.holding import PROOF_LASTS
+from lango.store.turns.rows import Claim, Turn
 from lango.testing import Reply, ScriptedProvider
 from tests.durable.dying import Died, death
 from tests.runner.plugin_talk import called, other
-from tests.store.desk import APP, Desk, opened
 from tests.store.rows import key
+from tests.store.turns.worker_context import APP, Desk, opened
 
 USAGE = Usage(input=10, output=5)
 

@@ -4,7 +4,7 @@ import pytest
 
 from faults.g18_tenants import trial
 from faults.harness import Places, Run
-from tests.server.operations import OPERATIONS
+from tests.server.routes.operations import OPERATIONS
 
 FEW = [each for each in OPERATIONS if each.id in ("get_health", "get_session", "list_models")]
 
@@ -22,7 +22,7 @@ def test_what_breaks_is_in_its_report(
     async def broken(*_: object, **__: object) -> None:
         raise ValueError("unexpected")
 
-    monkeypatch.setattr("lango.store.sessions.SqlSessionStore.page", broken)
+    monkeypatch.setattr("lango.store.sessions.store.SqlSessionStore.page", broken)
     lists = [each for each in OPERATIONS if each.id == "list_sessions"]
     outcome = trial(Run(20, 1, Places(sqlite_url, postgres_url)), lists)
     assert any("list_sessions by other user: 500" in wrong for wrong in outcome.failures)

@@ -36,7 +36,7 @@ class Place:
 
 PLACES: Final = {
     "aiosqlite": Place(
-        "lango/store/sqlite_driver.py",
+        "lango/store/db/sqlite_driver.py",
         frozenset({"_conn", "_execute", "_thread"}),
         "one trip to the connection's thread for each statement",
     ),
@@ -46,7 +46,7 @@ PLACES: Final = {
         "asyncio has no public way to close the pipes of a process that holds them open",
     ),
     "pydantic": Place(
-        "lango/adk/pydantic_slots.py",
+        "lango/adk/sessions/pydantic_slots.py",
         frozenset(
             {
                 *("__private_attributes__", "__pydantic_decorators__", "__pydantic_extra__"),
@@ -56,7 +56,7 @@ PLACES: Final = {
         "a session's events are rebuilt at a fraction of the cost of validation",
     ),
     "uvicorn": Place(
-        "lango/server/connections.py",
+        "lango/server/http/connections.py",
         frozenset({"uvicorn.protocols.http.httptools_impl.HttpToolsProtocol"}),
         "uvicorn has no limits of connections and of slow clients",
     ),

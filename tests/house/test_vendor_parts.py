@@ -6,20 +6,29 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, PrivateAttr, field_validator
 
-from lango.adk import pydantic_slots
+from lango.adk.sessions import pydantic_slots
 from tests.canary import Canary
 
 AIOSQLITE = Canary(
-    "aiosqlite", "aiosqlite", "lango/store/sqlite_driver.py", "one trip to the thread per statement"
+    "aiosqlite",
+    "aiosqlite",
+    "lango/store/db/sqlite_driver.py",
+    "one trip to the thread per statement",
 )
 ASYNCIO = Canary(
     "asyncio", "asyncio", "lango/tools/processes.py", "closing the pipes of a child process"
 )
 PYDANTIC = Canary(
-    "pydantic", "pydantic", "lango/adk/pydantic_slots.py", "rebuilding events without validation"
+    "pydantic",
+    "pydantic",
+    "lango/adk/sessions/pydantic_slots.py",
+    "rebuilding events without validation",
 )
 UVICORN = Canary(
-    "uvicorn", "uvicorn", "lango/server/connections.py", "limits of connections and slow clients"
+    "uvicorn",
+    "uvicorn",
+    "lango/server/http/connections.py",
+    "limits of connections and slow clients",
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
-from lango.core.messages import Media, Message, Reasoning, ToolCall
-from lango.core.streams import (
+from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
+from lango.core.messages.streams import (
     Done,
     ReasoningDone,
     StreamEvent,

@@ -8,14 +8,14 @@ import pytest
 from anthropic._models import construct_type  # pyright: ignore[reportPrivateImportUsage]
 from anthropic.types import RawMessageStreamEvent
 
-from lango.core.budget import ANSWER_ROOM
-from lango.core.messages import Media, Message, ToolCall
-from lango.core.streams import StreamEvent, ThoughtDelta, Usage
+from lango.core.context.budget import ANSWER_ROOM
+from lango.core.messages.messages import Media, Message, ToolCall
+from lango.core.messages.streams import StreamEvent, ThoughtDelta, Usage
 from lango.core.values import JsonObject
 from lango.errors import BadStreamError
 from lango.providers.anthropic import StreamDecoder, encode_request
 from lango.providers.base import ModelRequest
-from lango.providers.turns import EARLIER, GO_ON
+from lango.providers.shared.alternating import EARLIER, GO_ON
 from tests.providers.conversation import (
     PIXEL,
     SCHEMA,

@@ -12,13 +12,13 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 from openai.types.responses import ResponseStreamEvent
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.errors import AuthenticationError
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.openai_chat import OpenAIChatProvider
-from lango.providers.policy import Fallback, Policy, PolicyProvider
+from lango.providers.policy.retry import Fallback, Policy, PolicyProvider
 from lango.providers.scripted import ScriptedProvider
-from lango.providers.warming import build_models
+from lango.providers.shared.warming import build_models
 from lango.testing.wires import WIRES, Answer, Refusal, WireServer, provider_of
 from tests.providers.conversation import ask, say, text_of
 

@@ -7,12 +7,12 @@ import pytest
 from google.genai import Client
 from google.genai.types import GenerateContentConfig, GenerateContentResponse, HttpOptions
 
-from lango.core.messages import Media, Message, ToolCall
-from lango.core.streams import StreamEvent, ThoughtDelta, Usage
+from lango.core.messages.messages import Media, Message, ToolCall
+from lango.core.messages.streams import StreamEvent, ThoughtDelta, Usage
 from lango.core.values import JsonObject
 from lango.errors import BadStreamError, RateLimitedError
 from lango.providers.gemini import UNSIGNED, GeminiProvider, StreamDecoder, encode_request
-from lango.providers.turns import EARLIER, GO_ON
+from lango.providers.shared.alternating import EARLIER, GO_ON
 from lango.testing.wires import Refusal, WireServer
 from tests.providers.conversation import (
     PIXEL,

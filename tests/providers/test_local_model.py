@@ -15,9 +15,9 @@ from google.adk.runners import Runner
 from google.genai import types
 from pydantic import BaseModel, Field
 
-from lango.adk.model import ModelAdapter
-from lango.adk.session_service import SessionServiceAdapter
-from lango.providers.policy import close_provider
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.providers.policy.retry import close_provider
 from lango.providers.registry import Access, resolve
 from tests.providers import local_model
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
-from lango.core.messages import Media, Message, Reasoning, ToolCall
-from lango.core.streams import StreamEvent, ThoughtDelta, Usage
+from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
+from lango.core.messages.streams import StreamEvent, ThoughtDelta, Usage
 from lango.errors import BadStreamError
 from lango.providers.openai_chat import Quirks, StreamDecoder, encode_request
 from tests.providers.conversation import (

@@ -7,8 +7,8 @@ import pytest
 from openai._models import construct_type  # pyright: ignore[reportPrivateImportUsage]
 from openai.types.responses import ResponseStreamEvent
 
-from lango.core.messages import Media, Message, Reasoning
-from lango.core.streams import StreamEvent, Usage
+from lango.core.messages.messages import Media, Message, Reasoning
+from lango.core.messages.streams import StreamEvent, Usage
 from lango.core.values import JsonObject
 from lango.errors import BadStreamError, ModelUnavailableError, RateLimitedError
 from lango.providers.openai_responses import StreamDecoder, encode_request

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from lango.core.streams import StreamEvent, Usage
+from lango.core.messages.streams import StreamEvent, Usage
 from lango.errors import AuthenticationError, UnknownModelError
 from lango.providers import registry
-from lango.providers.policy import Policy, close_provider
+from lango.providers.policy.retry import Policy, close_provider
 from lango.testing.wires import Answer, Refusal, WireServer
 from tests.providers.conversation import ask, error_of, say, text_of
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.canned import Canned, canned_provider
-from lango.core.streams import Done, StreamEvent, ToolCallDone
+from lango.core.messages.streams import Done, StreamEvent, ToolCallDone
 from lango.testing.wires import WIRES, Answer, Call
 from tests.providers.conversation import ask, calls_of, done_of, error_of, say, text_of
 from tests.providers.test_switching import MODELS

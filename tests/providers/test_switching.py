@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from lango.core.messages import Message
+from lango.core.messages.messages import Message
 from lango.core.values import json_text
 from lango.testing.wires import WIRES, Answer, Call, WireServer
 from tests.providers.conversation import (

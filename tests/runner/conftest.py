@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.agent.agent import Agent
 from tests.runner.durable_agents import APP, Made
 

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from lango.agent.agent import Agent
-from lango.core.turns import TurnEvent
-from lango.store.sessions import SqlSessionStore
+from lango.core.turns.events import TurnEvent
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns
 

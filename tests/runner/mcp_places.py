@@ -23,10 +23,10 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
-from lango.adk.mcp import McpServer
-from lango.adk.model import ModelAdapter
-from lango.adk.tools import as_adk_tools
-from lango.core.messages import ToolCall
+from lango.adk.mcp.settings import McpServer
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.tools.adapter import as_adk_tools
+from lango.core.messages.messages import ToolCall
 from lango.testing import Reply, ScriptedProvider
 
 PROGRAM = Path(__file__).with_name("mcp_server.py")

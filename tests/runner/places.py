@@ -12,10 +12,10 @@ from google.adk.runners import Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
 from lango.adk.artifacts import SqlArtifactService
-from lango.adk.session import SessionAdapter
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.tokens import message_tokens
-from lango.store.sessions import SqlSessionStore
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.session import SessionAdapter
+from lango.core.context.tokens import message_tokens
+from lango.store.sessions.store import SqlSessionStore
 from tests.runner.apps import APP
 from tests.runner.features import FEATURES, Feature
 from tests.runner.steps import SESSION, USER, Notes, Step, WholeSession, load, perform

@@ -26,8 +26,8 @@ from google.adk.sessions.session import Session
 from google.genai import types
 from pydantic import ConfigDict, Field
 
-from lango.adk.model import ModelAdapter
-from lango.core.messages import ToolCall
+from lango.adk.models.adapter import ModelAdapter
+from lango.core.messages.messages import ToolCall
 from lango.testing import Reply, ScriptedProvider
 
 APP, USER, SESSION = "app", "user", "session"

@@ -23,13 +23,13 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
 import lango
-from lango.adk.loading import load_root
-from lango.adk.model import ModelAdapter
-from lango.adk.session_service import SessionServiceAdapter
-from lango.adk.warm import skip_a2a
-from lango.core.messages import ToolCall
+from lango.adk.apps.load import load_root
+from lango.adk.apps.preload import skip_a2a
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.messages.messages import ToolCall
 from lango.providers.base import ModelRequest
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing import Reply, ScriptedProvider
 
 APP, USER, SESSION = "samples", "user-1", "session-1"

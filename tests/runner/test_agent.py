@@ -11,13 +11,20 @@ from google.adk.agents import LlmAgent
 from google.adk.apps.app import App
 from google.adk.workflow import START, Workflow
 
-from lango.adk.build import llm_agent
-from lango.adk.model import ModelAdapter
+from lango.adk.apps.build import llm_agent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins.transfer import TransferGuardPlugin
 from lango.agent.agent import Agent
-from lango.core.turns import Cancelled, Completed, Failed, MessageDelta, ToolFinished, TurnEvent
+from lango.core.turns.events import (
+    Cancelled,
+    Completed,
+    Failed,
+    MessageDelta,
+    ToolFinished,
+    TurnEvent,
+)
 from lango.errors import AgentNotFoundError, ApprovalNeededError
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing import ScriptedProvider
 from lango.testing.wires import WireServer
 from lango.tools.function import tool
@@ -248,7 +255,7 @@ async def test_the_root_answers_each_turn_if_it_should() -> None:
 
 WARMED = """
 import asyncio, json, sys
-from lango.adk.warm import warm_up
+from lango.adk.apps.preload import warm_up
 from lango.agent.agent import Agent
 
 async def main():
@@ -279,7 +286,7 @@ def test_after_a_warm_up_the_first_turn_imports_nothing() -> None:
 
 GROWN = """
 import asyncio, gc
-from lango.adk.warm import warm_up
+from lango.adk.apps.preload import warm_up
 
 asyncio.run(warm_up())
 before = gc.get_stats()[2]["collections"]

@@ -14,9 +14,9 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import START, Workflow
 
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import ToolCall
-from lango.core.turns import (
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.messages.messages import ToolCall
+from lango.core.turns.events import (
     Answer,
     Approval,
     ApprovalRequired,

@@ -7,11 +7,11 @@ import pytest
 from google.genai import types
 
 import lango
-from lango.adk.convert import convert_messages
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.models.convert import convert_messages
 from lango.adk.plugins.budget import BudgetPlugin
-from lango.core.budget import OTHER_AGENT, request_tokens
-from lango.core.messages import Message
+from lango.core.context.budget import OTHER_AGENT, request_tokens
+from lango.core.messages.messages import Message
 from lango.errors import BadRequestError, ContextTooLongError
 from lango.providers.scripted import Fault
 from lango.testing import Reply, ScriptedProvider

@@ -12,16 +12,16 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.tools.agent_tool import AgentTool
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins.budget import BudgetPlugin
 from lango.adk.plugins.model_calls import ModelCallsPlugin
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import ContextTooLongError, ModelCallNotFoundError
 from lango.insight.context import ContextPreview, ContextView
 from lango.insight.context_reader import ContextReader
-from lango.providers.policy import Policy
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
+from lango.providers.policy.retry import Policy
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing import Fault, Reply, ScriptedProvider
 from tests.runner.plugin_talk import (
     APP,

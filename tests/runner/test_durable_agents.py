@@ -6,11 +6,11 @@ from contextlib import aclosing
 import pytest
 from google.adk.agents.callback_context import CallbackContext
 
-from lango.adk.build import llm_agent
+from lango.adk.apps.build import llm_agent
 from lango.adk.plugins import plugins
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.agent.agent import Agent
-from lango.core.turns import (
+from lango.core.turns.events import (
     Cancelled,
     Completed,
     Failed,
@@ -26,7 +26,7 @@ from lango.errors import (
     TurnLimitError,
     TurnNotFoundError,
 )
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing import Fault, Reply, ScriptedProvider
 from lango.turns.engine import LocalEngine
 from lango.turns.service import Turns

@@ -3,11 +3,18 @@
 import pytest
 from google.adk.agents import LlmAgent
 
-from lango.adk.build import llm_agent
+from lango.adk.apps.build import llm_agent
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import ToolCall
-from lango.core.turns import Approval, ApprovalRequired, Completed, ToolFinished, TurnEvent, Waiting
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.messages.messages import ToolCall
+from lango.core.turns.events import (
+    Approval,
+    ApprovalRequired,
+    Completed,
+    ToolFinished,
+    TurnEvent,
+    Waiting,
+)
 from lango.errors import ApprovalNeededError, ApprovalNotFoundError, TurnConflictError
 from lango.testing import Reply, ScriptedProvider
 from lango.tools.function import tool

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from google.adk.tools.agent_tool import AgentTool
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins.limits import LimitsPlugin
 from lango.adk.plugins.tool_feedback import ToolFeedbackPlugin
-from lango.core.streams import Usage
+from lango.core.messages.streams import Usage
 from lango.errors import ModelUnavailableError, TurnLimitError
-from lango.providers.policy import Fallback, Policy, PolicyProvider
+from lango.providers.policy.retry import Fallback, Policy, PolicyProvider
 from lango.testing import Fault, Reply, ScriptedProvider
 from tests.runner.plugin_talk import (
     OLD_WAYS,

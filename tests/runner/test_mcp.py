@@ -15,8 +15,8 @@ import pytest
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.base_toolset import BaseToolset
 
-from lango.adk.mcp import McpServer, mcp_toolset
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.mcp.settings import McpServer, mcp_toolset
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import InvalidToolError, MissingExtraError
 from tests.runner.mcp_places import (
     ROGUE,
@@ -248,7 +248,7 @@ async def test_a_server_that_cannot_be_reached_costs_no_turn(
     assert time.monotonic() - began < 15
     assert talk.offered == []
     assert "The tools of the MCP server 'calc' cannot be reached" in talk.instruction
-    [said] = [each.getMessage() for each in caplog.records if each.name == "lango.adk.mcp_toolset"]
+    [said] = [each.getMessage() for each in caplog.records if each.name == "lango.adk.mcp.toolset"]
     assert said.startswith("MCP server 'calc' cannot be reached, the turn runs without its tools: ")
     assert "Failed to create" not in said
 
@@ -394,7 +394,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "lango.adk.mcp_toolset", raising=False)
+    monkeypatch.delitem(sys.modules, "lango.adk.mcp.toolset", raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(MissingExtraError, match=r'pip install "lango-adk\[mcp\]"'):
         mcp_toolset(McpServer("calc", ("x",)))

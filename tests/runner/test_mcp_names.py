@@ -15,7 +15,7 @@ from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.mcp_tool import mcp_tool
 
-from lango.adk.mcp import McpServer, mcp_toolset
+from lango.adk.mcp.settings import McpServer, mcp_toolset
 from lango.core.tool_names import RESERVED
 from lango.tools.function import tool
 from tests.cli.running import run

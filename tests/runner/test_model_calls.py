@@ -14,20 +14,20 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import model_calls as plugin_module
 from lango.adk.plugins.budget import BudgetPlugin
 from lango.adk.plugins.caller import CallerPlugin
 from lango.adk.plugins.model_calls import ModelCallsPlugin
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.model_calls import ModelCall
-from lango.core.streams import Usage
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.context.model_calls import ModelCall
+from lango.core.messages.streams import Usage
 from lango.errors import ModelUnavailableError
-from lango.providers.policy import Policy, PolicyProvider
-from lango.store.entries import Appended, Entry, SessionKey, SessionRef
+from lango.providers.policy.retry import Policy, PolicyProvider
 from lango.store.model_calls import ModelCallStore, StoredModelCall
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import model_calls
+from lango.store.schema.tables import model_calls
+from lango.store.sessions.entries import Appended, Entry, SessionKey, SessionRef
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing import Fault, Reply, ScriptedProvider
 from tests.runner.plugin_talk import (
     APP,

@@ -19,14 +19,14 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 from pydantic import BaseModel
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins.caller import CallerPlugin
-from lango.adk.session import SessionAdapter
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import Message, Reasoning, ToolCall
-from lango.core.model_calls import ModelCall
-from lango.core.pairing import INTERRUPTED
-from lango.core.streams import Done, StreamEvent, ToolCallDone
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.session import SessionAdapter
+from lango.core.context.model_calls import ModelCall
+from lango.core.messages.messages import Message, Reasoning, ToolCall
+from lango.core.messages.pairing import INTERRUPTED
+from lango.core.messages.streams import Done, StreamEvent, ToolCallDone
 from lango.errors import ModelUnavailableError
 from lango.providers.base import ModelRequest, Provider
 from lango.testing import Fault, Reply, ScriptedProvider

@@ -10,10 +10,10 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.tools.agent_tool import AgentTool
 
 import lango
-from lango.adk.session_service import SessionServiceAdapter
-from lango.store.entries import SessionKey
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.store.model_calls import ModelCallStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 from tests.runner.plugin_talk import (
     APP,
     OLD_WAYS,

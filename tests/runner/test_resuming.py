@@ -2,8 +2,8 @@
 
 import pytest
 
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.turns import Completed, Failed
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.turns.events import Completed, Failed
 from lango.errors import ModelUnavailableError
 from lango.testing import Fault, Reply
 from tests.runner.turns import APP, SESSION, USER, Script, agent, once, runner_of, said, sequence

@@ -13,8 +13,15 @@ from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactServ
 from google.adk.tools.function_tool import FunctionTool
 
 from lango.adk.artifacts import SqlArtifactService
-from lango.adk.session_service import SessionServiceAdapter
-from lango.adk.tools import HINT, MAX_OUTPUT, REJECTED, UNCONFIRMED, ToolAdapter, as_adk_tools
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.tools.adapter import (
+    HINT,
+    MAX_OUTPUT,
+    REJECTED,
+    UNCONFIRMED,
+    ToolAdapter,
+    as_adk_tools,
+)
 from lango.core.values import json_text
 from lango.errors import Fenced, ToolError
 from lango.tools.base import CallInfo, Tool

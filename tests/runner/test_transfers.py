@@ -17,12 +17,12 @@ from google.genai import types
 
 from lango.adk.errors import UNKNOWN_AGENT, unknown_agent
 from lango.adk.plugins.transfer import TransferGuardPlugin
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.transfers import agents_of, transfer_targets
 from lango.agent.run import correction, run_and_collect
-from lango.core.turns import AgentChanged, Completed, Failed, Retrying
+from lango.core.turns.events import AgentChanged, Completed, Failed, Retrying
 from lango.errors import AgentNotFoundError
-from lango.store import tables
+from lango.store.schema import tables
 from tests.runner.turns import (
     SESSION,
     USER,

@@ -21,11 +21,11 @@ from google.genai import types
 
 from lango.adk.plugins.transfer import TransferGuardPlugin
 from lango.adk.runner import TurnOptions, as_app
-from lango.adk.session import SessionAdapter
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.session import SessionAdapter
 from lango.agent.run import run_and_collect
-from lango.core.messages import Message
-from lango.core.turns import (
+from lango.core.messages.messages import Message
+from lango.core.turns.events import (
     Cancelled,
     Completed,
     Failed,

@@ -15,8 +15,8 @@ from google.adk.runners import Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
-from lango.adk.session import SessionAdapter
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.session import SessionAdapter
 from tests.runner.apps import APP
 from tests.runner.features import FEATURES, Feature
 from tests.runner.places import InMemory, Place, Stored, create, take

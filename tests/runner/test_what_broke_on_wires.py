@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing.wires import WIRES, Answer, Call, WireServer
 from tests.runner.processes import in_new_process
 from tests.runner.wire_talks import Desk, Line, lines, say, say_alone

@@ -13,12 +13,12 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
-from lango.adk.loading import Root
-from lango.adk.model import ModelAdapter
+from lango.adk.apps.load import Root
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner, NextTurn, Said, TurnOptions
 from lango.agent.run import run_turn
-from lango.core.messages import ToolCall
-from lango.core.turns import MessageCompleted, TurnEvent
+from lango.core.messages.messages import ToolCall
+from lango.core.turns.events import MessageCompleted, TurnEvent
 from lango.providers.base import ModelRequest
 from lango.testing import Reply, ScriptedProvider
 

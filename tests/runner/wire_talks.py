@@ -12,10 +12,10 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 import lango
-from lango.adk.model import ModelAdapter
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.values import json_text
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing.wires import provider_of
 from lango.testing.wires.rules import obj, objects
 from tests.runner.tools import look, recall, remember

@@ -9,9 +9,9 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 from faults.turn_place import Place
-from lango.server.identity import Credentials, Keys
+from lango.server.auth.identity import Credentials, Keys
 from lango.store.keys import KeyStore
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 from tests.server.doors import Clock, door
 from tests.server.places import House, house
 

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from lango.server.callers import AnyCaller, Identity
-from lango.server.limits import Admitting
-from lango.server.problems import MEDIA_TYPE, add_problems
+from lango.server.auth.callers import AnyCaller, Identity
+from lango.server.auth.limits import Admitting
+from lango.server.http.problems import MEDIA_TYPE, add_problems
 
 LOCAL = ("127.0.0.1", 40_000)
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.agent.agent import Agent
-from lango.core.messages import ToolCall
-from lango.core.streams import Usage
-from lango.core.turns import Approval
+from lango.core.messages.messages import ToolCall
+from lango.core.messages.streams import Usage
+from lango.core.turns.events import Approval
 from lango.errors import ApprovalNeededError, RateLimitedError
-from lango.providers.policy import Policy
-from lango.store.entries import SessionKey
-from lango.store.sessions import SqlSessionStore
+from lango.providers.policy.retry import Policy
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing import Fault, Reply, ScriptedProvider
 from lango.tools.function import tool
 

@@ -12,11 +12,11 @@ from fastapi import FastAPI, Request
 from faults.turn_place import Place, Process, process
 from lango.errors import UnauthorizedError
 from lango.server.app import create_app
+from lango.server.auth.callers import Caller
 from lango.server.backend import ServerOptions
-from lango.server.callers import Caller
 from lango.server.listening import listen
-from lango.server.serving import Stop, serve
-from lango.store.sessions import SqlSessionStore
+from lango.server.process import Stop, serve
+from lango.store.sessions.store import SqlSessionStore
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker
 

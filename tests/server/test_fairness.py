@@ -3,7 +3,7 @@
 import httpx
 import sqlalchemy as sa
 
-from lango.store.tables import turns
+from lango.store.schema.tables import turns
 from tests.server.places import House
 
 BEFORE, LATE, NEXT = 400, 10, 50

@@ -13,7 +13,7 @@ from faults.turn_place import Place
 from lango.errors import StoreUnavailableError
 from lango.server import health
 from lango.server.backend import services_of
-from lango.store import migrate
+from lango.store.schema import migrate
 from tests.server.places import House, house, live
 from tests.store.rows import execute
 
@@ -161,7 +161,7 @@ async def test_newer_tables_that_serve_this_version_are_ready(
 
 async def test_another_schema_is_not_ready(served: House, monkeypatch: pytest.MonkeyPatch) -> None:
     services_of(served.app).health.is_warm = True
-    monkeypatch.setattr("lango.store.migrate.head", lambda: "next")
+    monkeypatch.setattr("lango.store.schema.migrate.head", lambda: "next")
     async with served.client(None) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["store"]) == (503, "failing")

@@ -19,11 +19,12 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from lango.adk.session import SessionAdapter
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import Message, ToolCall
-from lango.core.tokens import message_tokens
-from lango.store import engines, tables
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.session import SessionAdapter
+from lango.core.context.tokens import message_tokens
+from lango.core.messages.messages import Message, ToolCall
+from lango.store.db import engines
+from lango.store.schema import tables
 from tests.runner.scripted import REQUESTS, Request, ScriptedLlm
 from tests.runner.tools import look, remember
 

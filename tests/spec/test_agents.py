@@ -15,7 +15,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from lango.adk.runner import AgentRunner, TurnOptions
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.agent.run import run_and_collect, run_and_collect_once
 from lango.errors import AgentNotFoundError, ModelUnavailableError
 from lango.testing import Fault, Reply

@@ -3,7 +3,7 @@
 import pytest
 from google.adk.agents.callback_context import CallbackContext
 
-from lango.core.messages import Message
+from lango.core.messages.messages import Message
 from tests.spec.talk import (
     ASK,
     ROOT,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from google.adk.agents import LlmAgent
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.app import Application
 from lango.config.load import load
 from lango.testing.wires import Answer, Call, WireServer

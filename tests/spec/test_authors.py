@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from lango.adk.events import EventsAdapter
-from lango.core.authors import DEFAULT_AGENT_NAME
-from lango.core.messages import Message, ToolCall
+from lango.adk.sessions.decode import EventsAdapter
+from lango.core.messages.authors import DEFAULT_AGENT_NAME
+from lango.core.messages.messages import Message, ToolCall
 from tests.spec.talk import (
     ROOT,
     TELLINGS,

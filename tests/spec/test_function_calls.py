@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lango.core.messages import Message, ToolCall
+from lango.core.messages.messages import Message, ToolCall
 from tests.runner.scripted import Request, unpaired
 from tests.spec.talk import (
     ARGUMENTS,

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from lango.core.history import DEFAULT_TOKEN_BUDGET, token_budget_truncate
-from lango.core.messages import Message, ToolCall
-from lango.core.tokens import message_tokens
+from lango.core.context.tokens import message_tokens
+from lango.core.messages.history import DEFAULT_TOKEN_BUDGET, token_budget_truncate
+from lango.core.messages.messages import Message, ToolCall
 from tests.runner.scripted import unpaired
 from tests.spec.talk import (
     ROOT,

@@ -8,10 +8,10 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-from lango.adk.convert import convert_messages
-from lango.adk.model import ModelAdapter
-from lango.core.messages import Message, ToolCall
-from lango.core.streams import Done, StreamEvent, StreamEventError, TextDelta, ToolCallDone
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.models.convert import convert_messages
+from lango.core.messages.messages import Message, ToolCall
+from lango.core.messages.streams import Done, StreamEvent, StreamEventError, TextDelta, ToolCallDone
 from lango.errors import ModelUnavailableError
 from lango.providers.base import ModelRequest
 from lango.testing import ScriptedProvider

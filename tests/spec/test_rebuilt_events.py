@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from google.adk.events.event import Event
 
-from lango.adk.events import EventsAdapter
-from lango.core.messages import Message, ToolCall
+from lango.adk.sessions.decode import EventsAdapter
+from lango.core.messages.messages import Message, ToolCall
 from lango.testing.same import differences
 from tests.runner.scripted import unpaired
 from tests.spec.talk import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lango.adk.events import EventsAdapter
-from lango.core.messages import Message
+from lango.adk.sessions.decode import EventsAdapter
+from lango.core.messages.messages import Message
 from lango.testing.same import differences
 from tests.spec.talk import (
     ARGUMENTS,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lango import CallInfo, Tool, ToolAdapter, tool
-from lango.core.messages import Message
+from lango.core.messages.messages import Message
 from lango.core.values import JsonObject
 from tests.runner.scripted import ScriptedLlm
 from tests.spec.talk import ROOT, SESSION, LlmAgent, create, reload, service_on, turn

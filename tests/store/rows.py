@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.store import engines
-from lango.store.entries import Entry, SessionKey, SessionRef
-from lango.store.sessions import SqlSessionStore
+from lango.store.db import engines
+from lango.store.sessions.entries import Entry, SessionKey, SessionRef
+from lango.store.sessions.store import SqlSessionStore
 
 
 def key(tenant: str, session_id: str = "s", *, user: str = "u", app: str = "a") -> SessionKey:

@@ -9,14 +9,14 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
+from lango.core.context.model_calls import Attempt, ModelCall
 from lango.core.ids import new_id
-from lango.core.model_calls import Attempt, ModelCall
-from lango.core.turn_states import NewTurn
+from lango.core.turns.states import NewTurn
 from lango.store.allowances import Allowances, today
 from lango.store.model_calls import ModelCallStore
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import allowances as rows
-from lango.store.turns import SqlTurnStore
+from lango.store.schema.tables import allowances as rows
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.submit import SqlTurnStore
 from tests.store.rows import created, key
 
 

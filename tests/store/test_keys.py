@@ -9,13 +9,13 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from lango.core.keys import KeyLimits, KeyText
-from lango.core.turn_states import NewTurn
+from lango.core.turns.states import NewTurn
 from lango.errors import InvalidIdError, InvalidKeyError, KeyNotFoundError
-from lango.store.clock import now
+from lango.store.db.clock import now
 from lango.store.keys import KeyStore
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import api_keys
-from lango.store.turns import SqlTurnStore
+from lango.store.schema.tables import api_keys
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.submit import SqlTurnStore
 from tests.store.rows import created, key
 
 GONE = -7200.0  # seconds

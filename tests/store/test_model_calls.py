@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
+from lango.core.context.model_calls import Attempt, ModelCall, PromptPart
 from lango.core.ids import new_id
-from lango.core.model_calls import Attempt, ModelCall, PromptPart
-from lango.core.streams import Usage
-from lango.store.entries import SessionKey
+from lango.core.messages.streams import Usage
 from lango.store.model_calls import ModelCallStore
-from lango.store.sessions import SqlSessionStore
-from lango.store.tables import model_calls, prompt_parts
+from lango.store.schema.tables import model_calls, prompt_parts
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.store import SqlSessionStore
 from tests.store.rows import beside, created, key, said
 
 ATTEMPT = Attempt(

@@ -13,20 +13,20 @@ from google.adk.workflow import START, Workflow
 
 from faults.turn_agents import loaded
 from faults.turn_place import Process, check_log
+from lango.adk.apps.load import Root
 from lango.adk.durable.giving_up import give_up
 from lango.adk.durable.ledger import INTERRUPTED
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.loading import Root
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.turns import GivenUp
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.turns.events import GivenUp
 from lango.errors import StoreUnavailableError
 from lango.providers.scripted import ScriptedProvider, demo
-from lango.store.tables import turns
-from lango.store.turn_queue import Closed, TurnQueue
-from lango.store.turn_rows import Claim, Turn
-from lango.store.workers import Worker
+from lango.store.schema.tables import turns
+from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.rows import Claim, Turn
+from lango.store.turns.workers import Worker
 from lango.turns import attempt
 from lango.turns.worker import TurnWorker, WorkerOptions
 from tests.store.rows import beside
@@ -256,7 +256,7 @@ async def test_a_history_that_cannot_be_closed_is_left_to_another_worker_first(
         turn = await here.say('call hold {"name": "never"}')
         await here.place.effects.wait(lambda said: "held never" in said)
     await here.turns.cancel(turn)
-    monkeypatch.setattr("lango.adk.durable.turn.give_up", refusing)
+    monkeypatch.setattr("lango.adk.durable.run.give_up", refusing)
     monkeypatch.setattr(attempt, "_AGAIN", 0.01)
     async with here.worker():
         ended = await _ended(here, turn)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from lango.core.turns import (
+from lango.core.turns.events import (
     Cancelled,
     Completed,
     Event,
@@ -23,13 +23,13 @@ from lango.core.turns import (
     TurnEvent,
 )
 from lango.errors import TurnError, TurnNotFoundError
-from lango.store.entries import SessionKey
-from lango.store.turn_rows import Claim, Turn
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.rows import Claim, Turn
 from lango.turns.engine import LocalEngine
 from lango.turns.feeds import Begun, Feeds, Over
 from lango.turns.following import follow
 from lango.turns.service import Turns
-from tests.store.desk import APP, Desk, opened
+from tests.store.turns.worker_context import APP, Desk, opened
 
 CALL = ToolStarted("c", "look", {})
 RESULT = ToolFinished("c", "look", {"seen": 1})

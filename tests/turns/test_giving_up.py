@@ -11,18 +11,18 @@ from faults.turn_agents import loaded
 from faults.turn_place import Process, check_log, types_of
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.core.ids import new_id
-from lango.core.turn_states import MAX_ATTEMPTS, MIN_ALONE
-from lango.core.turns import Answer, Completed, Started, TurnEvent
+from lango.core.turns.events import Answer, Completed, Started, TurnEvent
+from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
 from lango.errors import StoreUnavailableError
-from lango.store.entries import StoredMessage
-from lango.store.turn_log import LoggedEvent, TurnLog
-from lango.store.turn_rows import Claim, Turn
-from lango.store.workers import Worker, Workers
+from lango.store.sessions.entries import StoredMessage
+from lango.store.turns.log import LoggedEvent, TurnLog
+from lango.store.turns.rows import Claim, Turn
+from lango.store.turns.workers import Worker, Workers
 from lango.turns import attempt
 from lango.turns.worker import TurnWorker
 from tests.durable.dying import death
-from tests.store.desk import LONG_AGO
 from tests.store.rows import execute
+from tests.store.turns.worker_context import LONG_AGO
 
 ENDS = {"cancelled": "", "lost": "WorkerLostError", "late": "TurnTimeoutError"}
 OPEN_CALL = ('call mark {"name": "a"}', "ledger.start.after", 1)

@@ -9,15 +9,15 @@ from google.adk.tools.agent_tool import AgentTool
 
 from faults.turn_place import Process
 from lango.adk.artifacts import SqlArtifactService
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
-from lango.adk.normalise import MAX_OUTPUT
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import ToolCall
+from lango.adk.sessions.normalise import MAX_OUTPUT
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.messages.messages import ToolCall
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
-from lango.store.tables import artifacts, messages, tool_ledger, turn_events
+from lango.store.schema.tables import artifacts, messages, tool_ledger, turn_events
 from lango.turns.worker import TurnWorker
 
 WHOLE = {"rows": "x" * (2 * MAX_OUTPUT)}

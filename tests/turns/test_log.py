@@ -7,8 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from faults.turn_place import Process
-from lango.core.turn_states import NewTurn
-from lango.core.turns import (
+from lango.core.turns.events import (
     Completed,
     Event,
     MessageCompleted,
@@ -17,15 +16,16 @@ from lango.core.turns import (
     ThoughtDelta,
     ToolStarted,
 )
+from lango.core.turns.states import NewTurn
 from lango.errors import StoreUnavailableError
-from lango.store.database import Database
-from lango.store.entries import SessionKey
-from lango.store.turn_log import PAGE, LoggedEvent, LogPage, TurnLog, Write
-from lango.store.turn_rows import Claim, Turn
-from lango.store.turns import SqlTurnStore
-from lango.store.workers import Worker, Workers
+from lango.store.db.database import Database
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.log import PAGE, LoggedEvent, LogPage, TurnLog, Write
+from lango.store.turns.rows import Claim, Turn
+from lango.store.turns.submit import SqlTurnStore
+from lango.store.turns.workers import Worker, Workers
 from lango.turns.log import LogWriter
-from lango.turns.retelling import resets, untold
+from lango.turns.log_replay import resets, untold
 
 REFUSED = "refused"
 

@@ -9,12 +9,12 @@ from google.adk.tools.tool_context import ToolContext
 
 from faults.turn_place import Process
 from lango.adk.artifacts import SqlArtifactService
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.ids import MAX_KEY_BYTES
-from lango.core.messages import ToolCall
+from lango.core.messages.messages import ToolCall
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
 from lango.turns.worker import TurnWorker

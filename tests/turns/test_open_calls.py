@@ -13,16 +13,16 @@ from google.adk.tools.tool_context import ToolContext
 
 from faults.turn_place import Process, check_log
 from lango.adk.durable.ledger import INTERRUPTED
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.model import ModelAdapter
+from lango.adk.durable.run import DurableAgent
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.messages import ToolCall
-from lango.core.turns import Answer
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.messages.messages import ToolCall
+from lango.core.turns.events import Answer
 from lango.errors import TurnConflictError
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
-from lango.store.turn_rows import Turn
+from lango.store.turns.rows import Turn
 from lango.turns.worker import TurnWorker
 
 

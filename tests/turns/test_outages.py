@@ -11,9 +11,9 @@ from faults.turn_agents import loaded
 from faults.turn_place import Place, Process, process
 from lango.core.ids import new_id
 from lango.errors import StoreUnavailableError
-from lango.store import faults
-from lango.store.tables import sessions
-from lango.store.workers import Workers
+from lango.store.db import retry as faults
+from lango.store.schema.tables import sessions
+from lango.store.turns.workers import Workers
 from lango.turns import heartbeat
 from lango.turns.engine import ChosenSessions
 from lango.turns.heartbeat import Contact

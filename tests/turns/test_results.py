@@ -17,11 +17,11 @@ from google.adk.tools.tool_context import ToolContext
 from faults.kill_shapes import TURN, agent, tool
 from faults.turn_place import Process, check_log, text_of, types_of
 from faults.turn_processes import workers
-from lango.adk.durable.turn import DurableAgent
-from lango.adk.loading import Root
+from lango.adk.apps.load import Root
+from lango.adk.durable.run import DurableAgent
 from lango.adk.runner import AgentRunner
-from lango.adk.session_service import SessionServiceAdapter
-from lango.core.turns import Answer
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.core.turns.events import Answer
 from lango.errors import (
     CallNotFoundError,
     SessionBusyError,
@@ -30,7 +30,7 @@ from lango.errors import (
     TurnNotFoundError,
 )
 from lango.providers.base import ModelRequest
-from lango.store.turn_rows import Turn
+from lango.store.turns.rows import Turn
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from faults.turn_place import Process, check_log, text_of, types_of
-from lango.core.turns import Answer
+from lango.core.turns.events import Answer
 from lango.errors import (
     ApprovalNotFoundError,
     SessionBusyError,
@@ -17,9 +17,9 @@ from lango.errors import (
     TurnConflictError,
     TurnNotFoundError,
 )
-from lango.store.entries import SessionKey
-from lango.store.turn_queue import Closed, TurnQueue
-from lango.store.turn_rows import Turn
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.rows import Turn
 from lango.turns.service import Turns
 
 

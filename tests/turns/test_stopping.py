@@ -8,11 +8,11 @@ import pytest
 import sqlalchemy as sa
 
 from faults.turn_place import Process
-from lango.core.turn_states import MAX_ATTEMPTS, MIN_ALONE
-from lango.core.turns import Completed, TurnEvent
-from lango.store.tables import turns
-from lango.store.turn_rows import Claim
-from lango.store.workers import Workers
+from lango.core.turns.events import Completed, TurnEvent
+from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
+from lango.store.schema.tables import turns
+from lango.store.turns.rows import Claim
+from lango.store.turns.workers import Workers
 from lango.turns.engine import LocalEngine
 from lango.turns.worker import TurnWorker
 from tests.store.rows import beside, execute

@@ -8,9 +8,9 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from faults.turn_place import Place, process
-from lango.store.database import Database
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import LoggedEvent
+from lango.store.db.database import Database
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.log import LoggedEvent
 from lango.turns.wake import STOP, WORK, LogEar, Wakes
 from tests.store.rows import beside
 

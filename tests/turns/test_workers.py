@@ -14,9 +14,9 @@ import pytest
 
 from faults.turn_place import Place, Process, check_log, process, text_of, types_of
 from faults.turn_processes import WorkerProcess, workers
-from lango.core.turns import Answer
-from lango.store.turn_log import LoggedEvent
-from lango.store.turn_rows import Turn
+from lango.core.turns.events import Answer
+from lango.store.turns.log import LoggedEvent
+from lango.store.turns.rows import Turn
 from lango.turns.service import Turns
 
 SESSIONS = 30

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from google.adk.agents import BaseAgent, LlmAgent
 
-from lango.adk.mcp_toolset import ServerToolset
-from lango.adk.model import ModelAdapter
+from lango.adk.mcp.toolset import ServerToolset
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins.budget import BudgetPlugin
 from lango.adk.plugins.limits import LimitsPlugin
 from lango.adk.plugins.model_calls import ModelCallsPlugin
 from lango.adk.plugins.repeat_stop import RepeatStopPlugin
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.app import Application, mcp_server
 from lango.config.load import load
 from lango.errors import AppLoadError, ConfigError, UnknownModelError, UnknownToolError
-from lango.providers.policy import Policy
+from lango.providers.policy.retry import Policy
 from lango.testing.wires import Refusal, WireServer
 from lango.turns.worker import WorkerOptions
-from tests.unit.adk.asking import ask, request, texts
+from tests.unit.adk.models.asking import ask, request, texts
 
 DEMO = "scripted:demo"
 Made = Callable[..., Application]

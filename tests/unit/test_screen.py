@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from lango.cli.screen import TextScreen
-from lango.core.turns import (
+from lango.cli.output.screen import TextScreen
+from lango.core.turns.events import (
     Cancelled,
     Completed,
     MessageCompleted,

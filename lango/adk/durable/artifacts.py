@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.ledger import saving
-from lango.store.artifact_rows import NewArtifact
-from lango.store.claimed import ClaimedWrites
-from lango.store.entries import SessionKey
+from lango.store.files.rows import NewArtifact
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.claimed_writes import ClaimedWrites
 
 
 class ClaimedArtifacts(SqlArtifactService):

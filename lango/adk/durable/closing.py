@@ -14,19 +14,25 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from lango.adk.durable.agent_tool import child_id
-from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.calls.open_calls import decided_calls, open_calls
+from lango.adk.durable.child_agents import child_id
+from lango.adk.durable.claimed_service import ClaimedSessions
 from lango.adk.durable.journal import CLOSED
 from lango.adk.durable.ledger import INTERRUPTED, as_response
-from lango.adk.durable.open_calls import decided_calls, open_calls
 from lango.adk.durable.repairs import REJECTED
 from lango.adk.durable.resume import load
-from lango.core.turn_inputs import said_in
-from lango.core.turns import Answer, MessageCompleted, MessageDelta, MessageReset, ThoughtDelta
-from lango.store.entries import SessionKey
-from lango.store.ledger import Finished, key_of_call
-from lango.store.turn_log import LoggedEvent
-from lango.store.turn_rows import Turn
+from lango.core.turns.events import (
+    Answer,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    ThoughtDelta,
+)
+from lango.core.turns.inputs import said_in
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.ledger import Finished, key_of_call
+from lango.store.turns.log import LoggedEvent
+from lango.store.turns.rows import Turn
 
 _UNKNOWN: Final = Finished({"error": INTERRUPTED}, {})
 _REFUSED: Final = Finished({"error": REJECTED}, {})

@@ -33,7 +33,7 @@ from lango.adk.compat.agents import (
     runs_as_adk_does,
     state_event,
 )
-from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.claimed_service import ClaimedSessions
 from lango.adk.durable.journal import TEMP, AgentRun, Journal, Step, is_end, stamp
 from lango.adk.durable.ledger import Saving, saving
 from lango.core.values import JsonObject, storable_json

@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from google.adk.sessions.session import Session
 
-from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.claimed_service import ClaimedSessions
 from lango.adk.durable.closing import close_history, keep_unfinished, speaker_after, unfinished
 from lango.adk.durable.resume import load, since_message
-from lango.adk.session_service import SessionServiceAdapter
+from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
-from lango.core.turns import GivenUp, TurnEvent
+from lango.core.turns.events import GivenUp, TurnEvent
 from lango.errors import TurnError
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_log import TurnLog
-from lango.store.turn_rows import Claim
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.log import TurnLog
+from lango.store.turns.rows import Claim
 
 
 async def give_up(

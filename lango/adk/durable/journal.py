@@ -19,7 +19,7 @@ from google.adk.agents.base_agent import BaseAgent
 from google.adk.events.event import Event
 from google.adk.workflow import BaseNode
 
-from lango.adk.approvals import CONFIRMATION, closed_waits
+from lango.adk.tools.approvals import CONFIRMATION, closed_waits
 from lango.core.values import JsonObject
 
 CONTAINERS: Final = (

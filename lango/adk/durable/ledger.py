@@ -25,20 +25,20 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.append import said_actions, split_state
-from lango.adk.calls import call_key
-from lango.adk.durable.agent_tool import ChildAgents, runs_a_child
-from lango.adk.durable.call_ids import CallIds, without_doubles
-from lango.adk.durable.long_running import show_pending
-from lango.adk.normalise import storable_actions
-from lango.adk.tools import ToolAdapter
+from lango.adk.durable.calls.ids import CallIds, without_doubles
+from lango.adk.durable.calls.long_running import show_pending
+from lango.adk.durable.child_agents import ChildAgents, runs_a_child
+from lango.adk.models.caller import call_key
+from lango.adk.sessions.encode import said_actions, split_state
+from lango.adk.sessions.normalise import storable_actions
+from lango.adk.tools.adapter import ToolAdapter
 from lango.adk.turn_events import ABORTED
 from lango.core.failpoints import failpoint
 from lango.core.values import storable_json
 from lango.errors import InvalidIdError
-from lango.store.holding import Holding
-from lango.store.ledger import UNKNOWN, Finished, ToolLedger, ToolRun
-from lango.store.turn_rows import Claim
+from lango.store.turns.holding import Holding
+from lango.store.turns.ledger import UNKNOWN, Finished, ToolLedger, ToolRun
+from lango.store.turns.rows import Claim
 
 INTERRUPTED: Final = "interrupted, outcome unknown"
 _ADVICE: Final = (

@@ -14,11 +14,11 @@ from google.adk.events.event_actions import EventActions
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
-from lango.adk.approvals import CONFIRMATION
 from lango.adk.compat.questions import confirmation_request, credential_request
 from lango.adk.durable.journal import finishes, has_parts, is_end, is_message, step_of
+from lango.adk.tools.approvals import CONFIRMATION
 from lango.core.values import JsonObject
-from lango.store.ledger import Finished, bounded_key
+from lango.store.turns.ledger import Finished, bounded_key
 
 CREDENTIAL: Final = "adk_request_credential"
 _CALL_ID: Final = ("functionCallId", "function_call_id")

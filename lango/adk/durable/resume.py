@@ -15,9 +15,9 @@ from google.adk.sessions.session import Session
 from google.adk.workflow import BaseNode
 from google.genai import types
 
-from lango.adk.durable.claimed import ClaimedSessions
+from lango.adk.durable.claimed_service import ClaimedSessions
 from lango.adk.durable.repairs import REPAIRS, REPAIRS_OF_AGENTS
-from lango.store.entries import SessionKey
+from lango.store.sessions.entries import SessionKey
 
 
 @dataclass(frozen=True, slots=True)

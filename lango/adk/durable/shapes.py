@@ -21,7 +21,7 @@ from google.adk.workflow import START, BaseNode, FunctionNode, JoinNode, Workflo
 
 from lango.adk.compat.agents import runs_as_adk_does
 from lango.adk.compat.workflow import function_of
-from lango.adk.durable.agent_tool import runs_a_child
+from lango.adk.durable.child_agents import runs_a_child
 from lango.adk.durable.gated_agents import gated
 from lango.adk.durable.journal import CONTAINERS
 from lango.adk.transfers import agents_of, transfer_targets

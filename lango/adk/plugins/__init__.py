@@ -11,7 +11,7 @@ from lango.adk.plugins.model_calls import ModelCallsPlugin
 from lango.adk.plugins.repeat_stop import RepeatStopPlugin
 from lango.adk.plugins.tool_feedback import ToolFeedbackPlugin
 from lango.adk.plugins.transfer import TransferGuardPlugin
-from lango.store.sessions import SqlSessionStore
+from lango.store.sessions.store import SqlSessionStore
 
 
 def plugins(

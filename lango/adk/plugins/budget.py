@@ -14,15 +14,15 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.genai import types
 
-from lango.adk.calls import Cut, note_caller
-from lango.adk.convert import convert_messages, system_text
-from lango.adk.model import ModelAdapter
-from lango.adk.open_turns import turn_start
+from lango.adk.models.adapter import ModelAdapter
+from lango.adk.models.caller import Cut, note_caller
+from lango.adk.models.convert import convert_messages, system_text
+from lango.adk.models.open_turn import turn_start
 from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
 from lango.adk.plugins.stopping import Stop
-from lango.core.budget import Calibration, Limits, fit
-from lango.core.messages import Message
-from lango.core.tokens import estimate_tokens
+from lango.core.context.budget import Calibration, Limits, fit
+from lango.core.context.tokens import estimate_tokens
+from lango.core.messages.messages import Message
 from lango.core.values import json_object
 from lango.errors import ContextTooLongError
 

@@ -11,7 +11,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.calls import note_caller, note_tool
+from lango.adk.models.caller import note_caller, note_tool
 
 
 class CallerPlugin(BasePlugin):

@@ -13,7 +13,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.calls import (
+from lango.adk.models.caller import (
     Caller,
     ClaimedTurn,
     call_key,
@@ -24,8 +24,8 @@ from lango.adk.calls import (
 from lango.adk.plugins.records import RecordingPlugin
 from lango.adk.plugins.stopping import Stop
 from lango.adk.plugins.turns import TurnPlugin
-from lango.core.model_calls import ModelCall
-from lango.core.streams import Usage
+from lango.core.context.model_calls import ModelCall
+from lango.core.messages.streams import Usage
 from lango.errors import TurnLimitError
 from lango.providers.registry import price
 

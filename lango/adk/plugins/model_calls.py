@@ -11,16 +11,16 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 
-from lango.adk.calls import Caller, claimed_turn, is_inner, note_caller
+from lango.adk.models.caller import Caller, claimed_turn, is_inner, note_caller
 from lango.adk.plugins.models import is_surely_asked
 from lango.adk.plugins.records import RecordingPlugin, record_of
 from lango.adk.plugins.writing import Writer
-from lango.core.model_calls import ModelCall
+from lango.core.context.model_calls import ModelCall
 from lango.errors import StoreBusyError
-from lango.providers.loops import PerLoop
+from lango.providers.policy.per_loop import PerLoop
 from lango.store.model_calls import ModelCallStore
-from lango.store.sessions import SqlSessionStore
-from lango.store.turn_calls import enter_call
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.model_calls import enter_call
 
 FLUSH_SECONDS: Final = 1.0
 """How long an answer, and the end of a turn, wait for their records to be written."""

@@ -8,7 +8,7 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.base_llm import BaseLlm
 from google.genai import types
 
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.core.values import json_text, storable_json
 
 _FAMILIES: Final = {"claude": "anthropic", "anthropicllm": "anthropic"}

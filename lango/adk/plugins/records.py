@@ -13,15 +13,15 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.calls import Caller, Cut, caller, note_caller, note_tool
-from lango.adk.convert import convert_messages
+from lango.adk.models.caller import Caller, Cut, caller, note_caller, note_tool
+from lango.adk.models.convert import convert_messages
+from lango.adk.models.sent_rows import sent_span
+from lango.adk.models.usage import usage_of
 from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
-from lango.adk.sent_rows import sent_span
-from lango.adk.usage import usage_of
-from lango.core.budget import request_tokens
-from lango.core.model_calls import Attempt, CallOutcome, ModelCall, PromptPart
-from lango.core.streams import Usage
-from lango.core.tokens import estimate_tokens
+from lango.core.context.budget import request_tokens
+from lango.core.context.model_calls import Attempt, CallOutcome, ModelCall, PromptPart
+from lango.core.context.tokens import estimate_tokens
+from lango.core.messages.streams import Usage
 from lango.providers.registry import price
 
 

@@ -12,7 +12,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.calls import note_caller, note_tool
+from lango.adk.models.caller import note_caller, note_tool
 from lango.adk.plugins.stopping import Stop
 from lango.adk.plugins.turns import TurnPlugin
 from lango.core.values import storable_json

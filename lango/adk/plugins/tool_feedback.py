@@ -9,7 +9,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.feedback import feedback
+from lango.adk.tools.feedback import feedback
 
 
 class ToolFeedbackPlugin(BasePlugin):

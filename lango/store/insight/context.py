@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.messages import CONTROL
-from lango.store.database import Database
-from lango.store.entries import StoredMessage
-from lango.store.loading import ROW
-from lango.store.tables import messages
+from lango.core.messages.messages import CONTROL
+from lango.store.db.database import Database
+from lango.store.schema.tables import messages
+from lango.store.sessions.entries import StoredMessage
+from lango.store.sessions.load import ROW
 
 
 @dataclass(frozen=True, slots=True)

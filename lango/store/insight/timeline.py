@@ -8,14 +8,14 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.model_calls import ModelCall
-from lango.core.turns import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
-from lango.store.clock import seconds
-from lango.store.database import Database
-from lango.store.ledger import CONFIRMED
+from lango.core.context.model_calls import ModelCall
+from lango.core.turns.events import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
+from lango.store.db.clock import seconds
+from lango.store.db.database import Database
 from lango.store.model_calls import calls_of_turn
-from lango.store.tables import sessions, tool_ledger, turn_events, turns
-from lango.store.turn_rows import Turn, turn_of
+from lango.store.schema.tables import sessions, tool_ledger, turn_events, turns
+from lango.store.turns.ledger import CONFIRMED
+from lango.store.turns.rows import Turn, turn_of
 
 ARGUMENTS_ROOM: Final = 500
 """Characters shown of a tool's arguments."""

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.insight import BY, MOST_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
-from lango.store.database import Database
-from lango.store.tables import model_calls
-from lango.store.turn_usage import CUT_OFF, TOKEN_SUMS
+from lango.store.db.database import Database
+from lango.store.schema.tables import model_calls
+from lango.store.turns.usage import CUT_OFF, TOKEN_SUMS
 
 _SUMS: dict[str, sa.ColumnElement[Any]] = {
     "calls": sa.func.count(model_calls.c.call_id.distinct()),

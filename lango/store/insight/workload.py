@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.insight import MOST_RUNNING, LiveWorker, OpenTurns, RunningTurn, Workload
 from lango.core.times import moment, moment_or_none
-from lango.store.clock import seconds
-from lango.store.database import Database
-from lango.store.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, sessions, turns, workers
-from lango.store.turn_queue import DEAD_AFTER
-from lango.store.workers import beat_since
+from lango.store.db.clock import seconds
+from lango.store.db.database import Database
+from lango.store.schema.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, sessions, turns, workers
+from lango.store.turns.claim import DEAD_AFTER
+from lango.store.turns.workers import beat_since
 
 
 async def read_workload(database: Database, tenant: str) -> Workload:

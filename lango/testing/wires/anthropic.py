@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from lango.core.streams import FinishReason
+from lango.core.messages.streams import FinishReason
 from lango.core.values import JsonObject
 from lango.testing.wires.anthropic_rules import check
 from lango.testing.wires.http import HttpRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lango.core.streams import FinishReason, Usage
+from lango.core.messages.streams import FinishReason, Usage
 
 Trouble = Literal[
     "rate_limited", "failing", "overloaded", "too_long", "no_key", "bad_request", "no_model"

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol, cast
 
 from lango.core.values import JsonObject
 from lango.providers.base import Provider
-from lango.providers.policy import close_provider
-from lango.providers.timeouts import Timeouts
+from lango.providers.policy.retry import close_provider
+from lango.providers.policy.timeouts import Timeouts
 from lango.testing.wires.anthropic import AnthropicWire
 from lango.testing.wires.gemini import GeminiWire
 from lango.testing.wires.http import HttpReply, HttpRequest, HttpServer

@@ -7,8 +7,8 @@ from google.adk.events.event import Event, NodeInfo
 from google.genai import types
 
 from lango.adk.turn_events import LATER_TRY, TurnReader
-from lango.core.turns import MessageCompleted, MessageDelta
-from lango.turns.retelling import name_of
+from lango.core.turns.events import MessageCompleted, MessageDelta
+from lango.turns.log_replay import name_of
 
 NODE = "root@1/node@1"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.agent.collect import Collector
-from lango.core.turns import (
+from lango.core.turns.events import (
     AgentChanged,
     Approval,
     ApprovalRequired,

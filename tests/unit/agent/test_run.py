@@ -6,8 +6,8 @@ import pytest
 
 from lango.adk.runner import Said, TurnOptions
 from lango.agent.run import correction, run_and_collect, run_and_collect_once, run_turn
-from lango.core.streams import Usage
-from lango.core.turns import (
+from lango.core.messages.streams import Usage
+from lango.core.turns.events import (
     Completed,
     Failed,
     MessageCompleted,

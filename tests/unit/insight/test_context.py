@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lango.core.budget import request_tokens
-from lango.core.messages import Media, Message, Reasoning, ToolCall
-from lango.core.model_calls import Attempt, ModelCall
-from lango.core.streams import Usage
+from lango.core.context.budget import request_tokens
+from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
+from lango.core.messages.streams import Usage
 from lango.insight.context import (
     ContextCut,
     Prompt,

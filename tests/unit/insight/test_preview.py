@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from lango.core.budget import MARGIN, Calibration
-from lango.core.messages import Message, ToolCall
-from lango.core.model_calls import Attempt, ModelCall
-from lango.core.streams import Usage
+from lango.core.context.budget import MARGIN, Calibration
+from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.messages.messages import Message, ToolCall
+from lango.core.messages.streams import Usage
 from lango.insight.context import ContextCut, StoredTalk
 from lango.insight.preview import Basis, basis, preview
 

@@ -1,6 +1,6 @@
 """The steps of model calls on a timeline."""
 
-from lango.core.model_calls import Attempt, CallOutcome, ModelCall
+from lango.core.context.model_calls import Attempt, CallOutcome, ModelCall
 from lango.core.times import moment
 from lango.insight.timeline import model_steps
 

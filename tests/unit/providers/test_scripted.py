@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lango.core.messages import Message, Reasoning, ToolCall
-from lango.core.streams import (
+from lango.core.messages.messages import Message, Reasoning, ToolCall
+from lango.core.messages.streams import (
     Done,
     ReasoningDone,
     StreamEvent,

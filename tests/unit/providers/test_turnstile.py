@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lango.providers.turnstile import Turnstile
+from lango.providers.policy.loop_throttle import Turnstile
 
 AT_ONCE = 3
 

@@ -25,7 +25,7 @@ from lango.adk.durable.journal import (
     stamp,
     unfinished_agents,
 )
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from tests.unit.adk.durable.test_repairs import (
     TURN,
     call,

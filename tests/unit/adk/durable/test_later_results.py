@@ -7,8 +7,8 @@ from google.adk.events.event import Event
 from google.adk.flows.llm_flows.context import _contents as contents
 from google.genai import types
 
-from lango.adk.durable import later_results
-from lango.adk.durable.long_running import PENDING, show_pending
+from lango.adk.durable.calls import later_results
+from lango.adk.durable.calls.long_running import PENDING, show_pending
 
 Said = tuple[str, ...]
 

@@ -6,8 +6,8 @@ import pytest
 from google.adk.workflow import NodeTimeoutError
 from google.adk.workflow._errors import DynamicNodeFailError
 
-from lango.adk.durable.node_failures import failure_of, is_failure, is_of_child, raised_again
-from lango.core.turns import error_data
+from lango.adk.durable.nodes.failures import failure_of, is_failure, is_of_child, raised_again
+from lango.core.turns.events import error_data
 from lango.errors import AgentNotFoundError, ModelUnavailableError
 
 

@@ -3,7 +3,9 @@
 from google.adk.flows.llm_flows.context import _contents
 from google.adk.workflow import FunctionNode, _llm_agent_wrapper
 
-from lango.adk.durable import function_nodes, later_results, node_input
+from lango.adk.durable.calls import later_results
+from lango.adk.durable.nodes import functions as function_nodes
+from lango.adk.durable.nodes import input as node_input
 
 
 def test_patching_twice_is_patching_once() -> None:

@@ -7,9 +7,9 @@ from google.adk.events.event_actions import EventActions
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
+from lango.adk.durable.calls.long_running import hide_marks
+from lango.adk.durable.calls.open_calls import calls_last
 from lango.adk.durable.journal import stamp
-from lango.adk.durable.long_running import hide_marks
-from lango.adk.durable.open_calls import calls_last
 from lango.adk.durable.output_key import complete_output
 from lango.adk.durable.repairs import (
     AWAITS_CONFIRMATION,
@@ -17,7 +17,7 @@ from lango.adk.durable.repairs import (
     missing_ends,
     missing_responses,
 )
-from lango.store.ledger import Finished
+from lango.store.turns.ledger import Finished
 
 TURN = "turn"
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from faults import kill_shapes
 from faults.recovery import shapes
 from lango.adk.durable.shapes import check_answerable, fingerprint, missing_parts, shape_of
-from lango.adk.model import ModelAdapter
+from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
 from lango.adk.transfers import check_names, root_of
 from lango.errors import AppLoadError, NotResumableError

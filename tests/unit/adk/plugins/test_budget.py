@@ -7,9 +7,9 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.adk.convert import convert_messages
+from lango.adk.models.convert import convert_messages
 from lango.adk.plugins.budget import cut_to_fit
-from lango.core.budget import Limits, open_turn, request_tokens
+from lango.core.context.budget import Limits, open_turn, request_tokens
 from lango.errors import ContextTooLongError
 from lango.testing.conversations import problems
 

@@ -1,0 +1,64 @@
+"""The models and MCP servers of an agent tree, to be checked before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.models.base_llm import BaseLlm
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.workflow import BaseNode
+
+from lango.adk.mcp.names import tools_of
+from lango.adk.transfers import agents_of
+from lango.core.causes import cause_of
+from lango.errors import LangoError
+
+
+def models_in(root: BaseNode) -> dict[str, BaseLlm | Exception]:
+    """The models of a tree by name; an exception for one that cannot be created."""
+    found: dict[str, BaseLlm | Exception] = {}
+    for agent in _llm_agents(root):
+        try:
+            model = agent.canonical_model
+        except Exception as error:  # noqa: BLE001 - from the registry, or from a model's code
+            found.setdefault(str(agent.model), error)
+        else:
+            found.setdefault(model.model, model)
+    return found
+
+
+def adk_mcp_toolsets_in(root: BaseNode) -> list[BaseToolset]:
+    """The MCP toolsets of a tree that are ADK's own; `mcp_reports` covers lango's."""
+    try:
+        from google.adk.tools.mcp_tool.mcp_toolset import McpToolset
+
+        from lango.adk.mcp.toolset import ServerToolset
+    except ImportError:  # the extra is not installed, so no agent can have one
+        return []
+    tools = (tool for agent in _llm_agents(root) for tool in tools_of(agent))
+    return [
+        tool
+        for tool in tools
+        if isinstance(tool, McpToolset) and not isinstance(tool, ServerToolset)
+    ]
+
+
+async def mcp_problem(toolset: BaseToolset) -> str:
+    """Why the server of a toolset does not list its tools; empty if it does."""
+    try:
+        await toolset.get_tools()
+    except Exception as error:  # noqa: BLE001 - from an external program or server
+        return str(error if isinstance(error, LangoError) else cause_of(error))
+    return ""
+
+
+def _llm_agents(root: BaseNode) -> Iterator[LlmAgent]:
+    """The agents of a tree that have a model, including those that tools run."""
+    for agent in agents_of(root):
+        if isinstance(agent, LlmAgent):
+            yield agent
+            for tool in tools_of(agent):
+                if isinstance(tool, AgentTool):
+                    yield from _llm_agents(tool.agent)

@@ -1,0 +1,1 @@
+"""Functions of a Workflow, recorded in the ledger as tools are."""

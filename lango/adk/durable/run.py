@@ -1,0 +1,374 @@
+"""One claimed turn, run or resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from google.adk.apps.app import App
+from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.events.event import Event
+from google.adk.sessions.session import Session
+from google.genai import types
+
+from lango.adk.artifacts import SqlArtifactService
+from lango.adk.durable.artifacts import ClaimedArtifacts
+from lango.adk.durable.calls import later_results
+from lango.adk.durable.calls.open_calls import open_calls
+from lango.adk.durable.child_agents import ChildAgents
+from lango.adk.durable.claimed_service import ClaimedSessions
+from lango.adk.durable.closing import (
+    before_closing,
+    close_history,
+    speaker_after,
+)
+from lango.adk.durable.giving_up import give_up
+from lango.adk.durable.journal import agent_places, open_transfer, open_waits, unfinished_agents
+from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
+from lango.adk.durable.nodes import functions as function_nodes
+from lango.adk.durable.nodes import input as node_input
+from lango.adk.durable.nodes.functions import NodeLedger, node_ledger
+from lango.adk.durable.output_key import output_keys
+from lango.adk.durable.resume import Resumed, load, resumable, since_message
+from lango.adk.durable.shapes import (
+    check_answerable,
+    fingerprint,
+    gated_if_exact,
+    missing_parts,
+    shape_of,
+)
+from lango.adk.models.caller import ClaimedTurn, claimed_turn
+from lango.adk.runner import RESUMABLE, AgentRunner, TurnOptions
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.tools.approvals import QUESTIONS, answer_content, approval_of
+from lango.adk.turn_events import TurnReader
+from lango.core.failpoints import failpoint
+from lango.core.turns.events import ENDS, Answer, Failed, GivenUp, Started, TurnEvent
+from lango.core.turns.inputs import FileRef, files_in, said_in
+from lango.errors import (
+    AgentChangedError,
+    ConfigError,
+    KeyLimitError,
+    NotResumableError,
+    TurnError,
+    UnknownFileError,
+)
+from lango.store.allowances import Allowances
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.holding import PROOF_LASTS, Holding
+from lango.store.turns.model_calls import resume_calls
+from lango.store.turns.rows import Claim, user_event_id
+
+
+class DurableAgent:
+    """An agent whose turns another process can resume."""
+
+    def __init__(self, runner: AgentRunner, store: SqlSessionStore) -> None:
+        node_input.put_right()
+        function_nodes.put_right()
+        later_results.put_right()
+        self.runner = runner
+        self.store = store
+        self.shape = shape_of(runner.root)
+        self.fingerprint = fingerprint(runner.root)
+        if not isinstance(runner.session_service, SessionServiceAdapter):
+            raise ConfigError("Durable turns need the sessions in lango's own store.")
+        self.sessions = runner.session_service
+        self.output_keys = output_keys(runner.root)
+        self.proof_lasts = PROOF_LASTS
+        """Seconds for which a write proves the claim; then a model call checks it first."""
+        self.places = agent_places(runner.root)
+        self.root = gated_if_exact(runner.root)
+
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """Run or resume a claimed turn: its events, then one end.
+
+        A claim with a verdict does not run: its history is closed, and the verdict is its end.
+        Safe to call again after any crash. The turn is not closed here. Raises Fenced if another
+        worker has claimed the turn.
+        """
+        failpoint("turn.start")
+        turn = _ClaimedTurn(self, claim)
+        if claim.verdict is not None:
+            yield await turn.given_up(claim.verdict)
+            return
+        async with aclosing(turn.events(abort)) as events:
+            async for event in events:
+                if isinstance(event, ENDS):
+                    failpoint("turn.unmarked")
+                yield event
+
+
+class _ClaimedTurn:
+    def __init__(self, agent: DurableAgent, claim: Claim) -> None:
+        self.agent = agent
+        self.claim = claim
+        self.key = claim.turn.session
+        self.message_id = user_event_id(claim.turn.id)
+        self.holding = Holding(agent.store.database, claim, agent.proof_lasts)
+        self.sessions = self._sessions_for("")
+        self.sessions.output_keys = agent.output_keys
+        self.sessions.places = agent.places
+        self.runner = self._runner()
+
+    def _sessions_for(self, invocation_id: str) -> ClaimedSessions:
+        return ClaimedSessions(self.agent.sessions, self.claim, invocation_id, self.holding)
+
+    def _runner(self) -> AgentRunner:
+        """The agent's runner with this claim's services; its app is made resumable."""
+        children = ChildAgents(self._sessions_for, gated_if_exact)
+        ledger = LedgerPlugin(self.sessions.ledger, self.claim, children)
+        app = self.agent.runner.app
+        ours = {
+            "root_agent": self.agent.root,
+            "resumability_config": RESUMABLE,
+            "plugins": [LedgerKeeper(ledger, self.holding), *app.plugins, ledger],
+        }
+        durable: App = app.model_copy(update=ours)
+        return AgentRunner(
+            durable,
+            self.sessions,
+            self._artifacts(),
+            next_turn=self.agent.runner.next_turn,
+            name=app.name,
+        )
+
+    def _artifacts(self) -> BaseArtifactService | None:
+        given = self.agent.runner.artifact_service
+        ours = isinstance(given, SqlArtifactService)
+        return ClaimedArtifacts(given, self.sessions.writes) if ours else given
+
+    async def events(self, abort: asyncio.Event | None) -> AsyncGenerator[TurnEvent]:
+        """The turn's events, from its current position."""
+        if not self.claim.resumes and (over := await self._over_limit()) is not None:
+            yield Failed(over)
+            return
+        problem = await self._problem() if self.claim.resumes else None
+        if problem is not None:
+            for told in await self._closed(TurnReader()):
+                yield told
+            yield Failed(problem)
+            return
+        try:
+            message = await self._message()
+        except TurnError as refused:
+            yield Failed(refused)
+            return
+        state: dict[str, Any] | None = self.claim.turn.options.get("state")
+        resumed = await resumable(
+            self.runner.adk, self.sessions, self.key, self.message_id, message, state
+        )
+        reader = await self._reader(resumed)
+        for event in resumed.repaired:
+            for told in reader.read(event):
+                yield told
+        async with aclosing(self._driven(resumed, reader, abort)) as events:
+            async for event in events:
+                yield event
+
+    async def _driven(
+        self, resumed: Resumed, reader: TurnReader, abort: asyncio.Event | None
+    ) -> AsyncGenerator[TurnEvent]:
+        node_ledger.set(NodeLedger(self.sessions.ledger, self.claim))
+        claimed_turn.set(await self._claimed())
+        how = TurnOptions(
+            abort=abort,
+            invocation_id=self.claim.turn.invocation_id,
+            turn_id=self.claim.turn.id,
+            attempt=self.claim.turn.attempts,
+            go_on=self._goes_on(resumed),
+            state=resumed.state,
+            reader=reader,
+        )
+        run = self.runner.run(self.key.user_id, self.key.session_id, resumed.message, how)
+        delivered = self._delivered(resumed, reader)
+        try:
+            async with aclosing(run) as events:
+                async for event in events:
+                    while delivered and self.sessions.message_id is None:  # the message is stored
+                        yield delivered.pop(0)
+                    if isinstance(event, GivenUp):
+                        for told in await self._closed(reader):
+                            yield told
+                    if not isinstance(event, Started):  # the claim has reported it
+                        yield event
+        finally:
+            node_ledger.set(None)
+            claimed_turn.set(None)
+
+    def _delivered(self, resumed: Resumed, reader: TurnReader) -> list[TurnEvent]:
+        """The events in the turn's own message: the results of long-running calls.
+
+        If an earlier attempt stored the message, the log has them or derives them from it.
+        """
+        if not resumed.is_new or resumed.message is None:
+            return []
+        mine = self.claim.turn.invocation_id
+        message = Event(
+            id=self.message_id, invocation_id=mine, author="user", content=resumed.message
+        )
+        return list(reader.read(message))
+
+    async def _closed(self, reader: TurnReader) -> list[TurnEvent]:
+        """Answer the calls that a failed or cancelled run leaves open; the events to report.
+
+        ADK leaves the calls of a failed run unanswered and hides them from the model, though their
+        tools may have run.
+        """
+        session = await load(self.sessions, self.key)
+        if session is None:  # deleted together with the turn
+            return []
+        written = await close_history(self.sessions, session, self.message_id)
+        return [told for event in written for told in reader.read(event)]
+
+    async def _claimed(self) -> ClaimedTurn:
+        """The turn with its usage so far; unfinished calls of earlier attempts are marked."""
+        if not self.claim.resumes:
+            return ClaimedTurn(self.holding)
+        return ClaimedTurn(
+            self.holding, await resume_calls(self.sessions.store.database, self.claim)
+        )
+
+    def _goes_on(self, resumed: Resumed) -> bool:
+        """Whether the last speaker continues, regardless of `next_turn`."""
+        turn = self.claim.turn
+        return resumed.has_begun or turn.answers is not None or bool(turn.options.get("go_on"))
+
+    async def _over_limit(self) -> KeyLimitError | None:
+        """KeyLimitError if the key's cost limit is reached before the accepted turn begins."""
+        turn = self.claim.turn
+        if turn.key_id is None or turn.cost_limit is None:
+            return None
+        spent = Allowances(self.agent.store.database)
+        try:
+            await spent.check_cost(self.key.tenant, turn.key_id, turn.cost_limit)
+        except KeyLimitError as over:
+            return over
+        return None
+
+    async def _problem(self) -> TurnError | None:
+        """Why a turn that lost its worker cannot resume; None if it can."""
+        session = await load(self.sessions, self.key)
+        written = since_message(self.sessions, session, self.message_id) if session else []
+        if session is None or len(written) < 2:
+            return None  # nothing has happened that could be repeated
+        if not self.agent.shape.is_exact:
+            why = "; ".join(self.agent.shape.problems)
+            return NotResumableError(f"The turn's worker died, and it cannot go on: {why}.")
+        if self.claim.ran_under != self.agent.fingerprint:
+            return self._changed(written)
+        return None
+
+    async def given_up(self, verdict: GivenUp) -> GivenUp:
+        """Close the history of a turn that will not run again; the verdict with its partial text.
+
+        A turn that wrote nothing has nothing to close: a call that it was to answer stays open,
+        and can be answered again.
+        """
+        return await give_up(self.sessions, verdict, self._speaker)
+
+    def _speaker(self, session: Session) -> str:
+        """The speaking agent; before the turn's first event, the last speaker or the root agent."""
+        mine = self.sessions.invocation_id
+        sticky = self.runner.next_turn == "sticky"
+        events = [each for each in session.events if sticky or each.invocation_id == mine]
+        return speaker_after(events, self.agent.runner.root.name)
+
+    def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
+        """The error if a deploy removed parts the turn needs; ended agents may be missing."""
+        begun = before_closing(written, self.claim.turn)
+        needed, target = unfinished_agents(begun), open_transfer(begun)
+        calls = {
+            call.name or "": event.author
+            for event, call in open_calls(begun)
+            if call.name not in QUESTIONS
+        }
+        return self._lacks(needed | ({target} if target else set()), calls)
+
+    def _lacks(self, needed: set[str], calls: dict[str, str]) -> AgentChangedError | None:
+        gone = missing_parts(self.agent.runner.root, needed, calls)
+        if not gone:
+            return None
+        what = ", ".join(gone)
+        return AgentChangedError(f"The agent was changed since the turn began: it lacks {what}.")
+
+    def _check_asker(self, events: Sequence[Event]) -> None:
+        """Raise AgentChangedError if the agent or tool that asked no longer exists.
+
+        NotResumableError if the agents around it could not continue after the answer.
+        """
+        answers = [one for one in said_in(self.claim.turn.input) if isinstance(one, Answer)]
+        answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
+        askers, calls = set[str](), dict[str, str]()
+        for event in events if self.agent.places else ():
+            for call in event.get_function_calls():
+                approval = approval_of(call, event.author)
+                if call.id in answered or (approval and approval.call_id in answered):
+                    askers.add(event.author)
+                    name = approval.name if approval else call.name
+                    calls |= {name: event.author} if name and name not in QUESTIONS else {}
+        problem = self._lacks(askers, calls)
+        if problem is not None:
+            raise problem
+        for asker in sorted(askers):
+            check_answerable(self.agent.runner.root, asker)
+
+    async def _message(self) -> types.Content:
+        """The input that the turn was submitted with, as ADK's content."""
+        said, files = said_in(self.claim.turn.input), files_in(self.claim.turn.input)
+        if isinstance(said, str) and not files:
+            return types.Content(role="user", parts=[types.Part(text=said)])
+        session = await load(self.sessions, self.key)
+        events = session.events if session else []
+        if not isinstance(said, str):
+            self._check_asker(events)
+        stored = next((one for one in events if one.id == self.message_id), None)
+        if stored is not None and stored.content is not None:
+            return stored.content
+        if isinstance(said, str):
+            shown = [await self._shown(file) for file in files]
+            return types.Content(role="user", parts=[types.Part(text=said), *shown])
+        return answer_content(said, events)
+
+    async def _shown(self, file: FileRef) -> types.Part:
+        """A file of the session as a part of the message, which then holds its bytes."""
+        artifacts, part = self.runner.artifact_service, None
+        if artifacts is not None:
+            part = await artifacts.load_artifact(
+                app_name=self.key.app_name,
+                user_id=self.key.user_id,
+                session_id=self.key.session_id,
+                filename=file.name,
+                version=file.version,
+            )
+        if part is None:
+            raise UnknownFileError(f"The session does not have the file {file.name!r} any more.")
+        if part.inline_data is not None and not part.inline_data.display_name:
+            part.inline_data.display_name = file.name
+        return part
+
+    async def _reader(self, resumed: Resumed) -> TurnReader:
+        """A reader that has read the events of earlier attempts."""
+        reader = TurnReader()
+        if self.claim.turn.answers is not None:
+            reader.waits = await self._waits()
+        for event in resumed.stored:
+            list(reader.read(event))
+        reader.waits |= self.sessions.unmarked
+        return reader
+
+    async def _waits(self) -> set[str]:
+        """The open calls of the invocation, except those that this turn answers."""
+        session = await load(self.sessions, self.key)
+        mine = [
+            event
+            for event in (session.events if session else [])
+            if event.invocation_id == self.claim.turn.invocation_id
+        ]
+        given = said_in(self.claim.turn.input)
+        answered = {answer.call_id for answer in given if isinstance(answer, Answer)}
+        return open_waits(mine) - answered - {self.claim.turn.answers}

@@ -1,0 +1,1 @@
+"""MCP servers: settings, toolset, tool names and reports."""

@@ -1,0 +1,1 @@
+"""ADK's model class for any provider: requests, responses and their conversion."""

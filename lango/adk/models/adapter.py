@@ -1,0 +1,183 @@
+"""ADK's model class for any provider: valid requests within the budget, one final answer."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, Self
+
+from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from pydantic import Field, PrivateAttr
+
+from lango.adk.compat.telemetry import forget_response
+from lango.adk.models.caller import caller
+from lango.adk.models.request import PreparedCall, prepare
+from lango.adk.models.responses import Answer
+from lango.core.context.calibrations import Calibrations
+from lango.core.context.model_calls import Attempt, CallHook, ModelCall
+from lango.providers.base import Provider
+from lango.providers.policy.retry import Policy, PolicyProvider
+from lango.providers.registry import Access, resolve
+from lango.providers.registry import context_window as known_window
+
+logger = logging.getLogger(__name__)
+
+PREFIX: Final = "lango/"
+"""The prefix of a model's name in ADK's registry: `Agent(model="lango/openai:gpt-5")`."""
+_ONCE: Final = Policy(tries=1)
+
+
+class ModelAdapter(BaseLlm):
+    """A model of any provider, as an ADK model.
+
+    `provider` is a name like "openai:gpt-5", with optional `policy`, `fallbacks` (names too),
+    `api_key` and `base_url` (for fallbacks of other providers, use `access` by provider). Or it is
+    a Provider, used as it is, with its own name of the model in `model`.
+
+    `token_budget` limits the messages of each request: 0 means the default of 32,000, None as
+    much as the model's window holds. Set `context_window` if lango does not know that window.
+    `extra` is passed to the vendor unchanged. `on_model_call` gets the record of every attempt,
+    and may be async.
+    """
+
+    token_budget: int | None = 0
+    context_window: int | None = None
+    extra: dict[str, Any] = Field(default_factory=dict[str, Any])
+    on_model_call: CallHook | None = None
+    _provider: PolicyProvider = PrivateAttr()
+    _name: str = PrivateAttr()
+    _calibrations: Calibrations = PrivateAttr(default_factory=Calibrations)
+
+    def __init__(
+        self,
+        provider: Provider | str = "",
+        model: str = "",
+        *,
+        policy: Policy | None = None,
+        fallbacks: Sequence[str] = (),
+        api_key: str | None = None,
+        base_url: str | None = None,
+        access: Mapping[str, Access] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(provider, str):
+            named = (provider or model).removeprefix(PREFIX)
+            if api_key or base_url:
+                own = Access(api_key, base_url)
+                access = {**(access or {}), named.partition(":")[0]: own}
+            chosen, model = resolve(named, policy=policy, fallbacks=fallbacks, access=access)
+            options.setdefault("context_window", known_window(named))
+        else:
+            chosen, named = provider, f"{provider.name}:{model}".removesuffix(":")
+        super().__init__(model=named, **options)
+        self._name = model
+        self._provider = (
+            chosen
+            if isinstance(chosen, PolicyProvider)
+            else PolicyProvider(chosen, policy or _ONCE)
+        )
+
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        """The names that ADK's registry maps to this class."""
+        return [f"{PREFIX}.+"]
+
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        """Not every provider API accepts tools with an output schema: ADK combines the two."""
+        return LlmCapabilities(output_schema_and_tools=False)
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """One response with the whole answer; when streaming, a partial one per delta before it.
+
+        A provider's error is raised as it is. If a model finds the conversation too long, the
+        history is shrunk and the request retried once.
+        """
+        call = self._prepared(llm_request)
+        answer = Answer(call.provider, call.model, call.call_ids(), streaming=stream)
+        told: list[Awaitable[None]] = []
+        start, note = partial(self._start, call), partial(self._note, call, told)
+        try:
+            answers = self._provider.answer(call, on_start=start, on_attempt=note)
+            async with aclosing(answers) as events:
+                async for event in events:
+                    delta = answer.take(event)
+                    if delta is not None:
+                        yield delta
+                        forget_response(delta)  # telemetry reads only the last one
+            answer.of(call.provider, call.model)
+            final = answer.final()
+        except Exception as error:
+            answer.of(call.provider, call.model)
+            answer.explain(error)
+            raise
+        finally:
+            await _all(told)
+        yield final
+
+    async def warm_up(self) -> None:
+        """Import the SDKs and create the clients, so that the first answer does not wait for them.
+
+        Raises MissingExtraError, and AuthenticationError if the SDK needs its key at this point.
+        """
+        await self._provider.warm_up()
+
+    async def close(self) -> None:
+        """Close the connections of the running loop; a later request opens new ones."""
+        await self._provider.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _prepared(self, llm_request: LlmRequest) -> PreparedCall:
+        call = prepare(llm_request, self._provider.name, self._name, self.extra, caller.get())
+        call.token_budget, call.window = self.token_budget, self.context_window
+        call.calibrations = self._calibrations
+        return call
+
+    async def _start(self, call: PreparedCall, attempt: Attempt) -> None:
+        """Report an attempt before its request goes out."""
+        record = call.starts(attempt)
+        if call.caller is not None:
+            await call.caller.start(record)
+
+    def _note(self, call: PreparedCall, told: list[Awaitable[None]], attempt: Attempt) -> None:
+        """Report an ended attempt, and learn from it."""
+        if attempt.usage is not None:
+            call.learn(attempt.usage)
+        record = call.record(attempt)
+        if call.caller is not None:
+            call.caller.report(record)
+        told.extend(self._report(record))
+
+    def _report(self, record: ModelCall) -> list[Awaitable[None]]:
+        """Call the hook; return what is to be awaited."""
+        if self.on_model_call is None:
+            return []
+        try:
+            told = self.on_model_call(record)
+        except Exception:
+            logger.exception("on_model_call failed; the turn goes on without it.")
+            return []
+        return [told] if inspect.isawaitable(told) else []
+
+
+async def _all(waiting: Sequence[Awaitable[None]]) -> None:
+    for one in waiting:
+        try:
+            await one
+        except Exception:
+            logger.exception("on_model_call failed; the turn goes on without it.")
+
+
+LLMRegistry.register(ModelAdapter)

@@ -1,0 +1,160 @@
+"""The caller of a model: ADK passes a model its request, but not the session.
+
+Plugins note the caller before the call in a context variable, so parallel agents have their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.events.event import Event
+from google.adk.models.llm_request import LlmRequest
+from google.adk.tools.tool_context import ToolContext
+
+from lango.adk.sessions.session import link_of
+from lango.core.context.model_calls import CutReason, ModelCall
+from lango.core.ids import new_id
+from lango.store.db.database import Database
+from lango.store.sessions.entries import StoredMessage
+from lango.store.turns.holding import Holding
+from lango.store.turns.ledger import key_of_call
+from lango.store.turns.usage import NOTHING_SPENT, Spent
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a request was cut to fit, before its model got it."""
+
+    budget: int
+    left_out: int = 0
+    shortened: tuple[str, ...] = ()
+    why: CutReason = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTurn:
+    """The running claimed turn, and the usage of its earlier attempts."""
+
+    holding: Holding
+    spent: Spent = NOTHING_SPENT
+
+
+@dataclass(eq=False, slots=True)
+class Caller:
+    """The session and turn that a model call belongs to, and the subscribers to its records."""
+
+    session: tuple[str, str, str]  # app, user, session id
+    turn: str = ""
+    tenant: str | None = None  # None: the session is not in lango's store
+    agent: str = ""
+    session_pk: int | None = None  # in `database`
+    database: Database | None = None
+    rows: Sequence[StoredMessage] = ()  # what the session had loaded when the call began
+    claimed: ClaimedTurn | None = None
+    call: str = field(default_factory=lambda: new_id("mc"))
+    request: LlmRequest | None = None
+    events: Sequence[Event] = ()  # of the calling agent's session, which may be an inner one
+    cut: Cut | None = None
+    started: float = field(default_factory=time.time)
+    first_byte: float | None = None
+    starts: list[Start] = field(default_factory=list["Start"])
+    reports: list[Report] = field(default_factory=list["Report"])
+    records: list[ModelCall] = field(default_factory=list[ModelCall])
+    entered: set[int] = field(default_factory=set[int])  # the attempts that have a row already
+
+    @property
+    def turn_number(self) -> int | None:
+        """The number of the claimed turn in its session."""
+        return self.claimed.holding.claim.turn.number if self.claimed else None
+
+    async def start(self, record: ModelCall) -> None:
+        """Notify the subscribers that a request is about to go out."""
+        for tell in self.starts:
+            await tell(self, record)
+
+    def report(self, record: ModelCall) -> None:
+        """Pass a record to the subscribers; a failing subscriber never fails the turn."""
+        self.records.append(record)
+        for tell in self.reports:
+            try:
+                tell(self, record)
+            except Exception:
+                logger.exception("A model call was not noted; the turn goes on without it.")
+
+
+Report = Callable[[Caller, ModelCall], None]
+"""Receives the records of a call; synchronous, so it must be fast."""
+Start = Callable[[Caller, ModelCall], Awaitable[None]]
+"""Receives the record of an attempt before its request goes out; the request waits for it."""
+
+claimed_turn: ContextVar[ClaimedTurn | None] = ContextVar("lango_claimed_turn", default=None)
+"""Set while a claimed turn runs, for all its agents, including those that its tools run."""
+caller: ContextVar[Caller | None] = ContextVar("lango_caller", default=None)
+_around: ContextVar[Caller | None] = ContextVar("lango_caller_around", default=None)
+
+
+def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> Caller:
+    """The caller of the next model call, the same object for all plugins."""
+    known = caller.get()
+    if known is not None and known.request is llm_request:
+        return known
+    who = _caller_of(context)
+    who.request, who.events = llm_request, context.session.events
+    caller.set(who)
+    return who
+
+
+def note_tool(context: ReadonlyContext) -> str:
+    """Note that a tool runs: agents that it runs belong to this turn, whose id is returned.
+
+    ADK runs every tool in its own context, so the note ends with the tool.
+    """
+    who = _caller_of(context)
+    _around.set(who)
+    return who.turn
+
+
+def call_key(context: ToolContext) -> str:
+    """The ledger's key of a tool call; a confirmed run has another key than the run that asked."""
+    return key_of_call(
+        context.function_call_id or "", confirmed=context.tool_confirmation is not None
+    )
+
+
+def is_inner(invocation_id: str) -> bool:
+    """Whether an invocation is of an agent that another invocation's tool runs."""
+    around = _around.get()
+    return around is not None and around.turn != invocation_id
+
+
+def _caller_of(context: ReadonlyContext) -> Caller:
+    around = _around.get()
+    if around is not None and around.turn != context.invocation_id:
+        return Caller(
+            around.session,
+            around.turn,
+            around.tenant,
+            context.agent_name,
+            around.session_pk,
+            around.database,
+            claimed=around.claimed,
+        )
+    session = context.session
+    link = link_of(session)
+    return Caller(
+        (session.app_name, session.user_id, session.id),
+        context.invocation_id,
+        link.ref.key.tenant if link.ref else None,
+        context.agent_name,
+        link.ref.pk if link.ref else None,
+        link.database,
+        tuple(link.rows),
+        claimed_turn.get(),
+    )

@@ -1,0 +1,45 @@
+"""Finds where the open turn begins in a request, from the session's events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from google.adk.events.event import Event
+
+from lango.adk.models.convert import convert_messages
+from lango.core.context.budget import is_quote, open_turn
+from lango.core.messages.messages import Message
+
+_USER: Final = "user"
+
+
+def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
+    """The index of the message that opened the turn, or of what ADK adds right before it.
+
+    ADK's contents name neither author nor turn. So the message is found by its content, from the
+    end: user messages of failed turns may come directly before it.
+    """
+    said = [(event.invocation_id, message) for event in events for message in _said(event)]
+    turn = said[-1][0] if said else ""
+    own = [message for invocation, message in said if invocation == turn]
+    places = [place for place, message in enumerate(messages) if own and message == own[0]]
+    if not places:  # an agent that gets its task from another agent does not see the user's message
+        return open_turn(messages)
+    start = places[-min(own.count(own[0]), len(places))]
+    earlier = {message for invocation, message in said if invocation != turn}
+    while start > 0 and _comes_with_the_turn(messages[start - 1], earlier):
+        start -= 1
+    return start
+
+
+def _said(event: Event) -> list[Message]:
+    """The user's messages in an event, without answers to calls."""
+    if event.author != _USER or event.content is None:
+        return []
+    return [message for message in convert_messages([event.content]) if message.role == _USER]
+
+
+def _comes_with_the_turn(message: Message, earlier: Collection[Message]) -> bool:
+    """Whether ADK added the message for this request, as it does with memories."""
+    return message.role == _USER and message not in earlier and not is_quote(message)

@@ -1,0 +1,1 @@
+"""ADK's session service on lango's store, and the encoding of events."""

@@ -1,0 +1,1 @@
+"""Tools as ADK runs them: arguments, approvals, errors."""

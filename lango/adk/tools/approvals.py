@@ -1,0 +1,193 @@
+"""ADK's questions to people, its long-running calls, and the answers to both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from lango.core.turns.events import Answer, Approval
+from lango.core.values import JsonObject, storable_json
+from lango.errors import ApprovalNotFoundError, CallNotFoundError, TurnConflictError
+
+CONFIRMATION: Final = "adk_request_confirmation"
+"""The call by which ADK asks whether a tool may run."""
+INPUT: Final = "adk_request_input"
+"""The call by which a Workflow's node asks a person for something."""
+QUESTIONS: Final = frozenset({CONFIRMATION, INPUT, "adk_request_credential"})
+History = Sequence[Event]
+"""The events of a session, for layers that know nothing of ADK."""
+_STOCK_HINT: Final = "Please approve or reject the tool call "
+"""The beginning of ADK's own hint, which is for programs, not for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question in a session."""
+
+    approval: Approval
+    question: str  # the name of ADK's call
+    turn: str  # the invocation that waits
+    is_open: bool = True
+
+
+def approval_of(call: types.FunctionCall, agent: str) -> Approval | None:
+    """The approval that a call asks a person for; None if it cannot be answered here."""
+    arguments = call.args or {}
+    if call.name == INPUT:
+        hint = str(arguments.get("message") or "")
+        return Approval(call.id or "", call.id or "", INPUT, arguments, hint, agent)
+    if call.name != CONFIRMATION:
+        return None
+    original = cast("JsonObject", arguments.get("originalFunctionCall") or {})
+    confirmation = cast("JsonObject", arguments.get("toolConfirmation") or {})
+    hint = str(confirmation.get("hint") or "")
+    return Approval(
+        id=call.id or "",
+        call_id=str(original.get("id") or ""),
+        name=str(original.get("name") or ""),
+        arguments=cast("JsonObject", original.get("args") or {}),
+        hint="" if hint.startswith(_STOCK_HINT) else hint,
+        agent=agent,
+    )
+
+
+def closed_waits(event: Event) -> set[str]:
+    """The calls that no longer wait for a person after an event.
+
+    A long-running tool's return value is pending and closes nothing; an error does.
+    """
+    asks = event.actions.requested_tool_confirmations
+    closes = event.author == "user" or bool(event.error_code)
+    return {
+        response.id or ""
+        for response in event.get_function_responses()
+        if closes or ((response.response or {}).get("error") and response.id not in asks)
+    }
+
+
+def asked_in(events: Iterable[Event]) -> dict[str, Asked]:
+    """Every question in a session by its id, in order."""
+    found: dict[str, Asked] = {}
+    for event in events:
+        for call in event.get_function_calls():
+            approval = approval_of(call, event.author)
+            if approval is not None:
+                found[approval.id] = Asked(approval, call.name or "", event.invocation_id)
+        for response in event.get_function_responses():
+            known = found.get(response.id or "")
+            if known is not None:
+                found[known.approval.id] = Asked(known.approval, known.question, known.turn, False)
+    return found
+
+
+def matched(answers: Sequence[Answer], asked: Mapping[str, Asked]) -> dict[str, Answer]:
+    """The answers by question id; each must match an open question of the same turn."""
+    found: dict[str, Answer] = {}
+    for answer in answers:
+        question = _question(answer.call_id, asked)
+        if not question.is_open or question.approval.id in found:
+            raise TurnConflictError(f"{question.approval.name} was answered before: once is all.")
+        found[question.approval.id] = answer
+    turns = {asked[one].turn for one in found}
+    if len(turns) != 1:
+        raise TurnConflictError("Answer at least one approval, and those of one turn at a time.")
+    return found
+
+
+def _question(given: str, asked: Mapping[str, Asked]) -> Asked:
+    """The question with this id, or the newest about this call, preferably an open one."""
+    if given in asked:
+        return asked[given]
+    same = [one for one in asked.values() if one.approval.call_id == given]
+    still_open = [one for one in same if one.is_open]
+    if len(still_open) > 1:
+        raise TurnConflictError(f"Several approvals have the call {given!r}: name one by its id.")
+    if not same:
+        raise ApprovalNotFoundError(f"No tool call of this session waits for {given!r}.")
+    return (still_open or same)[-1]
+
+
+def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Asked]) -> types.Content:
+    """The answers as the message that ADK expects."""
+    parts = [
+        types.Part(
+            function_response=types.FunctionResponse(
+                id=question,
+                name=asked[question].question,
+                response=_response(answer, asked[question]),
+            )
+        )
+        for question, answer in answers.items()
+    ]
+    return types.Content(role="user", parts=parts)
+
+
+def _response(answer: Answer, asked: Asked) -> dict[str, Any]:
+    payload = storable_json(answer.payload)
+    if asked.question == CONFIRMATION:
+        return {"confirmed": answer.approved, "payload": payload}
+    return cast("JsonObject", payload) if isinstance(payload, dict) else {"result": payload}
+
+
+def answer_content(answers: Sequence[Answer], events: Sequence[Event]) -> types.Content:
+    """Answers to questions or to long-running calls, as the message that ADK expects.
+
+    Raises ApprovalNotFoundError or TurnConflictError for answers that ADK could not use.
+    """
+    calls = _long_running_calls(events)
+    to_calls = [answer for answer in answers if answer.call_id in calls]
+    if to_calls and len(to_calls) == len(answers):
+        parts = [_result(answer, calls[answer.call_id]) for answer in answers]
+        return types.Content(role="user", parts=parts)
+    if to_calls:
+        raise TurnConflictError("Answer approvals and long-running calls in turns of their own.")
+    asked = asked_in(events)
+    return content_of(matched(answers, asked), asked)
+
+
+def _long_running_calls(events: Iterable[Event]) -> dict[str, str]:
+    """The names of long-running calls by their ids."""
+    return {
+        call.id or "": call.name or ""
+        for event in events
+        for call in event.get_function_calls()
+        if call.id in (event.long_running_tool_ids or ()) and call.name not in QUESTIONS
+    }
+
+
+def check_result(call_id: str, events: Sequence[Event]) -> None:
+    """Raise unless a long-running call waits for its result under this id.
+
+    TurnConflictError for a call that a person must approve first: a result is no approval.
+    """
+    for asked in asked_in(events).values():
+        approval = asked.approval
+        if asked.is_open and call_id in (approval.id, approval.call_id):
+            raise TurnConflictError(
+                f"The call {approval.name} waits for an approval, and not for a result."
+            )
+    if call_id not in _long_running_calls(events):
+        raise CallNotFoundError
+
+
+def question_id(given: str, waits_for: Collection[str], events: Sequence[Event]) -> str:
+    """The id of the question that an answer refers to, by question id or by call id."""
+    if given in waits_for:
+        return given
+    for question in asked_in(events).values():
+        approval = question.approval
+        if approval.id in waits_for and approval.call_id == given:
+            return approval.id
+    raise ApprovalNotFoundError(f"The turn does not wait for {given!r}.")
+
+
+def _result(answer: Answer, name: str) -> types.Part:
+    given: Any = answer.payload if answer.payload is not None else {"approved": answer.approved}
+    response = cast("JsonObject", given) if isinstance(given, dict) else {"result": given}
+    return types.Part(
+        function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
+    )

@@ -1,0 +1,58 @@
+"""`lango chat`: a conversation at the terminal."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import typer
+
+from lango.cli.options import (
+    DEFAULT_USER,
+    Config,
+    SessionName,
+    Target,
+    Thoughts,
+    Url,
+    UserName,
+)
+from lango.cli.output.logs import log_servers
+from lango.cli.preflight import checked_settings
+
+
+def chat(
+    target: Target = None,
+    session: SessionName = None,
+    user: UserName = DEFAULT_USER,
+    url: Url = None,
+    config: Config = None,
+    thoughts: Thoughts = False,
+) -> None:
+    """Talk with an agent. Ctrl-C stops an answer, Ctrl-D ends the conversation."""
+    loaded = checked_settings(url, config, [target] if target else [])
+    from lango.cli.conversation import conversation  # imports ADK, which takes seconds
+    from lango.cli.output.screen import TextScreen
+    from lango.cli.talk import ask_at_terminal
+
+    log_servers()
+    screen = TextScreen(thoughts=thoughts)
+    ask = ask_at_terminal
+    with conversation(loaded, target, config, url, screen, user, session, ask) as here:
+        typer.secho(f"{here.app} · session {here.session} · Ctrl-D ends", dim=True, err=True)
+        if not here.is_new:
+            here.talk.catch_up()
+            here.talk.decide_pending()
+        while (line := _typed()) is not None:
+            if line.strip():
+                here.talk.say(line)
+        typer.secho(f"{here.again} goes on with it.", dim=True, err=True)
+
+
+def _typed() -> str | None:
+    """The typed line; None at the end. Arrow keys work if `readline` is available."""
+    with suppress(ImportError):
+        import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    try:
+        return input("you> ")
+    except (EOFError, KeyboardInterrupt):
+        typer.echo()
+        return None

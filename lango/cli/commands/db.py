@@ -1,0 +1,94 @@
+"""`lango db`: migrates and checks the store's schema, and imports an ADK database.
+
+Commands import their dependencies when they run, so that `lango --help` is quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from lango.cli.options import Config, Schema, Url, store_flags
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    no_args_is_help=True, help="Upgrade and check the database; bring an ADK database over."
+)
+
+
+@app.command()
+def upgrade(url: Url = None, schema: Schema = None, config: Config = None) -> None:
+    """Create or upgrade lango's tables. Safe to run at every deploy, also by several at once."""
+    from lango.store.schema import migrate
+
+    place = _store(url, schema, config)
+    revision = _run(place, lambda: migrate.upgrade(*place), may_create=True)
+    typer.echo(f"The database is at schema {revision}.")
+
+
+@app.command()
+def check(url: Url = None, schema: Schema = None, config: Config = None) -> None:
+    """Check that the database has tables that this version of lango works with."""
+    from lango.store.schema import migrate
+
+    place = _store(url, schema, config)
+    revision = _run(place, lambda: migrate.check(*place))
+    typer.echo(f"The database is at schema {revision}, which this version of lango works with.")
+
+
+@app.command()
+def current(url: Url = None, schema: Schema = None, config: Config = None) -> None:
+    """Show the schema revision the database is at."""
+    from lango.store.schema import migrate
+
+    place = _store(url, schema, config)
+    revision = _run(place, lambda: migrate.current(*place))
+    typer.echo(revision or "none: the database has no lango tables yet")
+
+
+@app.command("import-adk")
+def import_adk(
+    source: Annotated[
+        str, typer.Argument(help="ADK's database: its URL, or the path of a SQLite file.")
+    ],
+    url: Url = None,
+    schema: Schema = None,
+    tenant: Annotated[str, typer.Option(help="The tenant that the sessions will belong to.")] = "",
+    config: Config = None,
+) -> None:
+    """Copy the sessions of an ADK database, then compare the two. Interrupted, run it again."""
+    from lango.cli.output.import_report import import_with_progress, show_report
+
+    place = _store(url, schema, config)
+    report = _run(place, lambda: import_with_progress(source, *place, tenant), may_create=True)
+    show_report(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+Store = tuple[str, str | None]
+
+
+def _store(url: str | None, schema: str | None, config: Path | None) -> Store:
+    """The store's URL and schema: from the options, else from the settings."""
+    from lango.config.load import load
+
+    store = load(config, store_flags(url, schema)).settings.store
+    return store.url.get_secret_value(), store.db_schema
+
+
+def _run(
+    place: Store, work: Callable[[], Coroutine[Any, Any, T]], *, may_create: bool = False
+) -> T:
+    """Run `work`; database errors become readable messages."""
+    from lango.store.db.connection_errors import in_words, require_file
+
+    url, _ = place
+    with in_words(url):
+        require_file(url, may_create=may_create)
+        return asyncio.run(work())

@@ -1,0 +1,64 @@
+"""`lango run`: runs one turn, for scripts and quick questions."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lango.cli.options import (
+    DEFAULT_USER,
+    Config,
+    SessionName,
+    Thoughts,
+    Url,
+    UserName,
+)
+from lango.cli.output.logs import log_servers
+from lango.cli.preflight import checked_settings
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[APP] MESSAGE",
+        help="What to say; - reads it from standard input. Before it, where there is a choice, "
+        "the app: its name in the settings, or package.module:attribute.",
+    ),
+]
+
+
+def run(
+    words: Words,
+    session: SessionName = None,
+    user: UserName = DEFAULT_USER,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every event as a line of JSON.")
+    ] = False,
+    url: Url = None,
+    config: Config = None,
+    thoughts: Thoughts = False,
+) -> None:
+    """Run one turn. Exit code 0: answered; 1: failed; 3: waits for an answer; 130: stopped."""
+    *targets, message = words
+    if len(targets) > 1:
+        raise typer.BadParameter("put what you want to say in quotes: lango run [APP] MESSAGE")
+    loaded = checked_settings(url, config, targets)
+    from lango.cli.conversation import conversation  # imports ADK, which takes seconds
+    from lango.cli.output.screen import JsonScreen, TextScreen
+    from lango.cli.talk import ask_at_terminal, exit_code, print_question
+
+    log_servers()
+    screen = JsonScreen() if as_json else TextScreen(thoughts=thoughts)
+    ask = ask_at_terminal if sys.stdin.isatty() and not as_json else None
+    text = sys.stdin.read() if message == "-" else message
+    target = targets[0] if targets else None
+    with conversation(loaded, target, config, url, screen, user, session, ask) as here:
+        if not here.is_new:
+            here.talk.catch_up()
+        end = here.talk.say(text)
+    if here.talk.questions and not as_json:
+        for question in here.talk.questions if ask is None else ():
+            print_question(question, err=True)
+        typer.secho(f"{here.again} asks you about it.", dim=True, err=True)
+    raise typer.Exit(exit_code(end))

@@ -1,0 +1,297 @@
+"""`lango sessions`: list, show, export, import and delete sessions."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from lango.cli.completing import AnyUser, AppName
+from lango.cli.opened import Opened, with_store
+from lango.cli.options import Config, Json, Schema, Tenant, Url
+from lango.cli.output.moments import Since, Until, age, exact
+from lango.cli.output.printable import one_line, printable
+from lango.cli.output.tables import Column, print_json, print_page
+from lango.core.times import moment
+from lango.core.turns.states import TurnState
+
+if TYPE_CHECKING:
+    from lango.store.sessions.entries import StoredMessage
+    from lango.store.sessions.listing import Page, SessionSummary
+
+app = typer.Typer(no_args_is_help=True, help="List, show, export, import and delete sessions.")
+
+_COLUMNS: Final = (
+    Column("session"),
+    Column("active"),
+    Column("status"),
+    Column("app", is_text=True, is_shared=True),
+    Column("user", is_text=True, is_shared=True),
+    Column("messages", is_number=True, is_spare=True),
+    Column("tokens", is_number=True, is_spare=True),
+    Column("title", is_text=True),
+)
+_TEXT: Final = 2_000
+STATUS_HELP: Final = "Of this status alone; running while a turn runs, else of the newest turn."
+
+SessionId = Annotated[
+    str, typer.Argument(metavar="SESSION", help="`ses_…`, or its own id where only one has it.")
+]
+
+
+@app.command("list")
+def list_sessions(
+    app: AppName = None,
+    user: AnyUser = None,
+    status: Annotated[TurnState | None, typer.Option(help=STATUS_HELP)] = None,
+    since: Since = None,
+    until: Until = None,
+    title: Annotated[str, typer.Option("--title", "-q", help="Part of the title.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 25,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List sessions, the last active first."""
+    from lango.store.sessions.listing import Wanted
+
+    wanted = Wanted(title, status, since, until)
+
+    async def read(opened: Opened) -> Page[SessionSummary]:
+        names = [app] if app is not None else await opened.store.app_names(opened.tenant)
+        return await opened.store.page(
+            opened.tenant, names, user, wanted=wanted, cursor=cursor, limit=limit
+        )
+
+    page = with_store((url, schema, config), tenant, read)
+    if as_json:
+        print_json({"sessions": [_data(one) for one in page.items], "next": page.next_cursor})
+    elif page.items:
+        _show_list(page)
+    else:
+        typer.echo("There are no such sessions.")
+
+
+@app.command()
+def show(
+    session: SessionId,
+    messages: Annotated[
+        int, typer.Option("--messages", "-n", min=0, max=1000, help="How many of the newest.")
+    ] = 10,
+    app: AppName = None,
+    user: AnyUser = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show a session and its newest messages."""
+
+    async def read(opened: Opened) -> tuple[SessionSummary, list[StoredMessage]]:
+        found = await find(opened, session, app, user)
+        rows = await opened.store.messages(found.key, limit=messages) if messages else []
+        return found, rows
+
+    found, rows = with_store((url, schema, config), tenant, read)
+    if as_json:
+        print_json({**_data(found), "newest": [_message(row) for row in rows]})
+        return
+    for line in _described(found):
+        typer.echo(line)
+    for row in rows:
+        typer.echo("")
+        typer.echo(_heading(row))
+        typer.echo(printable(_said(row)))
+
+
+@app.command()
+def export(
+    session: SessionId,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Where to; by default SESSION.jsonl here. `-` is standard output."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    app: AppName = None,
+    user: AnyUser = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """Write a session with its messages, states and artifacts to a file: JSON Lines."""
+    from lango.cli.output.session_files import export_to, whole_file
+    from lango.store.transfer.export import open_export
+
+    async def write(opened: Opened) -> tuple[str, int]:
+        found = await find(opened, session, app, user)
+        export = await open_export(opened.store.database, found.key)
+        if file is not None and str(file) == "-":
+            return "", await export_to(export, sys.stdout.buffer)
+        path = file or Path(f"{found.public_id}.jsonl")
+        with whole_file(path, force=force) as output:
+            return str(path), await export_to(export, output)
+
+    path, size = with_store((url, schema, config), tenant, write)
+    if path:
+        typer.echo(f"{path}: {size:,} bytes.")
+
+
+@app.command("import")
+def import_session(
+    file: Annotated[Path, typer.Argument(help="A file of `lango sessions export`.")],
+    session: Annotated[
+        str | None, typer.Option(help="Another id for it; else the one it had.")
+    ] = None,
+    app: Annotated[str | None, typer.Option(help="Another app; else the one it was of.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", "-u", help="Another user; else whose it was.")
+    ] = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Import a session that was exported from this database or another: all of it or nothing."""
+    from lango.cli.output.session_files import import_from
+
+    place = (url, schema, config)
+    names = {"app_name": app, "user_id": user, "session_id": session}
+    done = with_store(place, tenant, partial(import_from, path=file, names=names), may_create=True)
+    if as_json:
+        key = done.key
+        names = {"id": done.public_id, "app": key.app_name, "user": key.user_id}
+        counts = {"entries": done.entries, "artifacts": done.artifacts}
+        print_json({**names, "alias": key.session_id, **counts})
+        return
+    artifacts = f" and {done.artifacts:,} artifacts" if done.artifacts else ""
+    whose = f"{one_line(done.key.user_id, 80)} in {one_line(done.key.app_name, 80)}"
+    typer.echo(f"{done.public_id} of {whose}: {done.entries:,} entries{artifacts}.")
+
+
+@app.command()
+def delete(
+    sessions: Annotated[
+        list[str], typer.Argument(metavar="SESSION…", help="`ses_…`, or their own ids.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    app: AppName = None,
+    user: AnyUser = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """Delete sessions with all that is kept of them; turns of theirs that run are stopped."""
+    place = (url, schema, config)
+
+    async def look(opened: Opened) -> list[SessionSummary]:
+        return [await find(opened, one, app, user) for one in sessions]
+
+    async def remove(opened: Opened) -> None:
+        for one in found:
+            await opened.store.delete(one.key, public_id=one.public_id)
+
+    found = with_store(place, tenant, look)
+    for one in found if not yes else ():
+        typer.echo(_listed(one))
+    if not yes:
+        what = "this session" if len(found) == 1 else f"these {len(found)} sessions"
+        typer.confirm(f"Delete {what}?", abort=True)
+    with_store(place, tenant, remove)
+    typer.echo("Deleted." if len(found) == 1 else f"Deleted {len(found)} sessions.")
+
+
+async def find(opened: Opened, session: str, app: str | None, user: str | None) -> SessionSummary:
+    """The session of an id; ConfigError if several have it, SessionNotFoundError if none."""
+    from lango.core.ids import check_id
+    from lango.errors import ConfigError, SessionNotFoundError
+    from lango.store.sessions import listing
+
+    check_id("session id", session)
+    named = partial(
+        listing.named_sessions, tenant=opened.tenant, name=session, app_name=app, user_id=user
+    )
+    found = await opened.store.database.read(named)
+    exact = [one for one in found if one.public_id == session]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    if found:
+        whose = ", ".join(f"{one.public_id} ({one.app_name}, {one.user_id})" for one in found)
+        raise ConfigError(f"Several sessions are called {session}: say --app, --user, or {whose}.")
+    where = "".join((f" of {user}" if user else "", f" in {app}" if app else ""))
+    raise SessionNotFoundError(
+        f"There is no session {session}{where}. `lango sessions list` shows those there are; "
+        "--tenant says whose."
+    )
+
+
+def _data(one: SessionSummary) -> dict[str, Any]:
+    """A session in the form of the HTTP API."""
+    from lango.server.routes.schemas import Session
+
+    return Session.of(one).model_dump(mode="json")
+
+
+def _show_list(page: Page[SessionSummary]) -> None:
+    rows = [
+        (
+            one.public_id,
+            age(moment(one.last_activity)),
+            one.status or "",
+            one.app_name,
+            one.user_id,
+            f"{one.message_count:,}",
+            f"{one.total_tokens:,}",
+            one.title,
+        )
+        for one in page.items
+    ]
+    print_page(_COLUMNS, rows, page.next_cursor)
+
+
+def _listed(one: SessionSummary) -> str:
+    title = f" {one_line(one.title, 60)!r}" if one.title else ""
+    whose = f"{one_line(one.user_id, 40)} in {one_line(one.app_name, 40)}"
+    return f"{one.public_id}{title} of {whose}, {one.message_count:,} messages"
+
+
+def _described(one: SessionSummary) -> list[str]:
+    created, active = moment(one.created), moment(one.last_activity)
+    return [
+        one.public_id,
+        f"  title     {one_line(one.title, 200) or '-'}",
+        f"  app       {one_line(one.app_name, 200)}",
+        f"  user      {one_line(one.user_id, 200)}",
+        f"  id        {one_line(one.id, 256)}",
+        f"  status    {one.status or 'no turn yet'}",
+        f"  messages  {one.message_count:,} ({one.total_tokens:,} tokens)",
+        f"  created   {exact(created)}",
+        f"  active    {exact(active)} ({age(active)})",
+    ]
+
+
+def _message(row: StoredMessage) -> dict[str, Any]:
+    from lango.server.routes.schemas import Message
+
+    return Message.of(row).model_dump(mode="json")
+
+
+def _heading(row: StoredMessage) -> str:
+    author = "" if row.author in ("", row.role) else f" ({one_line(row.author, 60)})"
+    at = moment(row.timestamp)
+    return f"{row.seq} {row.role}{author}, {at:%Y-%m-%d %H:%M:%S}, {row.tokens:,} tokens"
+
+
+def _said(row: StoredMessage) -> str:
+    """The text of a message, or the JSON of its tool calls, shortened to _TEXT characters."""
+    text = row.content or row.tool_calls or ""
+    return text if len(text) <= _TEXT else f"{text[:_TEXT]}… ({len(text):,} characters)"

@@ -1,0 +1,235 @@
+"""`lango turns`: list, show, cancel and retry turns, and deliver results that they wait for."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from lango.cli.completing import AnyUser, AppName
+from lango.cli.opened import Opened, with_store, with_turns
+from lango.cli.options import Config, Json, Schema, Tenant, Url
+from lango.cli.output.moments import Since, Until, age, span
+from lango.cli.output.tables import Column, print_json, print_page
+from lango.core.causes import Cause, Causes
+from lango.core.times import moment
+from lango.core.turns.states import TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+    from lango.cli.options import Place
+    from lango.insight.timeline import Timeline
+    from lango.store.sessions.listing import Page
+    from lango.store.turns.listing import ListedTurn
+    from lango.store.turns.rows import Turn
+    from lango.turns.service import Turns
+
+app = typer.Typer(no_args_is_help=True, help="List, show, cancel and retry turns; deliver results.")
+
+_COLUMNS: Final = (
+    Column("turn"),
+    Column("accepted"),
+    Column("state"),
+    Column("app", is_text=True, is_shared=True),
+    Column("user", is_text=True, is_shared=True),
+    Column("took", is_number=True, is_spare=True),
+    Column("tokens", is_number=True, is_spare=True),
+    Column("message", is_text=True),
+)
+
+TurnId = Annotated[str, typer.Argument(metavar="TURN", help="Its id, `turn_…`.")]
+
+
+@app.command("list")
+def list_turns(
+    session: Annotated[
+        str | None, typer.Option("--session", "-s", help="Of this session alone.")
+    ] = None,
+    app: AppName = None,
+    user: AnyUser = None,
+    status: Annotated[TurnState | None, typer.Option(help="In this state alone.")] = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 25,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List turns, the newest first."""
+    from lango.store.turns.listing import TurnsWanted
+    from lango.store.turns.listing import list_turns as listed
+
+    async def read(opened: Opened) -> Page[ListedTurn]:
+        pk = None if session is None else await _session_pk(opened, session, app, user)
+        wanted = TurnsWanted(pk, app, user, status, since, until)
+        database = opened.store.database
+        return await listed(database, opened.tenant, wanted, cursor=cursor, limit=limit)
+
+    page = with_store((url, schema, config), tenant, read)
+    if as_json:
+        from lango.server.routes.schemas import TurnInfo
+
+        told = [TurnInfo.of(one.turn, one.session).model_dump(mode="json") for one in page.items]
+        print_json({"turns": told, "next": page.next_cursor})
+    elif page.items:
+        _show_list(page)
+    else:
+        typer.echo("There are no such turns.")
+
+
+@app.command()
+def show(
+    turn: TurnId,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show a turn on a time axis: its model calls, tools, retries, waits, and why it failed."""
+
+    async def read(opened: Opened) -> tuple[Turn, Timeline, Causes]:
+        from lango.insight.timeline import read_timeline
+        from lango.store.turns.submit import SqlTurnStore
+
+        database = opened.store.database
+        store = SqlTurnStore(database)
+        with _known(turn):
+            found = await store.get(opened.tenant, turn)
+        timeline = await read_timeline(database, found)
+        related = [await store.get(opened.tenant, each) for each in timeline.turns]
+        return found, timeline, {key: Cause(**c) for t in related for key, c in t.causes.items()}
+
+    found, timeline, causes = with_store((url, schema, config), tenant, read)
+    if as_json:
+        print_json({**asdict(timeline), "causes": causes})
+        return
+    from lango.cli.output.timeline import drawn
+
+    for line in drawn(found, timeline, causes):
+        typer.echo(line)
+
+
+@app.command()
+def cancel(
+    turn: TurnId,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """Cancel a turn: a queued one ends, a running one is asked to stop, a finished one stays."""
+    with _known(turn):
+        found = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(turn))
+    if found.state == "running":
+        typer.echo(f"Turn {found.id} runs, and was asked to stop.")
+    else:
+        typer.echo(f"Turn {found.id} is {found.state}.")
+
+
+@app.command()
+def retry(
+    turn: TurnId,
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """Submit the message of a failed or cancelled turn again, as a new turn."""
+    with _known(turn):
+        new = _with_turns((url, schema, config), tenant, lambda turns: turns.retry(turn))
+    _print_accepted(new)
+
+
+@app.command()
+def deliver(
+    turn: TurnId,
+    call: Annotated[str, typer.Option(help="The call, as the turn's `waits_for` has it.")],
+    result: Annotated[str, typer.Option(help="What the call gave, as JSON.")],
+    tenant: Tenant = None,
+    url: Url = None,
+    schema: Schema = None,
+    config: Config = None,
+) -> None:
+    """Deliver the result of a long-running tool call, as a new turn; the same again is that one."""
+    given = _parsed(result)
+    with _known(turn):
+        new = _with_turns(
+            (url, schema, config), tenant, lambda turns: turns.deliver(turn, call, given)
+        )
+    _print_accepted(new)
+
+
+def _parsed(result: str) -> Any:
+    try:
+        return json.loads(result)
+    except ValueError as error:
+        raise typer.BadParameter(f"--result must be JSON: {error}") from error
+
+
+def _print_accepted(new: Turn) -> None:
+    typer.echo(new.id)
+    typer.echo(f"It is {new.state}: a worker that serves {new.session.app_name} runs it.", err=True)
+
+
+def _with_turns(place: Place, tenant: str | None, work: Callable[[Turns], Awaitable[Turn]]) -> Turn:
+    return with_store(place, tenant, lambda opened: with_turns(opened, work))
+
+
+@contextmanager
+def _known(turn: str) -> Generator[None]:
+    """Add a hint to TurnNotFoundError; check the turn's id."""
+    from lango.core.ids import check_id
+    from lango.errors import TurnNotFoundError
+
+    check_id("turn id", turn)
+    try:
+        yield
+    except TurnNotFoundError as error:
+        raise TurnNotFoundError(
+            f"There is no turn {turn}. `lango turns list` shows those there are; --tenant says "
+            "whose."
+        ) from error
+
+
+async def _session_pk(opened: Opened, session: str, app: str | None, user: str | None) -> int:
+    from lango.cli.commands.sessions import find
+
+    found = await find(opened, session, app, user)
+    return (await opened.store.locate(found.key)).pk or 0
+
+
+def _show_list(page: Page[ListedTurn]) -> None:
+    turns = [one.turn for one in page.items]
+    rows = [
+        (
+            turn.id,
+            age(moment(turn.created)),
+            turn.state,
+            turn.session.app_name,
+            turn.session.user_id,
+            _took(turn),
+            _tokens(turn),
+            str(turn.input.get("text", "(an answer)")),
+        )
+        for turn in turns
+    ]
+    print_page(_COLUMNS, rows, page.next_cursor)
+
+
+def _took(turn: Turn) -> str:
+    if turn.started is None or turn.ended is None:
+        return ""
+    return span(max(turn.ended - turn.started, 0.0))
+
+
+def _tokens(turn: Turn) -> str:
+    used = turn.usage or {}
+    return f"{used.get('input', 0) + used.get('output', 0):,}" if used else ""

@@ -1,0 +1,1 @@
+"""What commands print: tables, drawings, logs and the live screen."""

@@ -1,0 +1,203 @@
+"""Shows a turn at the terminal: text as it comes, tool calls as they happen."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+
+from lango.cli.output.printable import one_line, printable
+from lango.core.causes import cause_of
+from lango.core.turns.events import (
+    AgentChanged,
+    Cancelled,
+    Completed,
+    Failed,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    Retrying,
+    ThoughtDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    Waiting,
+)
+from lango.errors import LangoError
+
+_MARGIN = 4
+_ELSEWHERE = "The turn failed in another process."
+
+
+class Screen(Protocol):
+    """Shows the events of a turn."""
+
+    def show(self, event: TurnEvent) -> None:
+        """Show one event."""
+        ...
+
+
+class JsonScreen:
+    """Prints one JSON object per line, for scripts."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+
+    def show(self, event: TurnEvent) -> None:
+        """Print the event, with the cause of a failure: the terminal is the developer's own."""
+        data = event.data()
+        if isinstance(event, Failed) and _is_foreign(event):
+            data["error"]["cause"] = asdict(cause_of(event.error))
+        elif isinstance(event, ToolFinished) and event.cause is not None:
+            data["cause"] = asdict(event.cause)
+        line = json.dumps({"type": event.type, **data}, ensure_ascii=False)
+        print(line, file=self._out, flush=True)
+
+
+class TextScreen:
+    """For people: prints the answer on standard output, and dimmed notes on standard error."""
+
+    def __init__(self, *, thoughts: bool = False, notes: Console | None = None) -> None:
+        self._thoughts = thoughts
+        self._out = sys.stdout
+        self._notes = notes or Console(stderr=True, highlight=False)
+        self._streamed: set[str] = set()
+        self._in_line = False
+        self._open: str | None = None  # the message being written
+        self._held: dict[str, str] = {}  # texts of concurrent messages, in order
+        self._whole: set[str] = set()  # those of them that are complete
+
+    def show(self, event: TurnEvent) -> None:
+        """Show an event, as text of the answer or as a note."""
+        match event:
+            case MessageDelta():
+                self._add(event.message, event.text)
+            case MessageCompleted():
+                self._complete(event.message, event.text)
+            case MessageReset() if event.message in self._held:
+                del self._held[event.message]
+            case MessageReset():
+                self._note(_remark(event))
+                self._close(event.message)
+            case ThoughtDelta():
+                self._think(event.text)
+            case Completed() | Cancelled() | Waiting():
+                self._show_held()
+                self._note(_remark(event))
+            case Failed():
+                self._show_held()
+                self._note(_reason(event), style="red", whole=True)
+            case ToolFinished() if event.error is not None:
+                why = event.cause or event.error
+                self._note(f"← {event.name} failed: {why}", style="yellow", whole=True)
+            case _:
+                self._note(_remark(event))
+
+    def _add(self, message: str, text: str) -> None:
+        """Add text to a message; messages of concurrent agents are shown one after the other."""
+        self._streamed.add(message)
+        if self._open is None:
+            self._open = message
+        if message == self._open:
+            self._write(text)
+        else:
+            self._held[message] = self._held.get(message, "") + text
+
+    def _complete(self, message: str, text: str) -> None:
+        if message == self._open:
+            self._end_line()
+            self._close(message)
+        elif message in self._held:
+            self._whole.add(message)
+        elif message not in self._streamed and self._open is None:
+            self._write(text)
+            self._end_line()
+        elif message not in self._streamed:
+            self._held[message] = text
+            self._whole.add(message)
+
+    def _close(self, message: str) -> None:
+        """Close the open message, then write those that came while it was open."""
+        if message != self._open:
+            return
+        self._open = None
+        while self._held and self._open is None:
+            following = next(iter(self._held))
+            self._write(self._held.pop(following))
+            if following in self._whole:
+                self._end_line()
+            else:
+                self._open = following
+
+    def _show_held(self) -> None:
+        """Show the rest of all messages, at the end of the turn."""
+        while self._open is not None:
+            self._end_line()
+            self._close(self._open)
+
+    def _think(self, text: str) -> None:
+        if self._thoughts:
+            self._notes.print(f"[dim]{escape(printable(text))}[/]", end="")
+            self._in_line = True
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        self._out.write(printable(text))
+        self._out.flush()
+        self._in_line = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._in_line:
+            self._out.write("\n")
+            self._out.flush()
+        self._in_line = False
+
+    def _note(self, text: str, *, style: str = "dim", whole: bool = False) -> None:
+        self._end_line()
+        if not text:
+            return
+        shown = printable(text) if whole else one_line(text, self._notes.width - _MARGIN)
+        self._notes.print(f"[{style}]{escape(shown)}[/]", soft_wrap=whole)
+
+
+def _is_foreign(event: Failed) -> bool:
+    """Whether the turn failed by an exception of other code, which only this process has."""
+    return not isinstance(event.error, LangoError)
+
+
+def _reason(event: Failed) -> str:
+    """Why the turn failed; if another process ran it, the command that shows the cause."""
+    if _is_foreign(event):
+        return str(cause_of(event.error))
+    if event.error_id:
+        return f"{_ELSEWHERE} `lango turns show {event.error_id}` shows the cause."
+    return str(event.error)
+
+
+def _remark(event: TurnEvent) -> str:
+    """The dimmed note for an event; empty if the event only ends a line."""
+    match event:
+        case ToolStarted():
+            given = ", ".join(f"{name}={_json(value)}" for name, value in event.arguments.items())
+            return f"→ {event.name}({given})"
+        case ToolFinished():
+            return f"← {event.name}: {_json(event.result)}"
+        case AgentChanged():
+            return f"{event.agent} goes on"
+        case Retrying():
+            return f"once more: {event.why}"
+        case MessageReset():
+            return "once more, from the beginning of the message"
+        case Cancelled():
+            return "stopped; what was said so far is kept"
+        case _:
+            return ""
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,1 @@
+"""The model's context: token estimates, budgets and calibration."""

@@ -1,0 +1,1 @@
+"""Messages: the types, history, call/response pairs and streams."""

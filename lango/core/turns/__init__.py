@@ -1,0 +1,1 @@
+"""Turns: states, inputs and events."""

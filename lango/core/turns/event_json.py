@@ -1,0 +1,65 @@
+"""Turn events from their JSON in a log or an HTTP response."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final, cast
+
+from lango import errors
+from lango.core.messages.streams import Usage
+from lango.core.turns.events import KINDS, Approval, ApprovalRequired, Failed, TurnEvent
+from lango.core.values import JsonObject
+from lango.errors import AgentNotFoundError, LangoError, TurnError
+
+_NOT_FOUND: Final = str(AgentNotFoundError(""))
+
+
+def event_of(kind: str, data: JsonObject) -> TurnEvent | None:
+    """The event whose `data()` this is; None for a kind that is not a TurnEvent."""
+    made = KINDS.get(kind)
+    if made is None:
+        return None
+    if made is ApprovalRequired:
+        return ApprovalRequired(_approval(data))
+    known = (field.name for field in fields(made) if field.name in data)
+    given = {name: _value(name, data[name]) for name in known}
+    if made is Failed:
+        given["error_id"] = str(data["error"].get("error_id", ""))
+    return cast(Any, made)(**given)
+
+
+def _value(name: str, value: Any) -> Any:
+    match name:
+        case "error" if isinstance(value, dict):
+            return error_of(cast(JsonObject, value))
+        case "usage":
+            return usage_of(value)
+        case "calls":
+            return tuple(value)
+        case _:
+            return value
+
+
+def usage_of(data: JsonObject) -> Usage:
+    """The usage in JSON; unknown fields, of a newer lango, are ignored."""
+    known = {field.name for field in fields(Usage)}
+    return Usage(**{key: count for key, count in data.items() if key in known})
+
+
+def _approval(data: JsonObject) -> Approval:
+    told = {name: data[name] for name in ("name", "arguments", "hint", "agent")}
+    return Approval(id=data["approval"], call_id=data["call"], **told)
+
+
+def error_of(data: JsonObject) -> LangoError:
+    """The error whose `error_data` this is, with only its class and message.
+
+    A foreign exception becomes a TurnError.
+    """
+    kind = getattr(errors, str(data["type"]), None)
+    message = str(data["message"])
+    if kind is AgentNotFoundError:
+        return AgentNotFoundError(message.removeprefix(_NOT_FOUND))
+    if isinstance(kind, type) and issubclass(kind, LangoError):
+        return kind(message)
+    return TurnError(message)

@@ -1,0 +1,47 @@
+"""The stored input of a turn: a user's message with files, or a person's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from lango.core.turns.events import Answer
+from lango.core.values import JsonObject, storable_json
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A session file attached to a message: the version at the time of submission."""
+
+    name: str
+    version: int
+
+
+def input_of(said: str | Sequence[Answer], files: Sequence[FileRef] = ()) -> JsonObject:
+    """The input of a turn with this message or these answers."""
+    if isinstance(said, str):
+        shown = {"files": [asdict(file) for file in files]} if files else {}
+        return {"text": said, **shown}
+    return {"answers": [storable_json(asdict(answer)) for answer in said]}
+
+
+def said_in(given: JsonObject) -> str | list[Answer]:
+    """The message or the answers in an input."""
+    if "answers" in given:
+        return [Answer(**answer) for answer in given["answers"]]
+    return str(given["text"])
+
+
+def files_in(given: JsonObject) -> list[FileRef]:
+    """The files attached to an input."""
+    return [FileRef(**file) for file in given.get("files", ())]
+
+
+def as_asked(given: JsonObject) -> JsonObject:
+    """An input as the client submitted it: files by name, without the resolved version.
+
+    A repeated request therefore equals the first, even if a file has a newer version by then.
+    """
+    if "files" not in given:
+        return given
+    return given | {"files": [file.name for file in files_in(given)]}

@@ -1,0 +1,1 @@
+"""Fault handling for all providers: retries, timeouts, throttling."""

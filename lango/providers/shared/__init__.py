@@ -1,0 +1,1 @@
+"""What the provider APIs share: SDK base class, assembly, schemas, media, errors."""

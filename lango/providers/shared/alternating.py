@@ -1,0 +1,53 @@
+"""A conversation with strictly alternating sides, for the APIs that require it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from lango.core.messages.messages import Message
+
+EARLIER: Final = "(What was said before is left out.)"
+"""The user's text inserted before a truncated conversation that starts with an answer."""
+GO_ON: Final = "Go on."
+"""The user's text appended when the conversation ends with an answer or is empty."""
+
+Side = Literal["user", "assistant"]
+
+
+@dataclass(slots=True)
+class Turn:
+    """Consecutive messages of one side."""
+
+    side: Side
+    messages: list[Message] = field(default_factory=list[Message])
+
+
+def take_turns(messages: Iterable[Message]) -> list[Turn]:
+    """The conversation as alternating turns, with the user first and last.
+
+    Pass it without the instruction. Empty messages are left out.
+    """
+    turns: list[Turn] = []
+    for message in messages:
+        if not (message.content.strip() or message.tool_calls or message.media):
+            continue
+        side: Side = "assistant" if message.is_assistant else "user"
+        if not turns or turns[-1].side != side:
+            turns.append(Turn(side))
+        turns[-1].messages.append(message)
+    if turns and turns[0].side == "assistant":
+        turns.insert(0, Turn("user", [Message("user", EARLIER)]))
+    if not turns or turns[-1].side == "assistant":
+        turns.append(Turn("user", [Message("user", GO_ON)]))
+    return turns
+
+
+def without_instruction(messages: Iterable[Message]) -> tuple[str, list[Message]]:
+    """The instruction (the leading system messages), and the rest."""
+    rest = list(messages)
+    instruction: list[str] = []
+    while rest and rest[0].role == "system":
+        instruction.append(rest.pop(0).content)
+    return "\n\n".join(filter(None, instruction)), rest

@@ -1,0 +1,110 @@
+"""Shared by both OpenAI APIs: the SDK's client, and the mapping of its errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from lango.core.values import JsonObject
+from lango.errors import (
+    AuthenticationError,
+    BadRequestError,
+    BadStreamError,
+    ContextTooLongError,
+    ModelError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RateLimitedError,
+    UnknownModelError,
+)
+from lango.providers.shared.decoding import missing
+from lango.providers.shared.errors import FaultTable, Said
+from lango.providers.shared.sdk import Chunk, SdkProvider
+
+if TYPE_CHECKING:
+    from openai import APIError, AsyncOpenAI
+
+REQUEST_ID: Final = "x-request-id"
+OPENAI_KEY: Final = "OPENAI_API_KEY"
+FAULTS: Final = FaultTable(
+    codes={
+        "context_length_exceeded": ContextTooLongError,
+        "exceed_context_size_error": ContextTooLongError,  # llama.cpp
+        "string_above_max_length": ContextTooLongError,
+        "insufficient_quota": AuthenticationError,  # a retry does not help: the account must pay
+        "billing_hard_limit_reached": AuthenticationError,
+        "invalid_api_key": AuthenticationError,
+        "model_not_found": UnknownModelError,
+        "rate_limit_exceeded": RateLimitedError,
+        "rate_limit_error": RateLimitedError,
+        "server_error": ModelUnavailableError,
+        "overloaded_error": ModelUnavailableError,
+        "service_unavailable": ModelUnavailableError,
+        "invalid_prompt": BadRequestError,
+        "invalid_request_error": BadRequestError,
+    },
+    too_long=(
+        "maximum context length",  # OpenAI, vLLM, OpenRouter
+        "context window",  # OpenAI's Responses, LM Studio
+        "context size",  # llama.cpp, Ollama
+        "Prompt is too long",
+        "too large for model with",  # Mistral
+    ),
+)
+
+
+class OpenAIProvider(SdkProvider["AsyncOpenAI", Chunk]):
+    """A provider on OpenAI's SDK, for any server."""
+
+    key_name: str = OPENAI_KEY
+    """The environment variable with the key, if none is passed."""
+
+    def _make(self) -> AsyncOpenAI:
+        try:
+            import openai
+        except ImportError as error:
+            raise missing("openai") from error
+        # Twice the idle time, so that lango's own timeout fires first.
+        patience = openai.Timeout(2 * self._timeouts.idle, connect=self._timeouts.connect)
+        # By default the SDK would send OpenAI's key to any server.
+        key = self._api_key or os.environ.get(self.key_name)
+        if not key:
+            raise AuthenticationError(f"There is no key: set {self.key_name}.")
+        return openai.AsyncOpenAI(
+            api_key=key, base_url=self._base_url, timeout=patience, max_retries=0
+        )
+
+    def _explain(self, error: Exception) -> ModelError | None:
+        return explain(error)
+
+    async def _shut(self, client: AsyncOpenAI) -> None:
+        await client.close()
+
+
+def explain(error: Exception) -> ModelError | None:
+    """The lango error for an SDK error; None for other exceptions."""
+    import openai
+
+    if isinstance(error, openai.APITimeoutError):
+        return ModelTimeoutError()
+    if isinstance(error, openai.APIConnectionError):
+        return ModelUnavailableError(f"The server could not be reached: {error.__cause__ or error}")
+    if isinstance(error, openai.APIResponseValidationError):
+        return BadStreamError(str(error))
+    return said_error(error) if isinstance(error, openai.APIError) else None
+
+
+def said_error(error: APIError) -> ModelError:
+    """The lango error for an error that the server reported, before or within its answer."""
+    response = getattr(error, "response", None)
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
+    status = getattr(error, "status_code", None)
+    said: Any = error.body
+    body = cast(JsonObject, said) if isinstance(said, dict) else {}
+    codes = tuple(str(code) for code in (body.get("code"), body.get("type")) if code)
+    if status is None:
+        status = next((int(code) for code in codes if code.isdecimal()), None)
+    message = str(body.get("message") or error.message)
+    request_id = str(headers.get(REQUEST_ID) or "")
+    return FAULTS.error(Said(message, status, codes, headers, request_id))

@@ -1,0 +1,1 @@
+"""Who calls: keys, tokens, limits and quotas."""

@@ -1,0 +1,133 @@
+"""The caller of a request, identified by its credential alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol, cast, runtime_checkable
+
+from fastapi import Depends, Query, Request, Security
+from fastapi.security import HTTPBearer
+
+from lango.core.keys import ADMIN, CHAT, NO_LIMITS, KeyLimits
+from lango.core.tenants import current_tenant
+from lango.errors import ForbiddenError
+from lango.server.routes.schemas import Id
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The tenant and user that a request acts for, and what it may do."""
+
+    tenant: str
+    user: str | None  # None: acts for no user, so it sees no user's sessions or turns unless admin
+    scopes: frozenset[str]
+    key_id: str  # of an API key, or made of the user that a token names
+    limits: KeyLimits = NO_LIMITS
+
+
+@dataclass(frozen=True)
+class NamedCaller(Caller):
+    """A caller that acts for a user."""
+
+    user: str
+
+
+class Identity(Protocol):
+    """Identifies the callers of requests."""
+
+    async def caller(self, request: Request) -> Caller:
+        """The caller; UnauthorizedError if it is unknown, ForbiddenError if it is not allowed."""
+        ...
+
+
+async def caller(request: Request) -> Caller:
+    """The caller of this request, identified once per request."""
+    known = cast("Caller | None", getattr(request.state, "caller", None))
+    if known is None:
+        identity = cast("Identity", request.app.state.identity)
+        known = request.state.caller = await identity.caller(request)
+        current_tenant.set(known.tenant)
+    return known
+
+
+@runtime_checkable
+class Rechecks(Protocol):
+    """An identity whose credentials can be revoked or expire."""
+
+    async def recheck(self, request: Request) -> None:
+        """UnauthorizedError if the credential of a request is no longer valid."""
+        ...
+
+
+async def recheck(request: Request) -> None:
+    """UnauthorizedError if the credential of a request in progress is no longer valid."""
+    identity = cast("object", request.app.state.identity)
+    if isinstance(identity, Rechecks):
+        await identity.recheck(request)
+
+
+AnyCaller = Annotated[Caller, Depends(caller)]
+
+
+async def named_caller(known: AnyCaller) -> NamedCaller:
+    """The caller, if it acts for a user: every session and turn belongs to one."""
+    return _named(known)
+
+
+def _named(known: Caller) -> NamedCaller:
+    if CHAT not in known.scopes:
+        raise ForbiddenError("This needs a credential with the scope chat.")
+    if known.user is None:
+        raise ForbiddenError("Say for whom you act: send the user's id as `Lango-User`.")
+    return NamedCaller(known.tenant, known.user, known.scopes, known.key_id, known.limits)
+
+
+User = Annotated[NamedCaller, Depends(named_caller)]
+
+
+@dataclass(frozen=True)
+class View:
+    """The users whose sessions and turns a request may see."""
+
+    tenant: str
+    user: str | None  # None: all users of the tenant
+
+
+async def view(known: AnyCaller) -> View:
+    """What the caller may get by id: its user's resources, or as an admin all of its tenant."""
+    if ADMIN in known.scopes:
+        return View(known.tenant, None)
+    return View(known.tenant, _named(known).user)
+
+
+async def listed_view(
+    known: AnyCaller,
+    everyone: Annotated[
+        bool, Query(description="Of every user of the tenant; needs the scope `admin`.")
+    ] = False,
+    user: Annotated[
+        Id | None, Query(description="Of this user; another one needs the scope `admin`.")
+    ] = None,
+) -> View:
+    """What a list contains: the user's own; for an admin that asks or has no user, also others'."""
+    if ADMIN in known.scopes and (everyone or user is not None or known.user is None):
+        return View(known.tenant, user)
+    if everyone or user not in (None, known.user):
+        raise ForbiddenError("Others' sessions need a credential with the scope admin.")
+    return View(known.tenant, _named(known).user)
+
+
+async def admin(known: AnyCaller) -> Caller:
+    """The caller, if it has the scope admin; else ForbiddenError."""
+    if ADMIN not in known.scopes:
+        raise ForbiddenError("This needs a credential with the scope admin.")
+    return known
+
+
+Viewer = Annotated[View, Depends(view)]
+ListViewer = Annotated[View, Depends(listed_view)]
+Admin = Annotated[Caller, Depends(admin)]
+
+# For the OpenAPI document only: the identity checks credentials.
+_bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="An API key, or a JWT.")
+SECURED: Final = [Security(_bearer)]

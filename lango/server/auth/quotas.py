@@ -1,0 +1,89 @@
+"""Quotas of a tenant: open turns, and bytes of files.
+
+Each process reads a tenant's usage from the database at most once a second, and adds what it
+accepts in between. Together, processes can exceed a quota by what they accept in one second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from lango.config.settings import QuotaSettings
+from lango.errors import QuotaError
+from lango.store.db.database import Database
+from lango.store.quotas import count_open_turns, sum_file_bytes
+
+FRESH: Final = 1.0
+"""Seconds for which a count from the database is used."""
+_TURN_ENDS: Final = 2.0
+_FILE_GOES: Final = 60.0
+_MOST_TENANTS: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Usage:
+    used: int
+    read_at: float
+
+
+class _Usages:
+    """The newest known usage of each tenant."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Usage] = OrderedDict()
+
+    async def of(self, tenant: str, read: Callable[[], Awaitable[int]]) -> _Usage:
+        """A tenant's usage, read from the database if the known one is older than FRESH."""
+        known = self._known.get(tenant)
+        if known is None or time.monotonic() - known.read_at > FRESH:
+            at = time.monotonic()
+            known = self._known[tenant] = _Usage(await read(), at)
+            self._known.move_to_end(tenant)
+            if len(self._known) > _MOST_TENANTS:
+                self._known.popitem(last=False)
+        return known
+
+
+class Quotas:
+    """Refuses what would take a tenant beyond its quotas."""
+
+    def __init__(self, database: Callable[[], Database], settings: QuotaSettings) -> None:
+        self._database = database
+        self._settings = settings
+        self._turns = _Usages()
+        self._bytes = _Usages()
+
+    async def take_turn(self, tenant: str) -> None:
+        """Count one more turn; QuotaError if the tenant has reached its quota of open turns."""
+        most = self._settings.open_turns
+        if most is None:
+            return
+        database = self._database()
+        usage = await self._turns.of(tenant, lambda: count_open_turns(database, tenant, most))
+        if usage.used >= most:
+            raise QuotaError(
+                f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
+                "cancel some.",
+                quota="open_turns",
+                retry_after=_TURN_ENDS,
+            )
+        usage.used += 1
+
+    async def take_bytes(self, tenant: str, size: int) -> None:
+        """Count a file; QuotaError if the tenant's files would together exceed their quota."""
+        most = self._settings.file_bytes
+        if most is None:
+            return
+        usage = await self._bytes.of(tenant, lambda: sum_file_bytes(self._database(), tenant))
+        if usage.used + size > most:
+            raise QuotaError(
+                f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "
+                "Delete sessions whose files are not needed.",
+                quota="file_bytes",
+                retry_after=_FILE_GOES,
+            )
+        usage.used += size

@@ -1,0 +1,1 @@
+"""HTTP itself: bodies, headers, streams, error answers, connection limits."""

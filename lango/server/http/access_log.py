@@ -1,0 +1,87 @@
+"""An id for every request, and a line in the access log for every answer."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lango.core.ids import new_id
+from lango.core.request_ids import request_id
+from lango.server.auth.callers import Caller
+
+logger = logging.getLogger("lango.access")
+
+HEADER: Final = "X-Request-ID"
+_USABLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class AccessLog:
+    """Middleware that gives each request an id (a gateway's or a new one) and logs it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, add its id to the answer, and log it after the answer."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        answered = _Answered(scope)
+        before = request_id.set(answered.id)
+
+        async def told(message: Message) -> None:
+            answered.see(message)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, told)
+        finally:
+            answered.log()
+            request_id.reset(before)
+
+
+class _Answered:
+    """What the access log says of one request."""
+
+    def __init__(self, scope: Scope) -> None:
+        given = Headers(scope=scope).get(HEADER, "")
+        self.id = given if _USABLE.fullmatch(given) else new_id("req")
+        self._scope = scope
+        self._state: dict[str, Any] = scope.setdefault("state", {})
+        self._began = time.monotonic()
+        self._status = 0  # stays 0 if the client disconnects before the answer
+        self._bytes = 0
+
+    def see(self, message: Message) -> None:
+        """Record the status or the size of a part of the answer, and add the id to its head."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            MutableHeaders(scope=message)[HEADER] = self.id
+        else:
+            self._bytes += len(message.get("body", b""))
+
+    @property
+    def _key(self) -> str:
+        """The id of the API key, or of the token's user."""
+        caller: Caller | None = self._state.get("caller")
+        return caller.key_id if caller else "-"
+
+    def log(self) -> None:
+        """Write the line, without the query string, which may hold secrets."""
+        client = self._scope.get("client")
+        logger.info(
+            "%s %s %s %d %d B %.0f ms %s",
+            client[0] if client else "-",
+            self._scope["method"],
+            quote(self._scope["path"]),
+            self._status,
+            self._bytes,
+            1_000 * (time.monotonic() - self._began),
+            self._key,
+        )

@@ -1,0 +1,102 @@
+"""Bodies of requests: JSON of bounded size and depth, with its media type, of a known caller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, NoReturn, cast
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from lango.core.values import MAX_DEPTH
+from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
+from lango.server.auth.callers import caller
+from lango.server.backend import services_of
+
+_JSON: Final = "application/json"
+
+
+class JsonRoute(APIRoute):
+    """A route whose body, if it has one, is bounded JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, after checks of the credential and then of the body."""
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+
+        async def checked(request: Request) -> Response:
+            await caller(request)
+            return await handle(await _read(request))
+
+        return checked
+
+
+class _ReadRequest(Request):
+    """A request whose body has been read and parsed."""
+
+    def __init__(self, request: Request, body: bytes, value: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._read = body
+        self._value = value
+
+    async def body(self) -> bytes:
+        return self._read
+
+    async def json(self) -> Any:
+        return self._value
+
+
+def refuse_encodings(request: Request) -> None:
+    """MediaTypeError for a compressed body: the server decompresses none."""
+    said = request.headers.get("content-encoding", "").strip().lower()
+    if said not in ("", "identity"):
+        raise MediaTypeError("The body must be sent as it is, without `Content-Encoding`.")
+
+
+async def _read(request: Request) -> Request:
+    refuse_encodings(request)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _JSON:
+        raise MediaTypeError("The body must be JSON: send `Content-Type: application/json`.")
+    room = services_of(request.app).options.max_body
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > room:
+            raise BodyTooLargeError(f"The body is larger than the {room} bytes this server takes.")
+    return _ReadRequest(request, bytes(body), _parsed(bytes(body)))
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        value = json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError) as problem:
+        raise InvalidBodyError("The body is not JSON.") from problem
+    if _is_deeper(value, MAX_DEPTH):
+        raise InvalidBodyError(f"The body is nested deeper than {MAX_DEPTH} levels.")
+    return value
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError("NaN and the infinities are no JSON.")
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested deeper than this; checks level by level."""
+    level = _containers([value])
+    for _ in range(levels):
+        level = _containers(item for each in level for item in each)
+    return bool(level)
+
+
+def _containers(values: Iterable[Any]) -> list[Iterable[Any]]:
+    """The lists and objects among some values, each as an iterable of its items."""
+    found: list[Iterable[Any]] = []
+    for value in values:
+        if isinstance(value, dict):
+            found.append(cast("dict[str, Any]", value).values())
+        elif isinstance(value, list):
+            found.append(cast("list[Any]", value))
+    return found

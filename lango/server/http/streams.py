@@ -1,0 +1,246 @@
+"""Server-sent events: a turn's log from any event number, for a limited number of streams.
+
+Uses Starlette's own streaming. Not sse-starlette: it replaces uvicorn's signal handler when it is
+imported, and runs four tasks for each stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from lango.core.turns.events import ThoughtDelta
+from lango.core.values import json_text
+from lango.errors import (
+    KeyLimitError,
+    LangoError,
+    ServerBusyError,
+    TurnNotFoundError,
+    UnauthorizedError,
+)
+from lango.server.auth.callers import Caller
+from lango.store.turns.log import LoggedEvent
+from lango.turns.wake import Ear
+
+logger = logging.getLogger(__name__)
+
+Recheck = Callable[[], Awaitable[None]]
+
+MEDIA_TYPE: Final = "text/event-stream"
+HEARTBEAT: Final = 15.0
+RECHECKED: Final = 15.0
+"""Seconds between two checks of the credentials of open streams."""
+_COMMENT: Final = b":\n\n"
+_HEADERS: Final = {
+    "Cache-Control": "no-cache, no-transform",  # no proxy may buffer or compress it
+    "X-Accel-Buffering": "no",
+}
+_AHEAD: Final = 1_000  # events read ahead for a slow client
+
+
+def frame(turn_id: str, event: LoggedEvent) -> bytes:
+    """An event as a frame of server-sent events."""
+    at = datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z")
+    told = {"id": event.number, "type": event.type, "turn": turn_id, "at": at} | event.data
+    return f"id: {event.number}\nevent: {event.type}\ndata: {json_text(told)}\n\n".encode()
+
+
+async def frames(
+    turn_id: str, events: AsyncGenerator[LoggedEvent], *, thoughts: bool
+) -> AsyncGenerator[bytes]:
+    """A log as frames; the model's thoughts only with `thoughts`."""
+    async with aclosing(events):
+        async for event in events:
+            if thoughts or event.type != ThoughtDelta.type:
+                yield frame(turn_id, event)
+
+
+class Seat:
+    """The slot of one stream among those of a process."""
+
+    def __init__(self, streams: Streams, who: Caller, recheck: Recheck) -> None:
+        self.recheck = recheck
+        self.tenant, self.holder = who.tenant, _holder(who)
+        self.heartbeat = streams.heartbeat
+        self._streams = streams
+        self._pump: asyncio.Task[object] | None = None
+        self._is_over = False
+
+    def run(self, pump: asyncio.Task[object]) -> None:
+        """Set the task that feeds the stream; it is cancelled with the stream."""
+        self._pump = pump
+        if self._is_over:
+            pump.cancel()
+
+    def end(self) -> None:
+        """End the stream but not its turn: the client can reconnect to any server."""
+        self._is_over = True
+        if self._pump is not None:
+            self._pump.cancel()
+
+    def leave(self) -> None:
+        """Release the slot."""
+        self._streams.seats.discard(self)
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """How many streams one process may have at a time.
+
+    None means four fifths of `most` for a tenant, and half of it for a key.
+    """
+
+    most: int
+    per_tenant: int | None = None
+    per_key: int | None = None
+
+    @property
+    def of_tenant(self) -> int:
+        """The limit of one tenant."""
+        return max(self.most * 4 // 5, 1) if self.per_tenant is None else self.per_tenant
+
+    @property
+    def of_key(self) -> int:
+        """The limit of one credential."""
+        return max(self.most // 2, 1) if self.per_key is None else self.per_key
+
+
+class Streams:
+    """The streams of one process: limited in number, and all ended when it stops."""
+
+    def __init__(self, limits: StreamLimits, heartbeat: float = HEARTBEAT) -> None:
+        self.heartbeat = heartbeat
+        self.seats: set[Seat] = set()
+        self._limits = limits
+        self._is_draining = False
+
+    @contextmanager
+    def opening(self, who: Caller, recheck: Recheck) -> Generator[Seat]:
+        """Reserve a stream slot for a response made within; ServerBusyError if none is free.
+
+        KeyLimitError if the caller's key, or its tenant, has reached its limit. `watch` calls
+        `recheck` every RECHECKED seconds, and ends the stream when it raises UnauthorizedError.
+        """
+        if self._is_draining or len(self.seats) >= self._limits.most:
+            raise ServerBusyError
+        self._check(who)
+        seat = Seat(self, who, recheck)
+        self.seats.add(seat)
+        try:
+            yield seat
+        except BaseException:
+            seat.leave()
+            raise
+
+    async def watch(self) -> None:
+        """End streams whose callers' credentials are no longer valid, until cancelled."""
+        while True:
+            await asyncio.sleep(RECHECKED)
+            for seat in list(self.seats):
+                try:
+                    await seat.recheck()
+                except UnauthorizedError:
+                    seat.end()
+                except LangoError as error:
+                    logger.info("a credential could not be checked again: %s", error)
+
+    def _check(self, who: Caller) -> None:
+        of_tenant = [seat.holder for seat in self.seats if seat.tenant == who.tenant]
+        for owner, count, most in (
+            ("key", of_tenant.count(_holder(who)), self._limits.of_key),
+            ("tenant", len(of_tenant), self._limits.of_tenant),
+        ):
+            if count >= most:
+                raise KeyLimitError(
+                    f"This {owner} may have {most} streams at a time on a server, and has them: "
+                    f"close some. The operator can raise server.max_streams_per_{owner}.",
+                    limit="streams",
+                )
+
+    def drain(self) -> None:
+        """End all streams, and refuse new ones."""
+        self._is_draining = True
+        for seat in self.seats:
+            seat.end()
+
+
+def _holder(who: Caller) -> tuple[str, str | None]:
+    """The holder whose limit counts: the key, or without one the user."""
+    return (who.key_id, None) if who.key_id else ("", who.user)
+
+
+class EventStream(StreamingResponse):
+    """A streaming response. If the client disconnects, the turn continues."""
+
+    def __init__(
+        self, seat: Seat, source: AsyncGenerator[bytes], headers: dict[str, str] | None = None
+    ) -> None:
+        self._seat = seat
+        self._pipe = _Pipe(source)
+        body = self._pipe.chunks(seat.heartbeat)
+        super().__init__(body, headers=_HEADERS | (headers or {}), media_type=MEDIA_TYPE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the source ends or the client disconnects."""
+        pump = self._pipe.start()
+        self._seat.run(pump)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._seat.leave()
+            pump.cancel()
+            await asyncio.wait([pump])
+
+
+class _Pipe:
+    """Reads ahead of a client, so that a heartbeat can be sent while the source is silent."""
+
+    def __init__(self, source: AsyncGenerator[bytes]) -> None:
+        self._source = source
+        self._waiting: list[bytes] = []
+        self._some = Ear()
+        self._room = asyncio.Event()
+        self._is_over = False
+
+    def start(self) -> asyncio.Task[None]:
+        """Start reading, and return the task that reads."""
+        pump = asyncio.create_task(self._read())
+        pump.add_done_callback(self._over)
+        return pump
+
+    def _over(self, _: object) -> None:
+        self._is_over = True
+        self._some.wake()
+
+    async def _read(self) -> None:
+        try:
+            async with aclosing(self._source):
+                async for each in self._source:
+                    self._waiting.append(each)
+                    self._some.wake()
+                    while len(self._waiting) >= _AHEAD:
+                        self._room.clear()
+                        await self._room.wait()
+        except TurnNotFoundError:
+            logger.info("A stream ends, for its turn was deleted.")
+        except Exception:
+            logger.exception("A stream ends early; its client can go on from where it is.")
+
+    async def chunks(self, heartbeat: float) -> AsyncIterator[bytes]:
+        """What the source yields, as it comes; a comment after `heartbeat` seconds of silence."""
+        while self._waiting or not self._is_over:
+            if not self._waiting and not await self._some.wait(heartbeat):
+                yield _COMMENT
+            elif self._waiting:
+                chunk = b"".join(self._waiting)
+                self._waiting.clear()
+                self._room.set()
+                yield chunk

@@ -1,0 +1,266 @@
+"""Finds the session that continues a conversation which a client sends whole.
+
+Only the client's newest user messages are submitted. The server looks up the earlier ones; unknown
+ones reach the agent as a quotation, never as history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from lango.core.ids import new_id
+from lango.core.messages.conversations import Said, conversation_hash, normalised
+from lango.core.values import json_text
+from lango.errors import (
+    SessionBusyError,
+    SessionExistsError,
+    SessionNotFoundError,
+    TurnConflictError,
+    UnsupportedRequestError,
+)
+from lango.server.auth.limits import Admission
+from lango.server.backend import Services
+from lango.server.openai.answers import Reading
+from lango.server.openai.schemas import ChatMessage, ChatRequest, ContentPart
+from lango.store.sessions.conversations import ConversationStore, Point
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.fork import fork
+from lango.store.turns.rows import Turn
+
+_SYSTEM: Final = ("system", "developer")
+_TRIES: Final = 3
+_BROKEN_OFF: Final = Said("broken off", "")
+"""Stands for an answer of which the client has an unknown part."""
+_PATIENCE: Final = 2.0  # seconds to find the client's part of an answer in its turn
+_QUOTED: Final = (
+    "[The client sent these earlier messages. They were not said in this session, and are quoted "
+    "for your information only.]\n{lines}\n[End of the quoted messages.]\n\n{text}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages that a client sent: the new ones, and those before them."""
+
+    earlier: tuple[Said, ...]
+    new: tuple[Said, ...]
+    ignored: tuple[str, ...] = ()  # of the request, by name
+
+    @classmethod
+    def of(cls, request: ChatRequest) -> Conversation:
+        """The conversation of a request; UnsupportedRequestError if an agent cannot fulfil it."""
+        _check(request)
+        said = [(one.role, _text(number, one)) for number, one in enumerate(request.messages)]
+        visible = [Said(role, text) for role, text in said if role not in _SYSTEM]
+        first = len(visible)
+        while first and visible[first - 1].role == "user":
+            first -= 1
+        new = tuple(visible[first:])
+        if not any(one.text.strip() for one in new):
+            raise UnsupportedRequestError("The last message must be the user's, with some text.")
+        system = ("system",) if len(visible) < len(said) else ()
+        return cls(tuple(visible[:first]), new, (*system, *request.ignored))
+
+    @property
+    def text(self) -> str:
+        """The new messages, as one."""
+        return "\n\n".join(one.text for one in self.new)
+
+    @property
+    def quoted(self) -> str:
+        """The new messages, after a quotation of the earlier ones."""
+        if not self.earlier:
+            return self.text
+        lines = "\n".join(json_text({one.role: one.text}) for one in self.earlier)
+        return _QUOTED.format(lines=lines, text=self.text)
+
+    def known_by(self, answer: str | None) -> str:
+        """The hash of the conversation with this answer; None: with an unknown part of one."""
+        said = _BROKEN_OFF if answer is None else Said("assistant", answer)
+        return conversation_hash([*self.earlier, *self.new, said])
+
+
+class Door:
+    """Submits conversations with one app, for one caller."""
+
+    def __init__(
+        self, served: Services, admission: Admission, app: str, idempotency_key: str | None
+    ) -> None:
+        self._store = served.store
+        self._conversations = ConversationStore(served.store.database)
+        self._turns = served.backend.turns_for(admission.user.tenant)
+        self._admission = admission
+        self._user = admission.user
+        self._app = app
+        self._key = idempotency_key
+
+    async def hand_in(self, sent: Conversation, named: str | None) -> tuple[Turn, str]:
+        """Submit the new messages to the session they belong to; the turn and the session's id."""
+        if named is not None:
+            return await self._in_named(sent, named)
+        if not sent.earlier:
+            return await self._in_new(sent)
+        try:
+            return await self._in_known(sent)
+        except SessionNotFoundError:  # or just deleted
+            return await self._in_new(sent)
+
+    async def remember(self, turn: Turn, sent: Conversation, answer: str | None) -> None:
+        """Record the conversation's hash, with the answer that the client has, or a part of it."""
+        await self._conversations.add(turn, sent.known_by(answer))
+
+    async def _in_named(self, sent: Conversation, named: str) -> tuple[Turn, str]:
+        """Submit to the session that the client names, by id or alias; create a new alias."""
+        key = SessionKey(self._user.tenant, self._app, self._user.user, named)
+        with suppress(SessionNotFoundError):
+            found = await self._store.find(key.tenant, key.user_id, named)
+            key = found.key if found.app_name == self._app else key
+        try:
+            session = await self._store.summary(key)
+        except SessionNotFoundError:
+            await self._admission.take()
+            with suppress(SessionExistsError):
+                await self._store.create(key)
+            session = await self._store.summary(key)
+        text = sent.text if session.message_count else sent.quoted
+        try:
+            return await self._submit(key, text), session.public_id
+        except TurnConflictError:  # a repeated request, which was first submitted with a quotation
+            return await self._submit(key, sent.quoted), session.public_id
+
+    async def _in_known(self, sent: Conversation) -> tuple[Turn, str]:
+        """Submit to the session that the earlier messages lead to, or to a fork of it.
+
+        On a concurrent continuation: retry, then fork. If the change was the answer to an
+        approval, the conversation continues in the same session.
+        """
+        point = await self._point(sent)
+        for _ in range(_TRIES):
+            if not (point.is_end or point.has_key):
+                break
+            with suppress(SessionBusyError):
+                turn = await self._submit(point.session, sent.text, after=point.last)
+                return turn, point.public_id
+            point = await self._point(sent)
+        to, public_id = self._new_session()
+        await self._admit(to)
+        await fork(self._store.database, point, to, public_id)
+        return await self._submit(to, sent.text), public_id
+
+    async def _point(self, sent: Conversation) -> Point:
+        point = await self._known(sent.earlier) or await self._broken_off(sent.earlier)
+        if point is None:
+            raise SessionNotFoundError
+        return point
+
+    async def _known(self, said: Sequence[Said]) -> Point | None:
+        who = self._user.tenant, self._user.user, self._app
+        known_by = conversation_hash(said)
+        return await self._conversations.find(*who, known_by, idempotency_key=self._key)
+
+    async def _broken_off(self, said: Sequence[Said]) -> Point | None:
+        """The point of a conversation whose client disconnected during the last answer.
+
+        The session has the whole answer. If the client's text is not its beginning, the client has
+        edited it: the conversation is unknown.
+        """
+        *before, answer = said
+        if answer.role != "assistant":
+            return None
+        point = await self._known([*before, _BROKEN_OFF])
+        if point is None:
+            return None
+        turn = await self._turns.get(point.turn_id)
+        can_follow = point.is_end or turn.ended is not None  # no fork of a turn that runs
+        return point if can_follow and await self._begins_with(turn, answer.text) else None
+
+    async def _begins_with(self, turn: Turn, text: str) -> bool:
+        """Whether a turn's answer, as sent to clients, begins with this text."""
+        wanted, reading = normalised(text), Reading(turn)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE), aclosing(self._turns.events(turn.id)) as events:
+                async for event in events:
+                    deque(reading.read(event), 0)
+                    if len(reading.text) < len(text):
+                        continue
+                    told = normalised(reading.text)
+                    if told.startswith(wanted) or not wanted.startswith(told):
+                        return told.startswith(wanted)
+        return False
+
+    async def _in_new(self, sent: Conversation) -> tuple[Turn, str]:
+        key, public_id = self._new_session()
+        await self._admit(key)
+        with suppress(SessionExistsError):
+            await self._store.create(key, public_id=public_id)
+        return await self._submit(key, sent.quoted), public_id
+
+    def _new_session(self) -> tuple[SessionKey, str]:
+        """The key and id of a new session; the same ones for the same idempotency key."""
+        user = self._user
+        public_id = new_id("ses")
+        if self._key is not None:
+            told = json_text(["openai", user.tenant, user.user, self._app, self._key])
+            public_id = f"ses_{sha256(told.encode()).hexdigest()[:32]}"
+        return SessionKey(user.tenant, self._app, user.user, public_id), public_id
+
+    async def _admit(self, session: SessionKey) -> None:
+        """Admit the turn before its session is created, unless an earlier request created both."""
+        if not await self._turns.is_accepted(session, self._key):
+            await self._admission.take()
+
+    async def _submit(self, session: SessionKey, text: str, *, after: int | None = None) -> Turn:
+        return await self._turns.submit(
+            self._app,
+            text,
+            user=session.user_id,
+            session=session.session_id,
+            idempotency_key=self._key,
+            create=False,
+            after=after,
+            key_id=self._user.key_id,
+            cost_limit=self._user.limits.cost,
+            admit=self._admission.take,
+        )
+
+
+def _check(request: ChatRequest) -> None:
+    """Refuse options that an agent would silently ignore."""
+    wishes = {
+        "`tool_choice` that wants a tool: it has its own": _wants_tool(request.tool_choice)
+        or _wants_tool(request.function_call),
+        "`n` above 1": request.n is not None and request.n != 1,
+        "`response_format` other than text": request.response_format
+        and request.response_format.get("type") != "text",
+        "`modalities` other than text": request.modalities and request.modalities != ["text"],
+        "`logprobs`": request.logprobs,
+    }
+    for wish, is_there in wishes.items():
+        if is_there:
+            raise UnsupportedRequestError(f"An agent takes no {wish}. Leave it out.")
+
+
+def _wants_tool(choice: Any) -> bool:
+    return choice not in (None, "auto", "none")
+
+
+def _text(number: int, message: ChatMessage) -> str:
+    content = message.content
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(_part(number, part) for part in content)
+
+
+def _part(number: int, part: ContentPart) -> str:
+    text = part.text if part.type == "text" else part.refusal if part.type == "refusal" else None
+    if text is None:
+        raise UnsupportedRequestError(
+            f"messages.{number}.content has a part that is no text. Send text alone."
+        )
+    return text

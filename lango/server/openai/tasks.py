@@ -1,0 +1,40 @@
+"""Tasks of chat front ends beside the conversation: titles, tags, follow-up questions.
+
+Open WebUI sends such a task as one user message, which quotes the chat so far. As a turn it would
+cost a model call, could run the agent's tools, and would become part of a session. So the server
+answers it without the agent: the title is the beginning of the chat, and other lists are empty.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lango.core.values import JsonObject, json_text
+from lango.server.openai.sessions import Conversation
+
+_MOST_TITLE: Final = 60
+_TASK: Final = "### Task:\n"
+_WANTED: Final = re.compile(r'JSON format:\s*\{\s*"(title|tags|follow_ups|queries)"')
+_HISTORY: Final = re.compile(r"<chat_history>\s*(.*)</chat_history>", re.DOTALL)
+_FIRST_MESSAGE: Final = re.compile(r"USER: (.*?)(?:\nASSISTANT: |\Z)", re.DOTALL)
+_UNTITLED: Final = "New chat"
+
+
+def task_answer(sent: Conversation) -> str | None:
+    """The answer to a task; None if the message is not one."""
+    text = sent.text.lstrip()
+    if sent.earlier or len(sent.new) > 1 or not text.startswith(_TASK):
+        return None
+    wanted, history = _WANTED.search(text), _HISTORY.search(text)
+    if wanted is None or history is None:
+        return None
+    answer: JsonObject = {wanted[1]: _title(history[1]) if wanted[1] == "title" else []}
+    return json_text(answer)
+
+
+def _title(history: str) -> str:
+    first = _FIRST_MESSAGE.match(history)
+    words = " ".join(first[1].split()) if first else ""
+    short = words if len(words) <= _MOST_TITLE else f"{words[:_MOST_TITLE]}…"
+    return short or _UNTITLED

@@ -1,0 +1,1 @@
+"""The endpoints of /v1, one router per noun."""

@@ -1,0 +1,194 @@
+"""Files of sessions: uploaded and downloaded as raw bytes, a chunk at a time.
+
+A body is the file itself, not a multipart form: the server checks and spools it as it comes, and
+needs no parser.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from hashlib import sha256
+from http import HTTPStatus
+from types import TracebackType
+from typing import Annotated, Any, Final, Self
+from urllib.parse import quote
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import AfterValidator, Field
+from starlette.requests import ClientDisconnect
+
+from lango.adk.artifacts import MAX_NAME
+from lango.config.settings import FileSettings
+from lango.core.messages.file_types import FILE_TYPES, TypeCheck, declared_type
+from lango.core.values import storable_text
+from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
+from lango.server.auth.callers import SECURED
+from lango.server.backend import Served
+from lango.server.http.bodies import refuse_encodings
+from lango.server.http.problems import responses
+from lango.server.routes.schemas import File, FileName, FilePage, Number
+from lango.server.routes.sessions import OwnSession, PageSize, SeenSession
+from lango.store.files.rows import CHUNK
+from lango.store.files.uploads import NewFile, SqlFileStore, StoredFile
+
+router = APIRouter(
+    prefix="/v1/sessions",
+    tags=["files"],
+    dependencies=SECURED,
+    responses=responses(401, 403, 404, 421, 422, 429, 503),
+)
+
+_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+_UPLOAD: Final[dict[str, Any]] = {
+    "requestBody": {"required": True, "content": dict.fromkeys(FILE_TYPES, _BINARY)}
+}
+_DOWNLOAD: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The bytes of the file.", "content": {"*/*": _BINARY}}
+}
+_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_UNKNOWN: Final = "application/octet-stream"
+# Longer than the name of an upload: tools name their artifacts themselves.
+KeptName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(storable_text)]
+
+
+class Upload:
+    """A file being received: checked, and spooled to disk if large; deleted when the block ends.
+
+    It is saved in the database when it is complete: no transaction may wait for a client.
+    """
+
+    def __init__(self, declared: str, limits: FileSettings) -> None:
+        self.size = 0
+        self._most = limits.max_bytes
+        self._check = TypeCheck(declared)
+        self._hash = sha256()
+        self._file = tempfile.SpooledTemporaryFile(max_size=CHUNK)  # noqa: SIM115 - see __exit__
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the received bytes, in hex."""
+        return self._hash.hexdigest()
+
+    def chunks(self) -> Iterator[bytes]:
+        """The received bytes, from the first."""
+        self._file.seek(0)
+        return iter(lambda: self._file.read(CHUNK), b"")
+
+    async def receive(self, request: Request) -> None:
+        """Receive the body of a request; BodyTooLargeError above the limit."""
+        announced = request.headers.get("content-length", "")
+        self._make_room(int(announced) if announced.isdecimal() else 0)
+        try:
+            async for piece in request.stream():
+                self._add(piece)
+        except ClientDisconnect as error:
+            raise InvalidBodyError("The file broke off.") from error
+        if not self.size:
+            raise InvalidBodyError("The file is empty.")
+        self._check.see(b"", last=True)
+
+    def _add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        self._make_room(self.size)
+        self._check.see(piece)
+        self._hash.update(piece)
+        self._file.write(piece)
+
+    def _make_room(self, size: int) -> None:
+        if size > self._most:
+            raise BodyTooLargeError(f"A file has {self._most} bytes at most here.")
+
+
+@router.post(
+    "/{session_id}/files",
+    status_code=HTTPStatus.CREATED,
+    responses=responses(400, 413, 415),
+    openapi_extra=_UPLOAD,
+)
+async def upload_file(
+    request: Request,
+    response: Response,
+    session: OwnSession,
+    served: Served,
+    name: Annotated[FileName, Query(description="What it is called in the session.")],
+) -> File:
+    """Upload a file to a session; an existing name gets a new version."""
+    limits = served.options.files
+    declared = declared_type(request.headers.get("content-type", ""))
+    if declared not in limits.types:
+        raise MediaTypeError(f"Say what the file is by Content-Type: {', '.join(limits.types)}.")
+    refuse_encodings(request)
+    with Upload(declared, limits) as upload:
+        await upload.receive(request)
+        await served.quotas.take_bytes(session.key.tenant, upload.size)
+        kept = await _files(served).save(
+            session.key, NewFile(name, declared, upload), public_id=session.public_id
+        )
+    where = f"{router.prefix}/{session.public_id}/files/{quote(name, safe='')}"
+    response.headers["Location"] = where
+    return File.of(kept)
+
+
+@router.get("/{session_id}/files")
+async def list_files(
+    session: SeenSession,
+    served: Served,
+    after: Annotated[KeptName | None, Query(description="`next` of a page.")] = None,
+    limit: PageSize = 50,
+) -> FilePage:
+    """A page of a session's files by name, uploaded or made by tools; only the newest versions."""
+    found = await _files(served).page(session.key, after=after or "", limit=limit + 1)
+    shown = found[:limit]
+    more = shown[-1].name if len(found) > limit else None
+    return FilePage(files=[File.of(file) for file in shown], next=more)
+
+
+@router.get(
+    "/{session_id}/files/{name:path}", response_class=StreamingResponse, responses=_DOWNLOAD
+)
+async def get_file(
+    session: SeenSession,
+    served: Served,
+    name: Annotated[KeptName, Path(description="The file's `name`.")],
+    version: Annotated[Number | None, Query(description="Else it is the newest.")] = None,
+) -> StreamingResponse:
+    """The bytes of a file."""
+    files = _files(served)
+    found = await files.find(session.key, name, version)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return StreamingResponse(files.chunks(found), headers=_headers(found), media_type=_type(found))
+
+
+def _files(served: Served) -> SqlFileStore:
+    return SqlFileStore(served.store.database)
+
+
+def _headers(file: StoredFile) -> dict[str, str]:
+    """Headers that make a browser save any file, and neither guess its type nor run it."""
+    return {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
+        "Content-Length": str(file.size),
+        "ETag": f'"{file.sha256}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def _type(file: StoredFile) -> str:
+    """The type of a file, if valid in a header: tools can set any type."""
+    said = file.mime_type or ""
+    return said if _TYPE.fullmatch(said) else _UNKNOWN

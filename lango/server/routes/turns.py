@@ -1,0 +1,289 @@
+"""Turns: submit, get, subscribe to events, cancel, retry, answer. Any server serves any turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
+
+from lango.core.turns.events import Answer
+from lango.core.turns.states import TurnState
+from lango.errors import TurnNotFoundError
+from lango.server.auth.callers import SECURED, AnyCaller, ListViewer, User, Viewer, recheck
+from lango.server.auth.limits import Admission, Admitting
+from lango.server.backend import Served, Services
+from lango.server.http.bodies import JsonRoute
+from lango.server.http.problems import responses
+from lango.server.http.streams import MEDIA_TYPE, EventStream, Seat, frames
+from lango.server.routes.schemas import (
+    Id,
+    IdempotencyKey,
+    NewApproval,
+    NewResult,
+    NewTurn,
+    Number,
+    TurnInfo,
+    TurnListPage,
+    TurnPage,
+)
+from lango.server.routes.sessions import (
+    OUR_ID,
+    OwnSession,
+    PageSize,
+    Place,
+    SeenSession,
+    Since,
+    Until,
+)
+from lango.store.sessions.listing import SessionSummary
+from lango.store.turns.listing import TurnsWanted
+from lango.store.turns.rows import Turn
+from lango.turns.service import Turns
+
+router = APIRouter(
+    prefix="/v1",
+    tags=["turns"],
+    dependencies=SECURED,
+    route_class=JsonRoute,
+    responses=responses(401, 403, 404, 421, 422, 429, 503),
+)
+
+_STREAM: Final[dict[str, Any]] = {
+    "description": "The events of the turn, from `accepted` to its end.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+_ACCEPTING: Final[dict[str, Any]] = {
+    "status_code": status.HTTP_202_ACCEPTED,
+    "response_model": TurnInfo,
+    "responses": {200: _STREAM, **responses(400, 409, 413, 415)},
+}
+Thoughts = Annotated[bool, Query(description="Whether to send `thought.delta` as well.")]
+
+
+TurnId = Annotated[str, Path(description="The turn's `id`.")]
+
+
+async def tenants_turns(viewer: Viewer, served: Served) -> Turns:
+    """The turns of the caller's tenant."""
+    return served.backend.turns_for(viewer.tenant)
+
+
+TenantsTurns = Annotated[Turns, Depends(tenants_turns)]
+
+
+async def own_turn(turn_id: TurnId, user: User, turns: TenantsTurns) -> Turn:
+    """The turn in the path; TurnNotFoundError if missing or another user's."""
+    return await _find(turns, turn_id, user.user)
+
+
+async def seen_turn(turn_id: TurnId, viewer: Viewer, turns: TenantsTurns) -> Turn:
+    """The turn in the path; TurnNotFoundError if missing or not visible to the caller."""
+    return await _find(turns, turn_id, viewer.user)
+
+
+async def _find(turns: Turns, turn_id: str, user: str | None) -> Turn:
+    if not OUR_ID.fullmatch(turn_id):
+        raise TurnNotFoundError
+    turn = await turns.get(turn_id)
+    if user not in (None, turn.session.user_id):
+        raise TurnNotFoundError
+    return turn
+
+
+async def wished_seat(
+    request: Request, served: Served, who: AnyCaller
+) -> AbstractContextManager[Seat | None]:
+    """Reserve a stream slot if Accept is text/event-stream, before the turn is accepted."""
+    wanted = MEDIA_TYPE in request.headers.get("accept", "")
+    return served.streams.opening(who, partial(recheck, request)) if wanted else nullcontext()
+
+
+WishedSeat = Annotated[AbstractContextManager[Seat | None], Depends(wished_seat)]
+OwnTurn = Annotated[Turn, Depends(own_turn)]
+SeenTurn = Annotated[Turn, Depends(seen_turn)]
+
+
+@router.post("/sessions/{session_id}/turns", **_ACCEPTING)
+async def submit_turn(
+    new: NewTurn,
+    session: OwnSession,
+    admission: Admitting,
+    turns: TenantsTurns,
+    wished_seat: WishedSeat,
+    idempotency_key: IdempotencyKey = None,
+    thoughts: Thoughts = False,
+) -> Response:
+    """Submit a message. Returns the turn, or its events if `Accept` is `text/event-stream`."""
+    with wished_seat as seat:
+        turn = await turns.submit(
+            session.app_name,
+            new.message,
+            files=new.files,
+            user=session.user_id,
+            session=session.id,
+            idempotency_key=idempotency_key,
+            busy=new.busy,
+            run_at=new.run_at,
+            create=False,
+            key_id=admission.user.key_id,
+            cost_limit=admission.user.limits.cost,
+            public_id=session.public_id,
+            admit=admission.take,
+        )
+        return _accepted(turn, session, turns, seat, thoughts=thoughts)
+
+
+@router.get("/sessions/{session_id}/turns")
+async def list_turns(
+    session: SeenSession, turns: TenantsTurns, before: Place = None, limit: PageSize = 50
+) -> TurnPage:
+    """A page of a session's turns, the newest first."""
+    found = await turns.of_session(
+        session.app_name, user=session.user_id, session=session.id, before=before, limit=limit + 1
+    )
+    shown = found[:limit]
+    more = shown[-1].number if len(found) > limit else None
+    return TurnPage(turns=[TurnInfo.of(turn, session.public_id) for turn in shown], before=more)
+
+
+@router.get("/turns")
+async def list_all_turns(
+    viewer: ListViewer,
+    turns: TenantsTurns,
+    app: Annotated[Id | None, Query(description="Of this agent alone.")] = None,
+    state: Annotated[TurnState | None, Query(description="In this state alone.")] = None,
+    since: Since = None,
+    until: Until = None,
+    cursor: Annotated[Id | None, Query(description="`next` of a page.")] = None,
+    limit: PageSize = 50,
+) -> TurnListPage:
+    """A page of the user's turns, the newest first; an admin can list other users' too."""
+    wanted = TurnsWanted(app=app, user=viewer.user, state=state, since=since, until=until)
+    return TurnListPage.of(await turns.list(wanted, cursor=cursor, limit=limit))
+
+
+@router.get("/turns/{turn_id}")
+async def get_turn(turn: SeenTurn, served: Served) -> TurnInfo:
+    """The current state of a turn."""
+    return TurnInfo.of(turn, (await served.store.summary(turn.session)).public_id)
+
+
+@router.get(
+    "/turns/{turn_id}/events",
+    response_class=Response,
+    responses={
+        200: _STREAM,
+        204: {"description": "All events have been read: there is nothing to come back for."},
+    },
+)
+async def read_events(
+    request: Request,
+    turn: SeenTurn,
+    turns: TenantsTurns,
+    served: Served,
+    who: AnyCaller,
+    after: Place = None,
+    last_event_id: Annotated[Number | None, Header()] = None,
+    thoughts: Thoughts = False,
+) -> Response:
+    """Stream the events after a number as they come, until the turn's end."""
+    seen = (last_event_id if after is None else after) or 0
+    if turn.ended is not None and seen >= turn.last_event:
+        return Response(status_code=status.HTTP_204_NO_CONTENT)
+    with served.streams.opening(who, partial(recheck, request)) as seat:
+        events = turns.events(turn.id, after=seen)
+        return EventStream(seat, frames(turn.id, events, thoughts=thoughts))
+
+
+@router.post("/turns/{turn_id}/cancel")
+async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> TurnInfo:
+    """Cancel a turn: ends it if it has not begun, asks it to stop if it runs."""
+    cancelled = await turns.cancel(turn.id)
+    return TurnInfo.of(cancelled, (await served.store.summary(turn.session)).public_id)
+
+
+@router.post("/turns/{turn_id}/retry", **_ACCEPTING)
+async def retry_turn(
+    turn: OwnTurn,
+    admission: Admitting,
+    turns: TenantsTurns,
+    served: Served,
+    wished_seat: WishedSeat,
+    thoughts: Thoughts = False,
+) -> Response:
+    """Submit the message of a failed or cancelled turn again, as a new turn."""
+    session = await served.store.summary(turn.session)
+    with wished_seat as seat:
+        again = await turns.retry(turn.id, admit=admission.take)
+        return _accepted(again, session, turns, seat, thoughts=thoughts)
+
+
+@dataclass(frozen=True)
+class GoesOn:
+    """Answers a waiting turn by a new turn, under the caller's limits."""
+
+    turn: Turn
+    admission: Admission
+    turns: Turns
+    served: Services
+    wished_seat: AbstractContextManager[Seat | None]
+    idempotency_key: str | None
+    thoughts: bool
+
+    async def by(self, hand_in: Callable[..., Awaitable[Turn]], *given: Any) -> Response:
+        """Submit the answer that the turn waits for."""
+        session = await self.served.store.summary(self.turn.session)
+        user = self.admission.user
+        with self.wished_seat as seat:
+            goes_on = await hand_in(
+                self.turn.id,
+                *given,
+                idempotency_key=self.idempotency_key,
+                key_id=user.key_id,
+                cost_limit=user.limits.cost,
+                admit=self.admission.take,
+            )
+            return _accepted(goes_on, session, self.turns, seat, thoughts=self.thoughts)
+
+
+async def goes_on(
+    turn: OwnTurn,
+    admission: Admitting,
+    turns: TenantsTurns,
+    served: Served,
+    wished_seat: WishedSeat,
+    idempotency_key: IdempotencyKey = None,
+    thoughts: Thoughts = False,
+) -> GoesOn:
+    """How this request goes on with the turn in its path."""
+    return GoesOn(turn, admission, turns, served, wished_seat, idempotency_key, thoughts)
+
+
+Going = Annotated[GoesOn, Depends(goes_on)]
+
+
+@router.post("/turns/{turn_id}/approvals", **_ACCEPTING)
+async def answer_approval(new: NewApproval, turns: TenantsTurns, goes_on: Going) -> Response:
+    """Answer an approval that a turn waits for. The answer is a new turn, which continues it."""
+    return await goes_on.by(turns.answer, Answer(new.call, new.approved, new.payload))
+
+
+@router.post("/turns/{turn_id}/results", **_ACCEPTING)
+async def deliver_result(new: NewResult, turns: TenantsTurns, goes_on: Going) -> Response:
+    """Deliver the result of a long-running call. It is a new turn, which continues the old one."""
+    return await goes_on.by(turns.deliver, new.call, new.result)
+
+
+def _accepted(
+    turn: Turn, session: SessionSummary, turns: Turns, seat: Seat | None, *, thoughts: bool
+) -> Response:
+    """The response to a submission: the turn, or its events from the first."""
+    where = {"Location": f"{router.prefix}/turns/{turn.id}"}
+    if seat is not None:
+        return EventStream(seat, frames(turn.id, turns.events(turn.id), thoughts=thoughts), where)
+    told = TurnInfo.of(turn, session.public_id).model_dump_json()
+    return Response(told, status.HTTP_202_ACCEPTED, where, "application/json")

@@ -1,0 +1,1 @@
+"""Database access: engines, connections, transactions, retries and notifications."""

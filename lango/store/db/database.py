@@ -1,0 +1,332 @@
+"""One database: its engine, its schema check, transactions, and raw statements on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any, Final, TypeVar, TypeVarTuple, cast, overload
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from lango.errors import StoreError, StoreUnavailableError
+from lango.store.db.connection_errors import in_words
+from lango.store.db.engines import (
+    IDLE_TIMEOUT,
+    POOL_TIMEOUT,
+    READ_ONLY,
+    create_engine,
+    is_in_memory,
+    is_sqlite,
+    store_url,
+)
+from lango.store.db.leases import Leases
+from lango.store.db.retry import in_our_words, is_locked_out, retrying
+from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
+from lango.store.db.stuck_transactions import END_SILENT
+from lango.store.db.waiting import FairSemaphore, SessionQueues, acquired
+from lango.store.schema import migrate
+from lango.store.schema.tables import app_states
+from lango.store.sessions.entries import SessionKey
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+Work = Callable[[AsyncConnection, *Args], Awaitable[T]]
+
+logger = logging.getLogger(__name__)
+
+_IS_READ_ONLY: Final = sa.text("select current_setting('transaction_read_only')")
+_PROBE: Final = {"tenant": "lango", "app_name": "lango_check_writes"}
+"""Names of the row that `check_writes` writes, which no other transaction ever sees."""
+POOL_SIZE: Final = 10
+POOL_OVERFLOW: Final = 5
+
+
+async def _refuse_read_only(engine: AsyncEngine) -> None:
+    async with engine.connect() as connection:
+        if await connection.scalar(_IS_READ_ONLY) != "off":
+            await connection.invalidate()  # a new one may reach the new primary
+            raise StoreUnavailableError("The database server is read-only.")
+
+
+class Database:
+    """A database that opens on first use, so that it can be created before an event loop runs.
+
+    `pool_size` connections are for turns and appends, `pool_overflow` for all other work. An
+    operation that gets none in `pool_timeout` seconds is retried, then raises StoreBusyError.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str | None = None,
+        pool_size: int = POOL_SIZE,
+        pool_overflow: int = POOL_OVERFLOW,
+        pool_timeout: float = POOL_TIMEOUT,
+    ) -> None:
+        self.url = store_url(url)
+        self.schema = schema
+        self.is_sqlite = is_sqlite(self.url)
+        self._pool_size = pool_size
+        self._pool_overflow = pool_overflow
+        self._pool_timeout = pool_timeout
+        self._queues = SessionQueues(pool_timeout)
+        self._engine: AsyncEngine | None = None
+        self._leases: Leases | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+        # Tasks wait for a connection here, not at the pool, which knows no tenants.
+        self._connections = FairSemaphore(self._beside_leases())
+        # A SQLite file has one writer. Our writers wait for each other here, where a release
+        # wakes the next one at once: at the file they would have to poll.
+        self._one_writer = FairSemaphore(1) if self.is_sqlite else None
+
+    async def open(self) -> AsyncEngine:
+        """Open the engine, and check its schema once; a new SQLite file gets its tables here.
+
+        Only this method reopens a closed database: a late operation must not do it unnoticed.
+        """
+        self._closed = False
+        return await self._opened()
+
+    async def _opened(self) -> AsyncEngine:
+        if self._closed:
+            raise StoreError("The store is closed: `open` it to go on.")
+        if self._engine is not None:
+            return self._engine
+        async with self._opening:
+            if self._engine is None:
+                engine = create_engine(
+                    self.url,
+                    schema=self.schema,
+                    pool_size=self._pool_size + self._pool_overflow,
+                    pool_timeout=self._pool_timeout,
+                )
+                try:
+                    with in_words(self.url.render_as_string(hide_password=False)):
+                        await migrate.ensure(engine, create=self.is_sqlite)
+                except BaseException:
+                    await engine.dispose()
+                    raise
+                if not self.is_sqlite:
+                    self._leases = Leases(engine, self._pool_size, self._pool_timeout)
+                self._engine = engine
+        return self._engine
+
+    async def check(self) -> None:
+        """Check without a write that the schema still fits: an upgrade may have changed it.
+
+        Raises StoreUnavailableError while the server is read-only, as after a failover.
+        """
+        engine = await self._opened()
+        with in_our_words():
+            async with self._acquired(self._connections):
+                await migrate.ensure(engine, create=False)
+            if not self.is_sqlite:
+                await _refuse_read_only(engine)
+
+    async def check_writes(self) -> None:
+        """Raise unless the database takes a write: StoreUnavailableError if the fault may pass.
+
+        Inserts and deletes a row in one transaction, and commits: nothing is left of it, but it
+        has been on the disk. On SQLite, a transaction that is rolled back would not get there.
+        """
+        values = {**_PROBE, "key": uuid4().hex}  # no two processes wait for each other
+        with in_words(self.url.render_as_string(hide_password=False)):
+            async with self.begin() as connection:
+                await connection.execute(sa.insert(app_states).values(values))
+                same = (app_states.c[name] == value for name, value in values.items())
+                await connection.execute(sa.delete(app_states).where(*same))
+
+    def _beside_leases(self) -> int:
+        """The number of connections for work that does not use leases."""
+        if self.is_in_memory:
+            return 1  # and it is in one transaction at a time
+        if self.is_sqlite:
+            return self._pool_size + self._pool_overflow
+        return max(self._pool_overflow, 1)
+
+    def _acquired(self, of: FairSemaphore | None) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if of is None else acquired(of, self._pool_timeout)
+
+    def queue_of(self, session: SessionKey | None) -> AbstractAsyncContextManager[None]:
+        """Wait for this process's other writers to the session, before a write waits for its row.
+
+        No more than two of them use a connection. Enter it once per operation.
+        """
+        if session is None or self.is_sqlite:  # a SQLite file has one writer anyway
+            return nullcontext()
+        return self._queues.turn_of(session)
+
+    def twin(self) -> Database:
+        """The same database with a connection of its own, for another thread and its event loop."""
+        url = self.url.render_as_string(hide_password=False)
+        return Database(url, schema=self.schema, pool_size=1, pool_timeout=self._pool_timeout)
+
+    def is_same(self, other: Database | None) -> bool:
+        """Whether both are one database, so that a primary key means the same in both."""
+        if other is None or self.is_in_memory:
+            return other is self
+        return (self.url, self.schema) == (other.url, other.schema)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the database lives in this object alone, and has no twin."""
+        return is_in_memory(self.url)
+
+    async def close(self) -> None:
+        """Close every connection; `open` makes new ones."""
+        self._closed = True
+        async with self._opening:  # what is just being opened is closed as well
+            engine, self._engine = self._engine, None
+            leases, self._leases = self._leases, None
+        if leases is not None:
+            await leases.close()
+        if engine is not None:
+            await engine.dispose()
+
+    @overload
+    async def read(self, work: Prepared, /, **values: Any) -> Sequence[Row]: ...
+
+    @overload
+    async def read(self, work: Work[*Args, T], /, *args: *Args) -> T: ...
+
+    async def read(self, work: Any, /, *args: Any, **values: Any) -> Any:
+        """Read one snapshot, and retry after a transient fault.
+
+        `work` is a function of the connection and `args`, or a prepared statement, whose rows are
+        returned: on PostgreSQL, that is one round trip.
+        """
+        if isinstance(work, Prepared):
+            return await retrying(partial(self._read_rows, work, values))
+        return await retrying(partial(self._read, work, args))
+
+    @overload
+    async def write(self, work: Prepared, /, **values: Any) -> Sequence[Row]: ...
+
+    @overload
+    async def write(
+        self, work: Work[*Args, T], /, *args: *Args, session: SessionKey | None = None
+    ) -> T: ...
+
+    async def write(
+        self, work: Any, /, *args: Any, session: SessionKey | None = None, **values: Any
+    ) -> Any:
+        """Do work in a transaction, and retry all of it after a transient fault.
+
+        `work` as for `read`. Few writers to `session` run at a time.
+        """
+        if isinstance(work, Prepared):
+            return await retrying(partial(self._write_rows, work, values))
+        return await retrying(partial(self._write, work, args, session))
+
+    async def transact(
+        self,
+        work: Callable[[Transaction, *Args], Awaitable[T]],
+        /,
+        *args: *Args,
+        session: SessionKey | None = None,
+    ) -> T:
+        """`write` for work of prepared statements alone: on PostgreSQL, by a leased connection."""
+        return await retrying(partial(self._transact, work, args, session))
+
+    async def _read(self, work: Callable[..., Awaitable[T]], args: Sequence[Any]) -> T:
+        async with self.snapshot() as connection:
+            return await work(connection, *args)
+
+    async def _read_rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Row]:
+        if self.is_sqlite:
+            async with self.snapshot() as connection:
+                return await CoreTransaction(connection).all(statement, **values)
+        return await (await self._leased()).find(statement, values)
+
+    async def _write(
+        self, work: Callable[..., Awaitable[T]], args: Sequence[Any], session: SessionKey | None
+    ) -> T:
+        async with self.begin(session) as connection:
+            return await work(connection, *args)
+
+    async def _write_rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Row]:
+        if self.is_sqlite:
+            async with self.begin() as connection:
+                return await CoreTransaction(connection).all(statement, **values)
+        leases = await self._leased()
+        try:
+            return await leases.find(statement, values)
+        except Exception as error:
+            await self._after(error)
+            raise
+
+    async def _transact(
+        self, work: Callable[..., Awaitable[T]], args: Sequence[Any], session: SessionKey | None
+    ) -> T:
+        async with self.transaction(session) as transaction:
+            return await work(transaction, *args)
+
+    @asynccontextmanager
+    async def begin(self, session: SessionKey | None = None) -> AsyncGenerator[AsyncConnection]:
+        """One try of a `write`: a transaction that commits at the end."""
+        engine = await self._opened()
+        one_writer = self._acquired(self._one_writer)
+        connection_free = self._acquired(self._connections)
+        queue, begun = self.queue_of(session), engine.begin()
+        try:
+            with in_our_words():
+                async with queue, one_writer, connection_free, begun as connection:
+                    yield connection
+        except Exception as error:
+            await self._after(error)
+            raise
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
+        """One try of a `read`: a read-only transaction that sees one snapshot."""
+        engine = await self._opened()
+        options: dict[str, Any] = dict(READ_ONLY)
+        if not self.is_sqlite:
+            options |= {"isolation_level": "REPEATABLE READ"}
+        with in_our_words():
+            async with self._acquired(self._connections), engine.connect() as connection:
+                yield await connection.execution_options(**options)
+
+    @asynccontextmanager
+    async def transaction(self, session: SessionKey | None = None) -> AsyncGenerator[Transaction]:
+        """One try of a `transact`: a transaction that commits at the end."""
+        if self.is_sqlite:
+            async with self.begin() as connection:
+                yield CoreTransaction(connection)
+            return
+        leases = await self._leased()
+        try:
+            async with self.queue_of(session), leases.transaction() as lease:
+                yield lease
+        except Exception as error:
+            await self._after(error)
+            raise
+
+    async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
+        """The rows of one hand-written statement, on PostgreSQL: one round trip, one try."""
+        leases = await self._leased()
+        try:
+            return await leases.fetch(sql, *arguments)
+        except Exception as error:
+            await self._after(error)
+            raise
+
+    async def _leased(self) -> Leases:
+        if self._leases is None:
+            await self._opened()
+        return cast(Leases, self._leases)
+
+    async def _after(self, error: Exception) -> None:
+        """After a lock timeout, end stuck transactions, so that the next try gets their rows."""
+        if self._leases is None or not is_locked_out(error):
+            return
+        ended = await self._leases.fetch(END_SILENT, float(IDLE_TIMEOUT))
+        if ended[0][0]:
+            logger.warning("ended %d transactions whose process is silent", ended[0][0])

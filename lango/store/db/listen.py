@@ -1,0 +1,100 @@
+"""Notifications between processes: PostgreSQL's LISTEN and NOTIFY."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from itertools import chain, repeat
+from typing import Any, Final, NoReturn
+
+from lango.core.backoff import delays
+from lango.store.db.database import Database
+from lango.store.db.engines import create_engine
+from lango.store.db.liveness import answers
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES: Final = 7_900
+"""The longest notification; PostgreSQL's own limit is 8,000 bytes."""
+_CHANNEL: Final = "lango"
+_SEND: Final = "select pg_notify($1, $2)"
+_IS_THERE: Final = 10.0  # seconds between probes of a silent server
+_TRIES_THAT_GROW: Final = 8
+_LONGEST_WAIT: Final = 2.0
+
+
+class Notices:
+    """The notifications of one database, or of one schema in it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        schema = database.schema
+        self._channel = f"{_CHANNEL}:{schema}"[:63] if schema else _CHANNEL
+
+    async def send(self, text: str) -> None:
+        """Notify all processes that listen now, including this one."""
+        await self.database.fetch(_SEND, self._channel, text)
+
+    async def listen(self, hear: Callable[[str], None], joined: Callable[[], None]) -> NoReturn:
+        """Listen until cancelled, on a connection of its own; reconnect after each fault.
+
+        Calls `joined` whenever it has connected: notifications sent before are lost.
+        """
+        while True:
+            waits = chain(delays(_TRIES_THAT_GROW), repeat(_LONGEST_WAIT))
+            for wait in waits:
+                try:
+                    await self._listen_once(hear, joined)
+                    break  # it was connected: restart with short waits
+                except Exception as error:  # noqa: BLE001 - retry after any fault
+                    logger.info("cannot listen, trying again: %s", type(error).__name__)
+                await asyncio.sleep(wait)
+
+    async def _listen_once(self, hear: Callable[[str], None], joined: Callable[[], None]) -> None:
+        lost = asyncio.Event()
+        async with self._connection() as raw:
+            raw.add_termination_listener(_without_arguments(lost.set))
+            await raw.add_listener(self._channel, _with_the_text(hear))
+            joined()
+            while not lost.is_set() and await answers(raw):
+                await _set_within(lost, _IS_THERE)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Any]:
+        """asyncpg's connection, which publishes no types."""
+        engine = create_engine(self.database.url, schema=self.database.schema, pool_size=1)
+        try:
+            connection = await engine.connect()
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            try:
+                yield raw
+            finally:
+                raw.terminate()
+                await asyncio.shield(connection.invalidate())
+                await connection.close()
+        finally:
+            await engine.dispose()
+
+
+def _without_arguments(call: Callable[[], None]) -> Callable[..., None]:
+    def listener(*_: Any) -> None:
+        call()
+
+    return listener
+
+
+def _with_the_text(hear: Callable[[str], None]) -> Callable[..., None]:
+    def listener(_connection: Any, _pid: int, _channel: str, text: str) -> None:
+        hear(text)
+
+    return listener
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,291 @@
+"""Artifacts and data moved out of events: rows in two tables, the bytes in chunks of 1 MiB."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.ids import check_key, new_id
+from lango.core.values import JsonObject
+from lango.store.db.clock import now
+from lango.store.db.upserts import upsert
+from lango.store.schema.tables import artifact_chunks, artifacts, sessions
+from lango.store.sessions.entries import Blob, SessionKey
+from lango.store.sessions.load import key_is
+
+CHUNK: Final = 1 << 20
+ARTIFACT: Final = "artifact"
+EVENT_DATA: Final = "event"
+
+# The empty version that ADK's rewind saves over an artifact that it removes.
+HIDDEN_TYPE: Final = "application/octet-stream"
+HIDDEN_PART: Final[JsonObject] = {"inline_data": {"mime_type": HIDDEN_TYPE}}
+
+# SQLAlchemy's rows reserve the name `metadata`.
+ROW: Final = [
+    artifacts.c.pk,
+    artifacts.c.name,
+    artifacts.c.version,
+    artifacts.c.mime_type,
+    artifacts.c.size,
+    artifacts.c.sha256,
+    artifacts.c.part,
+    artifacts.c.metadata.label("about"),
+    artifacts.c.created,
+]
+
+
+class Content(Protocol):
+    """Bytes to save that need not be in memory; read again when a transaction is retried."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Their SHA-256, in hex."""
+        ...
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of them in order, CHUNK at a time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes in memory."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return len(self.data)
+
+    @property
+    def sha256(self) -> str:
+        """Their SHA-256, in hex."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of them in order, CHUNK at a time."""
+        return (self.data[start : start + CHUNK] for start in range(0, len(self.data), CHUNK))
+
+
+@dataclass(frozen=True, slots=True)
+class NewArtifact:
+    """One version of an artifact to save."""
+
+    name: str
+    data: bytes | Content
+    part: JsonObject
+    mime_type: str | None = None
+    metadata: JsonObject | None = None
+    kind: str = ARTIFACT
+    call_id: str | None = None  # the call that saves it: a repeated save is recognised by it
+
+    @property
+    def named(self) -> NewArtifact:
+        """The same, with an id of its own if no call saves it."""
+        return self if self.call_id is not None else replace(self, call_id=new_id("save"))
+
+
+def of_key(key: SessionKey, kind: str, name: str | None = None) -> sa.ColumnElement[bool]:
+    """The artifacts of a session (or, with session id "", of a user)."""
+    conditions = [
+        artifacts.c.tenant == key.tenant,
+        artifacts.c.app_name == key.app_name,
+        artifacts.c.user_id == key.user_id,
+        artifacts.c.session_id == key.session_id,
+        artifacts.c.kind == kind,
+    ]
+    if name is not None:
+        conditions.append(artifacts.c.name == name)
+    return sa.and_(*conditions)
+
+
+async def hold_session(
+    connection: AsyncConnection, key: SessionKey, public_id: str | None = None
+) -> bool:
+    """Lock a session against deletion until the transaction ends; False if there is none.
+
+    A turn can still write to it.
+    """
+    which = [key_is(key)]
+    if public_id is not None:
+        which.append(sessions.c.public_id == public_id)
+    held = sa.select(sessions.c.pk).where(*which).with_for_update(read=True, key_share=True)
+    return await connection.scalar(held) is not None
+
+
+async def next_version(connection: AsyncConnection, key: SessionKey, name: str) -> int:
+    """The version that the next save of this artifact gets."""
+    newest = await connection.scalar(
+        sa.select(sa.func.max(artifacts.c.version)).where(of_key(key, ARTIFACT, name))
+    )
+    return 0 if newest is None else newest + 1
+
+
+async def save_once(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
+    """Write a new version, or find the one that the same call saved; returns its number."""
+    if new.call_id is not None:
+        mine = (of_key(key, ARTIFACT, new.name), artifacts.c.call_id == new.call_id)
+        saved = sa.select(artifacts.c.version).where(*mine).limit(1)
+        version: int | None = await connection.scalar(saved)
+        if version is not None:
+            return version
+    return await add_version(connection, key, new)
+
+
+async def add_version(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
+    """Write a new version with its chunks; returns its number.
+
+    If another transaction takes the number first, the insert waits for its end, and tries the next
+    number: two turns may save an artifact of their user at the same time.
+    """
+    while True:
+        version = await next_version(connection, key, new.name)
+        if await insert_artifact(connection, key, new, version):
+            return version
+
+
+async def insert_artifact(
+    connection: AsyncConnection, key: SessionKey, new: NewArtifact, version: int
+) -> bool:
+    """Write one version with its chunks; False, without a write, if the version exists.
+
+    InvalidIdError if the name is too long.
+    """
+    check_key("artifact name", *key.columns, new.name)
+    content = Held(new.data) if isinstance(new.data, bytes) else new.data
+    pk = await connection.scalar(
+        upsert(connection, artifacts)
+        .on_conflict_do_nothing()
+        .values(
+            tenant=key.tenant,
+            app_name=key.app_name,
+            user_id=key.user_id,
+            session_id=key.session_id,
+            kind=new.kind,
+            name=new.name,
+            version=version,
+            mime_type=new.mime_type,
+            size=content.size,
+            sha256=content.sha256,
+            call_id=new.call_id,
+            part=new.part,
+            metadata=new.metadata,
+            created=now(connection),
+        )
+        .returning(artifacts.c.pk)
+    )
+    if pk is None:
+        return False
+    for number, data in enumerate(content.chunks()):
+        chunk = {"artifact_pk": pk, "number": number, "data": data}
+        await connection.execute(sa.insert(artifact_chunks), chunk)
+    return True
+
+
+async def find_version(
+    connection: AsyncConnection,
+    key: SessionKey,
+    name: str,
+    version: int | None,
+    kind: str = ARTIFACT,
+) -> sa.Row[Any] | None:
+    """One version's row, by default the newest."""
+    statement = sa.select(*ROW).where(of_key(key, kind, name))
+    if version is not None:
+        statement = statement.where(artifacts.c.version == version)
+    return (
+        await connection.execute(statement.order_by(artifacts.c.version.desc()).limit(1))
+    ).one_or_none()
+
+
+async def read_chunk(connection: AsyncConnection, artifact_pk: int, number: int) -> bytes | None:
+    """One chunk of an artifact's bytes; None if it does not exist."""
+    mine = (artifact_chunks.c.artifact_pk == artifact_pk, artifact_chunks.c.number == number)
+    return await connection.scalar(sa.select(artifact_chunks.c.data).where(*mine))
+
+
+async def read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[int, bytes]:
+    """The bytes of several artifacts."""
+    rows = await connection.execute(
+        sa.select(artifact_chunks.c.artifact_pk, artifact_chunks.c.data)
+        .where(artifact_chunks.c.artifact_pk.in_(pks))
+        .order_by(artifact_chunks.c.artifact_pk, artifact_chunks.c.number)
+    )
+    found: dict[int, list[bytes]] = {pk: [] for pk in pks}
+    for pk, data in rows:
+        found[pk].append(data)
+    return {pk: b"".join(chunks) for pk, chunks in found.items()}
+
+
+async def save_blobs(connection: AsyncConnection, key: SessionKey, blobs: Iterable[Blob]) -> None:
+    """Write the data that was moved out of an event; idempotent."""
+    for blob in blobs:
+        if await find_version(connection, key, blob.name, 0, blob.kind) is None:
+            new = NewArtifact(blob.name, blob.data, blob.part, blob.mime_type, kind=blob.kind)
+            await insert_artifact(connection, key, new, 0)
+
+
+async def read_blobs(
+    connection: AsyncConnection, key: SessionKey, names: Sequence[str]
+) -> dict[str, bytes]:
+    """The bytes that were moved out of events, by name."""
+    rows = await connection.execute(
+        sa.select(artifacts.c.name, artifacts.c.pk).where(
+            of_key(key, EVENT_DATA), artifacts.c.name.in_(names)
+        )
+    )
+    pks = {row.name: row.pk for row in rows}
+    data = await read_chunks(connection, list(pks.values()))
+    return {name: data[pk] for name, pk in pks.items()}
+
+
+async def restore_version(
+    connection: AsyncConnection, key: SessionKey, name: str, version: int | None
+) -> int | None:
+    """Save an old version as the newest, or an empty one if there was none; returns its number.
+
+    None if the artifact is not stored here.
+    """
+    if await find_version(connection, key, name, None) is None:
+        return None
+    old = None if version is None else await find_version(connection, key, name, version)
+    new = NewArtifact(name, b"", HIDDEN_PART, HIDDEN_TYPE)
+    if old is not None:
+        data = (await read_chunks(connection, [old.pk]))[old.pk]
+        new = NewArtifact(name, data, old.part, old.mime_type, old.about)
+    return await add_version(connection, key, new)
+
+
+async def refill_version(
+    connection: AsyncConnection, key: SessionKey, name: str, version: int, *, into: int
+) -> None:
+    """Put an old version's data into the version that hides it, unless that one has data."""
+    hiding = await find_version(connection, key, name, into)
+    old = await find_version(connection, key, name, version)
+    if hiding is None or old is None or hiding.size > 0 or old.size == 0:
+        return
+    data = (await read_chunks(connection, [old.pk]))[old.pk]
+    await delete_artifacts(connection, artifacts.c.pk == hiding.pk)
+    new = NewArtifact(name, data, old.part, old.mime_type, old.about)
+    await insert_artifact(connection, key, new, into)
+
+
+async def delete_artifacts(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
+    """Delete artifacts with their chunks."""
+    doomed = sa.select(artifacts.c.pk).where(condition)
+    await connection.execute(
+        sa.delete(artifact_chunks).where(artifact_chunks.c.artifact_pk.in_(doomed))
+    )
+    await connection.execute(sa.delete(artifacts).where(condition))

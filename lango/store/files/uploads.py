@@ -1,0 +1,138 @@
+"""Files of sessions: the artifacts that have bytes, written and read a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.turns.inputs import FileRef
+from lango.core.values import JsonObject
+from lango.errors import UnknownFileError
+from lango.store.db.clock import seconds
+from lango.store.db.database import Database
+from lango.store.files import rows as artifact_rows
+from lango.store.files.rows import ARTIFACT, Content, NewArtifact, of_key
+from lango.store.schema.tables import artifacts
+from lango.store.sessions.append import missing
+from lango.store.sessions.entries import SessionKey, SessionRef
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One version of a file, without its bytes."""
+
+    pk: int
+    name: str
+    version: int
+    mime_type: str | None
+    size: int
+    sha256: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to save."""
+
+    name: str
+    mime_type: str
+    content: Content
+
+    @property
+    def part(self) -> JsonObject:
+        """The file as an ADK part, without its bytes."""
+        return {"inline_data": {"mime_type": self.mime_type, "display_name": self.name}}
+
+
+class SqlFileStore:
+    """The files of sessions; ADK's artifact service on the same database sees them, too."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(
+        self, key: SessionKey, new: NewFile, *, public_id: str | None = None
+    ) -> StoredFile:
+        """Save a file as the newest version of its name; SessionNotFoundError without a session.
+
+        With `public_id`, a newer session of the same name does not count. If the newest version is
+        the same file, nothing is saved: a repeated request gets the same version.
+        """
+        return await self._database.write(_save, key, new, public_id, session=key)
+
+    async def find(
+        self, key: SessionKey, name: str, version: int | None = None
+    ) -> StoredFile | None:
+        """One version, by default the newest; None, too, for an artifact without bytes."""
+        found = await self._database.read(artifact_rows.find_version, key, name, version)
+        return _file_of(found) if found is not None and found.size else None
+
+    async def page(self, key: SessionKey, *, after: str = "", limit: int = 50) -> list[StoredFile]:
+        """The newest version of each file, ordered by name, after the name `after`."""
+        return await self._database.read(_newest, key, artifacts.c.name > after, limit)
+
+    async def newest(self, key: SessionKey, names: Collection[str]) -> dict[str, FileRef]:
+        """The newest version of each of these files that exists."""
+        named = artifacts.c.name.in_(names)
+        found = await self._database.read(_newest, key, named, len(names))
+        return {file.name: FileRef(file.name, file.version) for file in found}
+
+    async def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
+        """The bytes of a file; no transaction stays open while a slow client reads them.
+
+        UnknownFileError if it is deleted meanwhile.
+        """
+        for number in range(-(-file.size // artifact_rows.CHUNK)):
+            data = await self._database.read(artifact_rows.read_chunk, file.pk, number)
+            if data is None:
+                raise UnknownFileError
+            yield data
+
+
+async def _save(
+    connection: AsyncConnection, key: SessionKey, new: NewFile, public_id: str | None
+) -> StoredFile:
+    if not await artifact_rows.hold_session(connection, key, public_id):
+        raise missing(SessionRef(key))
+    newest = await artifact_rows.find_version(connection, key, new.name, None)
+    if newest is None or not _is_same(newest, new):
+        artifact = NewArtifact(new.name, new.content, new.part, new.mime_type)
+        version = await artifact_rows.add_version(connection, key, artifact)
+        newest = await artifact_rows.find_version(connection, key, new.name, version)
+    assert newest is not None, "this transaction has written it"  # noqa: S101
+    return _file_of(newest)
+
+
+def _is_same(row: sa.Row[Any], new: NewFile) -> bool:
+    kept = (row.mime_type, row.size, row.sha256)
+    return kept == (new.mime_type, new.content.size, new.content.sha256)
+
+
+async def _newest(
+    connection: AsyncConnection, key: SessionKey, which: sa.ColumnElement[bool], limit: int
+) -> list[StoredFile]:
+    """Newest versions by name, except those without bytes, which a rewind has hidden."""
+    mine = of_key(key, ARTIFACT)
+    last = sa.func.max(artifacts.c.version).label("version")
+    newest = sa.select(artifacts.c.name, last).where(mine, which).group_by(artifacts.c.name)
+    last_of = newest.subquery()
+    is_last = sa.and_(artifacts.c.name == last_of.c.name, artifacts.c.version == last_of.c.version)
+    found = sa.select(*artifact_rows.ROW).join(last_of, is_last).where(mine, artifacts.c.size > 0)
+    rows = await connection.execute(found.order_by(artifacts.c.name).limit(limit))
+    return list(map(_file_of, rows))
+
+
+def _file_of(row: sa.Row[Any]) -> StoredFile:
+    return StoredFile(
+        pk=row.pk,
+        name=row.name,
+        version=row.version,
+        mime_type=row.mime_type,
+        size=row.size,
+        sha256=row.sha256,
+        created=seconds(row.created),
+    )

@@ -1,0 +1,1 @@
+"""The tables, and the migrations that create and change them."""

@@ -1,0 +1,158 @@
+"""Schema upgrades: Alembic inside the wheel, guarded by a lock, never at request time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.schema import CreateSchema
+
+from lango.errors import SchemaError
+from lango.store.db.connection_errors import in_words
+from lango.store.db.engines import create_engine, is_sqlite, store_url
+from lango.store.schema.revisions import OURS, VERSION_TABLE, Revisions
+from lango.store.schema.tables import metadata
+from lango.store.schema.upgrade import alone, patiently
+
+T = TypeVar("T")
+
+carried: Revisions = OURS
+"""The migrations of this process; a test may replace them by those of a newer version."""
+_HOW: Final = "Run `lango db upgrade --url …` (docs/how-to/upgrading.md)."
+
+
+def head() -> str:
+    """The revision this version of lango works with."""
+    return carried.head
+
+
+def _current(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return _noted(connection, "version_num")
+
+
+def _noted(connection: sa.Connection, what: str) -> str | None:
+    """A column of the one row in which Alembic and our migrations record the schema."""
+    column = sa.column(what, sa.Text)
+    return connection.scalar(sa.select(column).select_from(sa.table(VERSION_TABLE)))
+
+
+def _is_newer(connection: sa.Connection, revision: str) -> bool:
+    """Whether a newer lango made the tables; SchemaError if this version cannot use them."""
+    if carried.knows(revision):
+        return False
+    if carried.is_before_first(revision):
+        raise SchemaError(
+            f"The database is at schema {revision}, from before lango's first release, and cannot "
+            "be upgraded. Use a new database; to keep sessions, run `lango sessions export` with "
+            "the lango that made them, then `lango sessions import` (docs/how-to/upgrading.md)."
+        )
+    # The oldest schema whose code works with the tables, as the last upgrade recorded it.
+    if carried.knows(_noted(connection, "oldest_code")):
+        return True
+    raise SchemaError(
+        f"The database is at schema {revision}, which this version of lango does not know and "
+        "cannot work with: a newer lango upgraded it. Install that version here too."
+    )
+
+
+def _refuse_foreign_tables(connection: sa.Connection) -> None:
+    """Refuse tables of another system with our names: most likely ADK's own."""
+    taken = sorted(metadata.tables.keys() & sa.inspect(connection).get_table_names())
+    if taken:
+        raise SchemaError(
+            f"The database has tables of another system named {', '.join(taken)} (ADK's?). Use "
+            "another database, or on PostgreSQL a schema of lango's own: --schema lango."
+        )
+
+
+def _upgrade(connection: sa.Connection, schema: str | None = None) -> str:
+    """Upgrade the tables; on SQLite in one transaction, which the file's lock guards."""
+    if schema:
+        connection.execute(CreateSchema(schema, if_not_exists=True))
+    revision = _current(connection)
+    if revision is None:
+        _refuse_foreign_tables(connection)
+    elif _is_newer(connection, revision):
+        return revision  # this version was restored after a newer one
+    from alembic import command
+
+    if connection.dialect.name == "postgresql":
+        connection.commit()  # Alembic makes a transaction of each migration if it finds none
+    command.upgrade(carried.config(connection), "head")
+    return head()
+
+
+def _require_fitting(connection: sa.Connection) -> str:
+    revision = _current(connection)
+    if revision is None:
+        raise SchemaError(f"The database has no lango tables yet. {_HOW}")
+    if not _is_newer(connection, revision) and revision != head():
+        raise SchemaError(
+            f"The database is at schema {revision}, this lango needs {head()}. {_HOW}"
+        )
+    return revision
+
+
+def _ensure(connection: sa.Connection) -> None:
+    if _current(connection) is None and not sa.inspect(connection).get_table_names():
+        _upgrade(connection)
+    _require_fitting(connection)
+
+
+async def ensure(engine: AsyncEngine, *, create: bool) -> None:
+    """Refuse a database whose tables do not fit; `create` gives an empty one its tables."""
+    if create:
+        async with engine.begin() as connection:
+            await connection.run_sync(_ensure)
+    else:
+        async with engine.connect() as connection:
+            await connection.run_sync(_require_fitting)
+
+
+@asynccontextmanager
+async def _engine(url: str, schema: str | None) -> AsyncGenerator[AsyncEngine]:
+    options: dict[str, Any] = {"schema": schema, "statement_timeout": 0.0}
+    parsed = store_url(url)
+    if is_sqlite(parsed):
+        options.pop("statement_timeout")
+    engine = create_engine(parsed, **options)
+    try:
+        with in_words(url):
+            yield engine
+    finally:
+        await engine.dispose()
+
+
+async def _looked(url: str, schema: str | None, look: Callable[[sa.Connection], T]) -> T:
+    async with _engine(url, schema) as engine, engine.begin() as connection:
+        return await connection.run_sync(look)
+
+
+async def upgrade(url: str, schema: str | None = None) -> str:
+    """Upgrade the database to this version's schema; returns its revision.
+
+    On PostgreSQL each migration is a transaction of its own. A newer schema that this version can
+    work with is left as it is.
+    """
+    work = partial(_upgrade, schema=schema)
+    if is_sqlite(store_url(url)):
+        return await _looked(url, schema, work)
+    async with _engine(url, schema) as engine, engine.connect() as connection:
+        await alone(connection)
+        return await patiently(connection, lambda: connection.run_sync(work))
+
+
+async def check(url: str, schema: str | None = None) -> str:
+    """The revision of the database; SchemaError if this version cannot use its tables."""
+    return await _looked(url, schema, _require_fitting)
+
+
+async def current(url: str, schema: str | None = None) -> str | None:
+    """The revision of the database; None if it has no lango tables."""
+    return await _looked(url, schema, _current)

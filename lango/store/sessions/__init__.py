@@ -1,0 +1,1 @@
+"""Sessions: append, load, list, rewind, fork and delete."""

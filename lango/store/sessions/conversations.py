@@ -1,0 +1,127 @@
+"""Finds where a conversation continues whose client sends no session, by its visible messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.store.db.clock import now
+from lango.store.db.database import Database
+from lango.store.db.upserts import upsert
+from lango.store.schema.tables import conversations, sessions, turns
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.rows import Turn
+
+_LOOKED_AT: Final = 100  # of the newest points with the same hash
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A turn of a session, after which a conversation continues."""
+
+    session: SessionKey
+    session_pk: int
+    public_id: str
+    turn: int
+    turn_id: str
+    last: int  # the number of the session's newest turn
+    is_end: bool  # no other invocation has a later turn in the session
+    has_key: bool  # the session has a turn with the given idempotency key
+
+
+class ConversationStore:
+    """The conversations of all users; a user finds only their own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, turn: Turn, known_by: str) -> None:
+        """Record the hash of what was visible when a turn ended, unless its session was deleted."""
+        key = turn.session
+        row: dict[str, Any] = {
+            "session_pk": turn.session_pk,
+            "turn": turn.number,
+            "hash": known_by,
+            "tenant": key.tenant,
+            "user_id": key.user_id,
+            "app_name": key.app_name,
+        }
+
+        async def once(connection: AsyncConnection) -> None:
+            there = sa.select(sessions.c.pk).where(
+                sessions.c.pk == turn.session_pk, sessions.c.tenant == key.tenant
+            )
+            kept = there.with_for_update(read=True, key_share=True)  # blocks deletes, not writes
+            if await connection.scalar(kept) is not None:
+                insert = upsert(connection, conversations).on_conflict_do_nothing()
+                await connection.execute(insert.values(row | {"created": now(connection)}))
+
+        await self._database.write(once, session=key)
+
+    async def find(
+        self, tenant: str, user: str, app: str, known_by: str, *, idempotency_key: str | None = None
+    ) -> Point | None:
+        """Where a conversation continues; None if no point matches.
+
+        Prefers a session with the idempotency key, then a point at the end of its session.
+        """
+        statement = _points(idempotency_key).where(
+            conversations.c.tenant == tenant,
+            conversations.c.user_id == user,
+            conversations.c.app_name == app,
+            conversations.c.hash == known_by,
+        )
+
+        async def once(connection: AsyncConnection) -> list[Point]:
+            return [
+                Point(
+                    SessionKey(tenant, app, user, row.id),
+                    row.session_pk,
+                    row.public_id,
+                    row.turn,
+                    row.turn_id,
+                    row.last,
+                    row.is_end,
+                    row.has_key,
+                )
+                for row in await connection.execute(statement)
+            ]
+
+        found = await self._database.read(once)
+        return max(found, key=lambda point: (point.has_key, point.is_end), default=None)
+
+
+def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
+    """The newest points first. Answers to approvals (same invocation) are not later turns."""
+    later, under_key, all_of_it = (turns.alias(name) for name in ("later", "under_key", "all"))
+    last = sa.select(sa.func.max(all_of_it.c.number)).where(
+        all_of_it.c.session_pk == conversations.c.session_pk
+    )
+    said_since = sa.exists().where(
+        later.c.session_pk == conversations.c.session_pk,
+        later.c.number > conversations.c.turn,
+        later.c.invocation_id != turns.c.invocation_id,
+    )
+    has_key = sa.exists().where(
+        under_key.c.session_pk == conversations.c.session_pk,
+        under_key.c.idempotency_key == idempotency_key,
+    )
+    at_turn = sa.and_(
+        turns.c.session_pk == conversations.c.session_pk, turns.c.number == conversations.c.turn
+    )
+    return (
+        sa.select(
+            *(sessions.c.id, sessions.c.public_id),
+            *(conversations.c.session_pk, conversations.c.turn, turns.c.id.label("turn_id")),
+            last.scalar_subquery().label("last"),
+            (~said_since).label("is_end"),
+            (sa.false() if idempotency_key is None else has_key).label("has_key"),
+        )
+        .join(sessions, sessions.c.pk == conversations.c.session_pk)
+        .join(turns, at_turn)
+        .order_by(conversations.c.session_pk.desc(), conversations.c.turn.desc())
+        .limit(_LOOKED_AT)
+    )

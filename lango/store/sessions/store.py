@@ -1,0 +1,346 @@
+"""The session store: create, load, append, list and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, cast
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.failpoints import failpoint
+from lango.core.ids import check_id, new_id
+from lango.core.values import JsonObject, json_text
+from lango.errors import SessionExistsError, SessionNotFoundError
+from lango.store.db.clock import now
+from lango.store.db.database import POOL_OVERFLOW, POOL_SIZE, Database
+from lango.store.db.engines import POOL_TIMEOUT
+from lango.store.db.retry import is_duplicate, retrying
+from lango.store.files import rows as artifact_rows
+from lango.store.schema.tables import sessions
+from lango.store.sessions import append as appending
+from lango.store.sessions import listing, statements
+from lango.store.sessions import load as loading
+from lango.store.sessions.delete import delete_session
+from lango.store.sessions.entries import (
+    NO_CHANGE,
+    Appended,
+    Entry,
+    LoadedSession,
+    SessionKey,
+    SessionRef,
+    StateChange,
+    StoredMessage,
+    StoredSession,
+)
+from lango.store.sessions.listing import ANY, Page, SessionSummary, Wanted
+from lango.store.sessions.load import Recent, key_is
+
+
+class SqlSessionStore:
+    """Sessions on PostgreSQL (`postgresql://…`) or SQLite (`sqlite:///file.db`).
+
+    Every operation may be repeated after a fault, and retries by itself if the fault is transient.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str | None = None,
+        pool_size: int = POOL_SIZE,
+        pool_overflow: int = POOL_OVERFLOW,
+        pool_timeout: float = POOL_TIMEOUT,
+    ) -> None:
+        self.database = Database(
+            url,
+            schema=schema,
+            pool_size=pool_size,
+            pool_overflow=pool_overflow,
+            pool_timeout=pool_timeout,
+        )
+
+    async def open(self) -> None:
+        """Connect and check the schema now rather than at the first use."""
+        await retrying(self.database.open)
+
+    async def check(self) -> None:
+        """Raise unless the database answers now, and has the schema of this version."""
+        await self.database.check()
+
+    async def check_writes(self) -> None:
+        """Raise unless the database takes a write now: its disk may be full, or it read-only."""
+        await self.database.check_writes()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def create(
+        self,
+        key: SessionKey,
+        state: StateChange | None = None,
+        title: str = "",
+        *,
+        public_id: str | None = None,
+    ) -> StoredSession:
+        """Create a session; SessionExistsError if its id is taken.
+
+        With the same `public_id`, a repeated call returns the existing session.
+        """
+        key.checked()
+        key.check_state(state or NO_CHANGE)
+        public_id = public_id or new_id("ses")  # a retry recognises its own work by it
+        return await self.database.write(
+            create_session, key, public_id, state or StateChange(), title, session=key
+        )
+
+    async def load(self, key: SessionKey, budget: int | None) -> LoadedSession | None:
+        """The newest rows within a token budget (None: all), with those that are always loaded."""
+
+        async def once() -> LoadedSession | None:
+            if self.database.is_sqlite:
+                async with self.database.snapshot() as connection:
+                    return await loading.load_window(connection, key, budget)
+            found = loading.from_rows(
+                key,
+                await self.database.fetch(
+                    statements.LOAD, key.tenant, key.app_name, key.user_id, key.session_id, budget
+                ),
+            )
+            if found is None or found.whole or not found.session.open_calls:
+                return found
+            async with self.database.snapshot() as connection:
+                return await loading.with_pinned(connection, found)
+
+        return await retrying(once)
+
+    async def load_recent(self, key: SessionKey, recent: Recent) -> LoadedSession | None:
+        """Exactly what a GetSessionConfig asks for."""
+        return await self.database.read(loading.load_recent, key, recent)
+
+    async def append(self, ref: SessionRef, entry: Entry, epoch: int | None = None) -> Appended:
+        """Append an entry; idempotent by its event id."""
+        check_id("event id", entry.event_id)
+        ref.key.check_state(entry.state)
+        located = ref if ref.pk is not None else await self.locate(ref.key)
+        failpoint("append.before")
+
+        async def once() -> Appended:
+            async with self.database.queue_of(located.key):
+                return await self._append(located, entry, epoch)
+
+        appended = await retrying(once)
+        failpoint("append.after")
+        return appended
+
+    async def _append(self, ref: SessionRef, entry: Entry, epoch: int | None) -> Appended:
+        if self.database.is_sqlite or not entry.is_plain:
+            return await self._append_in_transaction(ref, entry, epoch)
+        try:
+            rows = await self.database.fetch(*append_call(ref, entry, epoch))
+        except Exception as error:
+            if not is_duplicate(error):
+                raise
+            rows = []
+        if rows:
+            return Appended(rows[0]["seq"])
+        return await self._why_not_appended(ref, entry, epoch)
+
+    async def _why_not_appended(self, ref: SessionRef, entry: Entry, epoch: int | None) -> Appended:
+        found = await self.database.fetch(
+            statements.WHY_NOT_APPENDED, ref.pk, ref.key.tenant, entry.event_id
+        )
+        if not found:
+            raise appending.deleted(ref, epoch)
+        if found[0]["seq"] is not None:
+            return Appended(found[0]["seq"], duplicate=True)
+        appending.check_writer(found[0]["epoch"], found[0]["owner"], epoch)
+        return await self._append_in_transaction(ref, entry, epoch)
+
+    async def _append_in_transaction(
+        self, ref: SessionRef, entry: Entry, epoch: int | None
+    ) -> Appended:
+        async with self.database.begin() as connection:
+            return await appending.append(connection, ref, entry, epoch)
+
+    async def read_blobs(self, key: SessionKey, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes that were moved out of events, by name."""
+        return await self.database.read(artifact_rows.read_blobs, key, names)
+
+    async def locate(self, key: SessionKey) -> SessionRef:
+        """A session by its key; SessionNotFoundError if there is none."""
+        found = sa.select(sessions.c.pk).where(key_is(key))
+        pk = await self.database.read(lambda connection: connection.scalar(found))
+        if pk is None:
+            raise appending.missing(SessionRef(key))
+        return SessionRef(key, pk)
+
+    async def user_state(self, key: SessionKey) -> JsonObject:
+        """The user's state, by a key whose session id does not matter."""
+        return await self.database.read(loading.read_user_state, key)
+
+    async def list_all(
+        self, tenant: str, app_name: str, user_id: str | None
+    ) -> list[StoredSession]:
+        """Every session with its state, the least recently updated first, unpaged, as in ADK."""
+        return await self.database.read(
+            partial(listing.list_all, tenant=tenant, app_name=app_name, user_id=user_id)
+        )
+
+    async def page(
+        self,
+        tenant: str,
+        app_name: str | Sequence[str],
+        user_id: str | None = None,
+        *,
+        wanted: Wanted = ANY,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[SessionSummary]:
+        """A page of the sessions of an app, or of several, the last active first."""
+        return await listing.list_page(
+            self.database,
+            tenant=tenant,
+            app_names=[app_name] if isinstance(app_name, str) else app_name,
+            user_id=user_id,
+            wanted=wanted,
+            cursor=cursor,
+            limit=limit,
+        )
+
+    async def app_names(self, tenant: str) -> list[str]:
+        """The apps in which a tenant has sessions."""
+        return await self.database.read(listing.app_names, tenant)
+
+    async def find(self, tenant: str, user_id: str | None, public_id: str) -> SessionSummary:
+        """A session by its public id; SessionNotFoundError also if it is not the user's."""
+        named = [sessions.c.tenant == tenant, sessions.c.public_id == public_id]
+        if user_id is not None:
+            named.append(sessions.c.user_id == user_id)
+        return await self._summary(sa.and_(*named))
+
+    async def summary(self, key: SessionKey) -> SessionSummary:
+        """A session's entry in a list; SessionNotFoundError if there is none."""
+        return await self._summary(key_is(key))
+
+    async def _summary(self, condition: sa.ColumnElement[bool]) -> SessionSummary:
+        found = await self.database.read(listing.find, condition)
+        if found is None:
+            raise SessionNotFoundError
+        return found
+
+    async def messages(
+        self,
+        key: SessionKey,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+    ) -> list[StoredMessage]:
+        """A page of messages in order; control rows and undone ones are not shown."""
+        ref = await self.locate(key)
+        return await self.database.read(
+            partial(listing.page_messages, pk=ref.pk or 0, before=before, after=after, limit=limit)
+        )
+
+    async def delete(self, key: SessionKey, *, public_id: str | None = None) -> None:
+        """Delete a session with all its data; a missing one is no error.
+
+        With `public_id`, a newer session of the same name is not deleted.
+        """
+        which = key_is(key)
+        if public_id is not None:
+            which &= sessions.c.public_id == public_id
+        await self.database.write(delete_session, key, which, session=key)
+
+    async def rename(self, key: SessionKey, title: str) -> None:
+        """Set the title of a session."""
+        mine = sa.update(sessions).where(key_is(key))
+        renamed = mine.values(title=title).returning(sessions.c.pk)
+        pk = await self.database.write(lambda connection: connection.scalar(renamed), session=key)
+        if pk is None:
+            raise appending.missing(SessionRef(key))
+
+
+async def create_session(
+    connection: AsyncConnection,
+    key: SessionKey,
+    public_id: str,
+    state: StateChange,
+    title: str = "",
+    parent_pk: int | None = None,
+) -> StoredSession:
+    """Write a new session in a transaction; a retry recognises its own by the public id."""
+    found = await loading.read_session(connection, key)
+    if found is not None:
+        if found[0].public_id == public_id:
+            return found[0]
+        raise SessionExistsError(f"Session with id {key.session_id} already exists.")
+    moment = now(connection)
+    row: dict[str, Any] = {
+        "tenant": key.tenant,
+        "app_name": key.app_name,
+        "user_id": key.user_id,
+        "id": key.session_id,
+        "public_id": public_id,
+        "parent_pk": parent_pk,
+        "state": dict(state.session),
+        "title": title,
+        "created": moment,
+        "updated": moment,
+        "last_activity": moment,
+    }
+    try:
+        await connection.execute(sa.insert(sessions).values(row))
+    except IntegrityError as error:  # another transaction was faster
+        raise SessionExistsError(f"Session with id {key.session_id} already exists.") from error
+    await appending.write_shared_states(connection, SessionRef(key), state)
+    created = await loading.read_session(connection, key)
+    return cast("tuple[StoredSession, object]", created)[0]
+
+
+def append_call(ref: SessionRef, entry: Entry, epoch: int | None) -> tuple[Any, ...]:
+    """The append statement that fits the entry, with its arguments."""
+    state = entry.state
+    shared = bool(state.app or state.user)
+    arguments: list[Any] = [
+        ref.pk,
+        ref.key.tenant,
+        entry.tokens,
+        int(entry.counts),
+        entry.invocation_id,
+        entry.created,
+        epoch,
+        entry.event_id,
+    ]
+    if entry.state_only:
+        arguments.append(entry.changes)
+    else:
+        arguments += [entry.timestamp, entry.role, entry.author, entry.content]
+        arguments += [entry.tool_calls, entry.event, entry.changes]
+    if state.session:
+        arguments.append(json_text(state.session))
+    if shared:
+        arguments += [
+            ref.key.app_name,
+            ref.key.user_id,
+            json_text(state.app),
+            json_text(state.user),
+        ]
+    return statements.APPEND[entry.state_only, bool(state.session), shared], *arguments

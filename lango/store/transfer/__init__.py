@@ -1,0 +1,1 @@
+"""Sessions from and to other places: export, restore, bulk import."""

@@ -1,0 +1,304 @@
+"""Restoring a session from its export: whole, in one transaction, or not at all."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final, cast
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.ids import new_id
+from lango.core.values import JsonObject, json_text, json_value, storable_json, storable_text
+from lango.errors import ImportSourceError, SessionExistsError
+from lango.store.db.database import Database
+from lango.store.db.retry import is_duplicate
+from lango.store.schema.tables import artifact_chunks, artifacts, messages, sessions, state_changes
+from lango.store.sessions.entries import SessionKey
+from lango.store.sessions.load import key_is
+from lango.store.transfer import export as exporting
+from lango.store.transfer.bulk_import import write_state
+
+Lines = Callable[[], Iterator[bytes]]
+"""Returns the lines of an export, from the first one on each call."""
+_BATCH: Final = 200
+_BATCH_BYTES: Final = 4 << 20
+_MOST: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """The names of the restored session; None: as in the export."""
+
+    tenant: str = ""
+    app_name: str | None = None
+    user_id: str | None = None
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The result of a restore."""
+
+    key: SessionKey
+    public_id: str  # as in the export, unless another session has it
+    entries: int
+    artifacts: int
+
+
+async def restore_session(database: Database, lines: Lines, to: Renamed) -> Restored:
+    """Write the session of an export.
+
+    SessionExistsError if there is one of its name, ImportSourceError if the export is incomplete
+    or damaged. Of the states of the user and the app, only new keys are written.
+    """
+
+    async def once(connection: AsyncConnection) -> Restored:
+        restorer = _Restorer(connection, to)
+        for line in lines():
+            await restorer.take(line)
+        return restorer.restored()
+
+    try:
+        return await database.write(once)
+    except IntegrityError as error:
+        if is_duplicate(error):  # the name was free: the export repeats something
+            raise _damaged("it has something twice") from error
+        raise
+
+
+def _damaged(why: str) -> ImportSourceError:
+    return ImportSourceError(f"This is no sound export of a session: {why}.")
+
+
+class _Restorer:
+    """Takes the lines of an export, one by one."""
+
+    def __init__(self, connection: AsyncConnection, to: Renamed) -> None:
+        self._connection = connection
+        self._to = to
+        self._root: tuple[SessionKey, int, str] | None = None  # with its pk and public id
+        self._key = SessionKey("", "", "", "")  # of the session that the lines describe
+        self._pk = 0
+        self._batches = {messages: list[JsonObject](), state_changes: list[JsonObject]()}
+        self._size = 0
+        self._artifact: _Artifact | None = None
+        self._lines, self._hash, self._is_over = 0, sha256(), False
+        self._entries = self._artifacts = 0
+        self._takers = {
+            exporting.HEADER: self._header,
+            exporting.CHILD: self._child,
+            exporting.STATE: self._state,
+            exporting.MESSAGE: self._message,
+            exporting.CHANGE: self._change,
+            exporting.ARTIFACT_LINE: self._new_artifact,
+            exporting.CHUNK: self._chunk,
+            exporting.END: self._end,
+        }
+
+    async def take(self, line: bytes) -> None:
+        """Write the data of a line, now or with the next ones."""
+        told = _read(line)
+        kind = told.pop("kind", None)
+        taker = self._takers.get(kind) if isinstance(kind, str) else None
+        if taker is None or (self._root is None) != (kind == exporting.HEADER) or self._is_over:
+            raise _damaged(f"line {self._lines + 1} does not belong there")
+        if kind != exporting.CHUNK:
+            self._close_artifact()
+        self._size += len(line)
+        await taker(told)
+        self._lines += 1
+        self._hash.update(line)
+
+    def restored(self) -> Restored:
+        """The result, after the last line."""
+        if self._root is None or not self._is_over:
+            raise _damaged("its end is missing")
+        key, _, public_id = self._root
+        return Restored(key, public_id, self._entries, self._artifacts)
+
+    async def _header(self, told: JsonObject) -> None:
+        if told.get("version") != exporting.VERSION:
+            raise _damaged(f"its version is not {exporting.VERSION}, the one known here")
+        to = self._to
+        key = SessionKey(
+            to.tenant,
+            to.app_name or _text(told, "app_name"),
+            to.user_id or _text(told, "user_id"),
+            to.session_id or _text(told, "id"),
+        ).checked()
+        if await self._connection.scalar(sa.select(sessions.c.pk).where(key_is(key))) is not None:
+            raise SessionExistsError(
+                f"{key.user_id} has a session {key.session_id} in {key.app_name} already. Delete "
+                "it first, or give the new one another name."
+            )
+        pk, public_id = await self._insert(key, told, None)
+        self._root, self._key, self._pk = (key, pk, public_id), key, pk
+
+    async def _child(self, told: JsonObject) -> None:
+        root, root_pk, _ = self._known()
+        await self._flush()
+        self._key = replace(root, session_id=_text(told, "id")).checked()
+        self._pk, _ = await self._insert(self._key, told, root_pk)
+
+    async def _insert(
+        self, key: SessionKey, told: JsonObject, parent_pk: int | None
+    ) -> tuple[int, str]:
+        row = _values(exporting.SESSION_COLUMNS, told)
+        taken = sa.select(sessions.c.pk).where(sessions.c.public_id == row["public_id"])
+        if await self._connection.scalar(taken) is not None:
+            row["public_id"] = new_id("ses")
+        who = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
+        row |= {**who, "id": key.session_id, "parent_pk": parent_pk}
+        insert = sa.insert(sessions).values(row).returning(sessions.c.pk)
+        return (await self._connection.execute(insert)).scalar_one(), row["public_id"]
+
+    async def _state(self, told: JsonObject) -> None:
+        values, scope = told.get("values"), told.get("scope")
+        if not isinstance(values, dict) or scope not in ("user", "app"):
+            raise _damaged(f"line {self._lines + 1} tells no state")
+        key = self._key if scope == "user" else replace(self._key, user_id="")
+        state = storable_json(cast("JsonObject", values))
+        await write_state(self._connection, key, state, overwrite=False)
+
+    async def _message(self, told: JsonObject) -> None:
+        await self._entry(messages, _values(exporting.MESSAGE_COLUMNS, told))
+
+    async def _change(self, told: JsonObject) -> None:
+        await self._entry(state_changes, _values(exporting.CHANGE_COLUMNS, told))
+
+    async def _entry(self, table: sa.Table, row: JsonObject) -> None:
+        self._entries += 1
+        self._batches[table].append(row | {"session_pk": self._pk})
+        if len(self._batches[table]) >= _BATCH or self._size >= _BATCH_BYTES:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        for table, rows in self._batches.items():
+            if rows:
+                await self._connection.execute(sa.insert(table), rows)
+                rows.clear()
+        self._size = 0
+
+    async def _new_artifact(self, told: JsonObject) -> None:
+        self._artifacts += 1
+        row = _values(exporting.ARTIFACT_COLUMNS, {**told, "kind": told.get("type")})
+        key = self._key
+        names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
+        row |= {**names, "session_id": key.session_id}
+        insert = sa.insert(artifacts).values(row).returning(artifacts.c.pk)
+        pk = (await self._connection.execute(insert)).scalar_one()
+        self._artifact = _Artifact(pk, row["name"], row["sha256"])
+
+    async def _chunk(self, told: JsonObject) -> None:
+        if self._artifact is None:
+            raise _damaged(f"line {self._lines + 1} is of no artifact")
+        data = _bytes(_text(told, "data"))
+        row = {"artifact_pk": self._artifact.pk, "number": self._artifact.add(data), "data": data}
+        await self._connection.execute(sa.insert(artifact_chunks).values(row))
+
+    def _close_artifact(self) -> None:
+        if self._artifact is not None and not self._artifact.is_whole:
+            raise _damaged(f"the bytes of the artifact {self._artifact.name} are not those it had")
+        self._artifact = None
+
+    async def _end(self, told: JsonObject) -> None:
+        if (told.get("lines"), told.get("sha256")) != (self._lines, self._hash.hexdigest()):
+            raise _damaged("its lines are not those that were written")
+        await self._flush()
+        self._is_over = True
+
+    def _known(self) -> tuple[SessionKey, int, str]:
+        assert self._root is not None, "the first line is the header"  # noqa: S101
+        return self._root
+
+
+class _Artifact:
+    """An artifact whose chunks are being read."""
+
+    def __init__(self, pk: int, name: str, expected: str) -> None:
+        self.pk = pk
+        self.name = name
+        self._expected = expected
+        self._hash = sha256()
+        self._chunks = 0
+
+    def add(self, data: bytes) -> int:
+        """Add the next bytes; returns the number of their chunk."""
+        self._hash.update(data)
+        self._chunks += 1
+        return self._chunks - 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the bytes match the exported SHA-256."""
+        return self._hash.hexdigest() == self._expected
+
+
+def _read(line: bytes) -> JsonObject:
+    try:
+        told: Any = json_value(line.decode())
+    except (ValueError, RecursionError) as error:
+        raise _damaged("a line of it is not JSON") from error
+    if not isinstance(told, dict):
+        raise _damaged("a line of it is no object")
+    if b"\\u" in line:  # only an escape can be half a surrogate pair
+        _check_letters(told)
+    return cast("JsonObject", told)
+
+
+def _check_letters(told: Any) -> None:
+    try:
+        json_text(told).encode()
+    except UnicodeEncodeError as error:
+        raise _damaged("it has text that is none") from error
+
+
+def _text(told: Mapping[str, Any], name: str) -> str:
+    value = told.get(name)
+    if not isinstance(value, str):
+        raise _damaged(f"{name} is missing")
+    return value
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise _damaged("a chunk is not base64") from error
+
+
+def _values(kept: Mapping[str, sa.Column[Any]], told: Mapping[str, Any]) -> JsonObject:
+    """The columns of a row; ImportSourceError if a value has the wrong type."""
+    return {name: _value(column, told.get(name)) for name, column in kept.items()}
+
+
+def _value(column: sa.Column[Any], value: Any) -> Any:
+    if value is None and column.nullable:
+        return None
+    kind = column.type
+    if isinstance(kind, sa.DateTime):
+        return _time(column.name, value)
+    if isinstance(kind, sa.Integer | sa.BigInteger):
+        fits = type(value) is int and -_MOST <= value < _MOST
+    else:
+        fits = isinstance(value, _TYPES.get(type(kind), object))
+    if not fits:
+        raise _damaged(f"{column.name} is not what it should be")
+    return storable_text(value) if isinstance(value, str) else value
+
+
+def _time(name: str, value: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _damaged(f"{name} is no time") from error
+
+
+_TYPES: Final[Mapping[type[Any], type[Any]]] = {sa.Text: str, sa.Double: float}

@@ -1,0 +1,1 @@
+"""Turns: submit, claim and close; their log, tool ledger and workers."""

@@ -1,0 +1,153 @@
+"""Sessions with work, in a fair order.
+
+Workers are shared between tenants, and within a tenant between the keys that submitted the turns:
+the one with the fewest turns running and chosen comes first, and ties are broken at random. If the
+longest wait broke them, the same one would win each time one of its turns ends. A tenant that
+submits thousands of turns delays only its own. The turns of one key run in order of their waits,
+the longest first.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from lango.store.db.clock import ago
+from lango.store.db.statement import Prepared
+from lango.store.schema.tables import IS_RUNNING, Time, turns, workers
+
+FLOWS: Final = 64
+"""Flows of an app that one query reads. If more have ready turns, the next query reads on."""
+_Found = sa.Select[*tuple[Any, ...]]
+_SHOWN: Final = (turns.c.session_pk, turns.c.app, turns.c.ready, turns.c.tenant, turns.c.flow)
+_FIRST: Final = sa.literal_column("1", sa.Integer)
+_NEVER: Final = sa.literal_column("'9999-12-31 00:00:00'", Time)
+
+
+def flow_of(tenant: str, key_id: str) -> str:
+    """The name of a flow: the turns of one key of a tenant, which are served in order."""
+    return f"{tenant}/{key_id}"
+
+
+def heads(apps: int, limit: int, *, lateral: bool) -> Prepared:
+    """A query for running turns without a living worker, then for ready turns, of `apps` apps.
+
+    Returns up to `limit` rows, rounded up to a power of two. It reads FLOWS flows of each app at
+    most, from the parameter `from_flow` on: `next_flow` is where the next query continues, None if
+    these were all. `lateral` is for PostgreSQL: SQLite has no lateral joins.
+    """
+    return _heads(apps, 1 << (limit - 1).bit_length(), lateral)
+
+
+@cache
+def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
+    """Build the query: lost turns from a scan of the running ones, which are never many.
+
+    Of the ready turns, each flow contributes those that wait longest, `limit` at most: one index
+    lookup for each flow, however many of its turns wait. The limit is a literal: for a parameter,
+    PostgreSQL plans for a tenth of all rows.
+    """
+    most = sa.literal_column(str(limit), sa.Integer)
+    names: list[sa.BindParameter[str]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
+    flows = [_flows(name) for name in names]
+    walk = _walked if lateral else _cut
+    walks = [walk(name, of, most) for name, of in zip(names, flows, strict=True)]
+    ready = _ranked(sa.union_all(*walks).subquery())
+    found = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
+    shown = found.c.session_pk, found.c.app, found.c.lost, found.c.place
+    order = found.c.lost.desc(), found.c.place, sa.func.random()
+    next_flow = _next_flow(flows).label("next_flow")
+    return Prepared(sa.select(*shown, next_flow).order_by(*order).limit(most))
+
+
+def _next_flow(flows: list[sa.CTE]) -> sa.ScalarSelect[Any]:
+    last = [sa.select(of.c.flow).where(of.c.step == FLOWS) for of in flows]
+    found = sa.union_all(*last).subquery()
+    return sa.select(sa.func.min(found.c.flow)).scalar_subquery()
+
+
+def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Found:
+    living = sa.select(workers.c.id).where(workers.c.beat > ago("dead_after"))
+    return (
+        sa.select(
+            turns.c.session_pk,
+            turns.c.app,
+            sa.true().label("lost"),
+            sa.literal_column("0", sa.Integer).label("place"),
+        )
+        .where(
+            IS_RUNNING,
+            sa.or_(*(turns.c.app == name for name in names)),
+            turns.c.worker.not_in(living),
+            sa.or_(
+                turns.c.attempts - turns.c.handed_over <= sa.bindparam("most_losses"),
+                turns.c.closing,
+                turns.c.cancel_requested,
+            ),
+        )
+        .limit(most)
+    )
+
+
+def _flows(app: sa.BindParameter[str]) -> sa.CTE:
+    """The flows of an app that have a ready turn, each found after the one before (a skip scan)."""
+    is_ready = turns.c.ready.is_not(None), turns.c.app == app
+    first = sa.select(sa.func.min(turns.c.flow).label("flow"), _FIRST.label("step"))
+    flows = first.where(*is_ready, turns.c.flow >= sa.bindparam("from_flow")).cte(recursive=True)
+    behind = sa.select(sa.func.min(turns.c.flow)).where(*is_ready, turns.c.flow > flows.c.flow)
+    return flows.union_all(
+        sa.select(behind.correlate(flows).scalar_subquery(), flows.c.step + 1).where(
+            flows.c.flow.is_not(None), flows.c.step < FLOWS
+        )
+    )
+
+
+def _waits(app: sa.BindParameter[str], flows: sa.CTE, *columns: sa.Column[Any]) -> _Found:
+    """The ready turns of a flow, the longest wait first."""
+    is_of_flow = turns.c.ready.is_not(None), turns.c.app == app, turns.c.flow == flows.c.flow
+    return sa.select(*columns).where(*is_of_flow).order_by(turns.c.ready).correlate(flows)
+
+
+def _walked(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
+    """The turns of each flow that wait longest."""
+    waits = _waits(app, flows, *_SHOWN).limit(most).lateral()
+    return sa.select(waits).select_from(flows.join(waits, sa.true()))
+
+
+def _cut(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
+    """The same without a lateral join: the turns up to the cut-off time of their flow."""
+    last = _waits(app, flows, turns.c.ready).limit(1).offset(most).scalar_subquery()
+    until = sa.select(flows.c.flow, sa.func.coalesce(last, _NEVER).label("until")).cte()
+    return sa.select(*_SHOWN).where(
+        turns.c.ready.is_not(None),
+        turns.c.app == app,
+        turns.c.flow == until.c.flow,
+        turns.c.ready <= until.c.until,
+    )
+
+
+def _ranked(ready: sa.Subquery) -> _Found:
+    """The ready turns with their ranks: within their flow, then within their tenant."""
+    of_flow = _numbered(ready, "flow", ready.c.ready, ready.c.session_pk)
+    of_tenant = _numbered(of_flow, "tenant", of_flow.c.place, sa.func.random())
+    shown = of_tenant.c.session_pk, of_tenant.c.app
+    return sa.select(*shown, sa.false().label("lost"), of_tenant.c.place)
+
+
+def _numbered(found: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> sa.Subquery:
+    """The turns with their ranks in their groups, counted after the group's running turns."""
+    running = (
+        sa.select(turns.c[group], sa.func.count().label("count"))
+        .where(IS_RUNNING)
+        .group_by(turns.c[group])
+        .cte()
+    )
+    place = sa.func.row_number().over(partition_by=found.c[group], order_by=order)
+    kept = [column for column in found.c if column.name != "place"]
+    return (
+        sa.select(*kept, (place + sa.func.coalesce(running.c.count, 0)).label("place"))
+        .select_from(found.outerjoin(running, running.c[group] == found.c[group]))
+        .subquery()
+    )

@@ -1,0 +1,301 @@
+"""The log of a turn: the events that subscribers read, numbered and fenced by the database.
+
+An append numbers its batch by incrementing a counter in the turn's row. That row carries the
+claim, so a worker that lost its turn finds no row to update. The row stays locked until the batch
+is committed, so a reader that has seen event n has missed none before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from lango.core.failpoints import failpoint
+from lango.core.ids import new_id
+from lango.core.turns.events import ENDS, Event
+from lango.core.values import JsonObject, json_text
+from lango.errors import Fenced
+from lango.store.db.clock import now, seconds
+from lango.store.db.database import Database
+from lango.store.db.retry import is_duplicate, retrying
+from lango.store.db.statement import Prepared, Row, Transaction
+from lango.store.schema.tables import turn_events, turns
+from lango.store.turns import rows as turn_rows
+from lango.store.turns.rows import Claim, Turn
+
+PAGE: Final = 1_000
+"""Events that one query reads."""
+_TRIMMED_TOGETHER: Final = 1_000
+"""Logs that one transaction deletes."""
+_END_TYPES: Final = frozenset(end.type for end in ENDS)
+
+# One round trip for the batches of all turns of a worker. The session's epoch is checked too:
+# incrementing it closes the log, even if the turn is not taken over.
+_APPEND: Final = """
+with w as (
+  select * from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[])
+    as w(session_pk, turn, claim_id, count)
+), t as (
+  update turns set last_event = last_event + w.count
+  from w
+  where turns.session_pk = w.session_pk and turns.number = w.turn
+    and turns.claim_id = w.claim_id and turns.state = 'running'
+    and exists (select from sessions s where s.pk = turns.session_pk and s.epoch = turns.epoch
+                and s.owner is not null)
+  returning turns.session_pk, turns.number as turn, turns.epoch, turns.claim_id,
+    turns.last_event, turns.last_event - w.count as before
+), e as (
+  insert into turn_events (session_pk, turn, number, epoch, type, data, batch, created)
+  select t.session_pk, t.turn, t.before + e.place, t.epoch, e.type, e.data,
+    case when e.place = 1 then $9 end, now()
+  from t join unnest($5::text[], $6::bigint[], $7::text[], $8::json[])
+    as e(claim_id, place, type, data) on e.claim_id = t.claim_id
+)
+select claim_id, last_event, epoch, now() as created from t"""
+
+
+# The turns are locked first, as when a session is deleted, so that the two cannot deadlock. Two
+# statements for each turn would be slower than turns end on a busy day.
+_TRIM: Final = """
+with doomed as (
+  select session_pk, number from turns
+  where ended < now() - make_interval(secs => $1) and ended is not null and trimmed is null
+  order by ended limit $2 for update skip locked
+), t as (
+  update turns set trimmed = now() from doomed
+  where turns.session_pk = doomed.session_pk and turns.number = doomed.number
+), e as (
+  delete from turn_events using doomed
+  where turn_events.session_pk = doomed.session_pk and turn_events.turn = doomed.number
+)
+select count(*) from doomed"""
+
+_THIS_LOG: Final = turn_rows.is_log_of(sa.bindparam("of_session"), sa.bindparam("of_turn"))
+_BEHIND: Final = Prepared(
+    sa.select(turn_events)
+    .where(_THIS_LOG, turn_events.c.number > sa.bindparam("after"))
+    .order_by(turn_events.c.number)
+    .limit(sa.bindparam("at_most"))
+)
+_OF_BATCH: Final = Prepared(
+    sa.select(turn_events.c.number, turn_events.c.created).where(
+        _THIS_LOG, turn_events.c.batch == sa.bindparam("of_batch")
+    )
+)
+
+
+class Write(NamedTuple):
+    """Events to append to one turn's log."""
+
+    claim: Claim
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """One event of a log."""
+
+    number: int  # in its turn, from 1
+    type: str
+    data: JsonObject
+    epoch: int  # of the attempt that wrote it
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Some events of a log, and the turn as it was last read."""
+
+    turn: Turn
+    events: Sequence[LoggedEvent]
+
+    @property
+    def is_end(self) -> bool:
+        """Whether no event follows this page: the turn has ended."""
+        if self.events:
+            return self.events[-1].type in _END_TYPES
+        return self.turn.ended is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more events may be there already."""
+        return len(self.events) >= PAGE
+
+
+class TurnLog:
+    """The logs of all turns."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def append(self, claim: Claim, events: Sequence[Event]) -> int:
+        """Append to one turn's log; returns the last event's number. Fenced if the turn is lost."""
+        (written,) = await self.append_many([Write(claim, events)])
+        if written is None:
+            raise Fenced
+        return written[-1].number
+
+    async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
+        """Append to many logs at once; returns the logged events, None for a turn that is lost.
+
+        ValueError for an end event: closing a turn writes it.
+        """
+        if any(isinstance(event, ENDS) for write in writes for event in write.events):
+            raise ValueError("A turn's end is written by closing the turn.")
+        batch = new_id("bat")  # a retry after a fault recognises its batch by it
+        merged = _merged(writes)
+
+        async def once() -> dict[str, list[LoggedEvent] | None]:
+            if not self.database.is_sqlite:
+                try:
+                    return await self._append_at_once(merged, batch)
+                except Exception as error:
+                    if not is_duplicate(error):
+                        raise
+            async with self.database.transaction() as transaction:
+                return {
+                    write.claim.id: await _append(transaction, write, batch) for write in merged
+                }
+
+        failpoint("log.before")
+        written = await retrying(once)
+        failpoint("log.after")
+        return [written.get(write.claim.id) for write in writes]
+
+    async def _append_at_once(
+        self, writes: Sequence[Write], batch: str
+    ) -> dict[str, list[LoggedEvent] | None]:
+        turns_of = [(w.claim.turn.session_pk, w.claim.turn.number, w.claim.id) for w in writes]
+        told = {write.claim.id: _told(write.events) for write in writes}
+        lines = [
+            (claim_id, place, kind, json_text(data))
+            for claim_id, events in told.items()
+            for place, (kind, data) in enumerate(events, 1)
+        ]
+        columns = *_columns(turns_of, 3), [len(write.events) for write in writes]
+        rows = await self.database.fetch(_APPEND, *columns, *_columns(lines, 4), batch)
+        return {
+            claim_id: _numbered(told[claim_id], last, epoch, created)
+            for claim_id, last, epoch, created in rows
+        }
+
+    async def read(
+        self, tenant: str, turn_id: str, *, after: int = 0, limit: int = PAGE
+    ) -> LogPage:
+        """The events after number `after`, in order; TurnNotFoundError without such a turn."""
+        # The turn first: its events are then at least as new as it.
+        turn = await turn_rows.read_turn(self.database, tenant, turn_id)
+        return await self.read_on(turn, after, limit=limit)
+
+    async def read_on(self, turn: Turn, after: int, *, limit: int = PAGE) -> LogPage:
+        """The events after number `after` of a turn that was read before, and is not read again.
+
+        The log itself shows its end; it cannot show that it was deleted.
+        """
+        rows = await self.database.read(
+            _BEHIND, of_session=turn.session_pk, of_turn=turn.number, after=after, at_most=limit
+        )
+        return LogPage(turn, [_logged(row) for row in rows])
+
+    async def read_all(self, turn: Turn) -> list[LoggedEvent]:
+        """All events of a turn's log."""
+        found: list[LoggedEvent] = []
+        while True:
+            after = found[-1].number if found else 0
+            page = await self.read(turn.session.tenant, turn.id, after=after)
+            found += page.events
+            if not page.events or found[-1].number >= page.turn.last_event:
+                return found
+
+    async def trim(self, older_than: float, limit: int = 100_000) -> int:
+        """Delete the logs of turns that ended over `older_than` seconds ago; returns how many.
+
+        Several workers share the work: each skips the turns that another one has locked.
+        """
+        dropped = 0
+        while dropped < limit:
+            few = min(_TRIMMED_TOGETHER, limit - dropped)
+            count = await self._trim(older_than, few)
+            dropped += count
+            if count < few:
+                break
+        return dropped
+
+    async def _trim(self, older_than: float, limit: int) -> int:
+        """Delete up to `limit` logs in one transaction."""
+
+        async def once(connection: AsyncConnection) -> int:
+            old = turns.c.ended < now(connection) - timedelta(seconds=older_than)
+            which = sa.select(turns.c.session_pk, turns.c.number)
+            which = which.where(old, turns.c.ended.is_not(None), turns.c.trimmed.is_(None))
+            doomed = (await connection.execute(which.order_by(turns.c.ended).limit(limit))).all()
+            for row in doomed:
+                dropped = sa.update(turns).where(turn_rows.is_turn(row.session_pk, row.number))
+                await connection.execute(dropped.values(trimmed=now(connection)))
+                mine = turn_rows.is_log_of(row.session_pk, row.number)
+                await connection.execute(sa.delete(turn_events).where(mine))
+            return len(doomed)
+
+        if self.database.is_sqlite:
+            return await self.database.write(once)
+        return (await retrying(lambda: self.database.fetch(_TRIM, older_than, limit)))[0][0]
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    """Rows as one array for each column, which the server reads faster than JSON."""
+    return [[row[place] for row in rows] for place in range(width)]
+
+
+def _told(events: Sequence[Event]) -> list[tuple[str, JsonObject]]:
+    """The types and data of events, as a log stores them."""
+    return [(event.type, event.data()) for event in events]
+
+
+def _numbered(
+    told: Sequence[tuple[str, JsonObject]], last: int, epoch: int, created: datetime
+) -> list[LoggedEvent]:
+    """Logged events, numbered so that the last of them has the number `last`."""
+    first, at = last - len(told) + 1, seconds(created)
+    return [
+        LoggedEvent(number, kind, data, epoch, at)
+        for number, (kind, data) in enumerate(told, first)
+    ]
+
+
+def _logged(row: Row) -> LoggedEvent:
+    return LoggedEvent(row.number, row.type, row.data, row.epoch, seconds(row.created))
+
+
+def _merged(writes: Sequence[Write]) -> list[Write]:
+    """One write per claim, sorted: all transactions lock turns in the same order."""
+    merged: dict[tuple[int, int, str], list[Event]] = {}
+    claims: dict[str, Claim] = {}
+    for claim, events in writes:
+        claims[claim.id] = claim
+        place = (claim.turn.session_pk, claim.turn.number, claim.id)
+        merged.setdefault(place, []).extend(events)
+    return [Write(claims[place[2]], merged[place]) for place in sorted(merged)]
+
+
+async def _append(transaction: Transaction, write: Write, batch: str) -> list[LoggedEvent] | None:
+    """Append one batch in a transaction, unless it is there; None if the turn is lost."""
+    claim, events = write
+    row = await turn_rows.lock_claimed(transaction, claim)
+    if row is None:
+        return None
+    of = {"of_session": row.session_pk, "of_turn": row.number}
+    there = await transaction.one(_OF_BATCH, **of, of_batch=batch)
+    if there is not None:
+        last, created = there.number + len(events) - 1, there.created
+    else:
+        moved = await turn_rows.change_turn(transaction, row, new_events=len(events))
+        last, created = moved.last_event, row.clock
+        await turn_rows.add_events(
+            transaction, moved, events, epoch=row.epoch, at=created, batch=batch
+        )
+    return _numbered(_told(events), last, row.epoch, created)

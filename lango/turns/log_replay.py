@@ -1,0 +1,84 @@
+"""Rebuilds events of a turn from its session when the turn's log lacks them.
+
+A log lacks what a worker stored in the session but did not log before it died. A trimmed log lacks
+everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from lango.adk.durable.closing import unfinished
+from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.turn_events import TurnReader
+from lango.core.turns.events import (
+    AgentChanged,
+    ApprovalRequired,
+    Event,
+    MessageCompleted,
+    MessageReset,
+    ToolFinished,
+    ToolStarted,
+)
+from lango.core.values import JsonObject
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.log import LoggedEvent
+from lango.store.turns.rows import Turn, user_event_id
+
+_KNOWN_BY: Final[dict[str, str]] = {
+    MessageCompleted.type: "message",
+    ToolStarted.type: "call",
+    ToolFinished.type: "call",
+    ApprovalRequired.type: "approval",
+    AgentChanged.type: "agent",
+}
+"""The event types that can be rebuilt, and the field that identifies each event."""
+
+
+async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> list[Event]:
+    """The events of a turn that its session holds. `whole` reads old history too."""
+    key = turn.session
+    service = SessionServiceAdapter(
+        store, tenant=key.tenant, token_budget=None if whole else 0, root_agent_name=key.app_name
+    )
+    session = await service.get_session(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+    )
+    reader, told, begun = TurnReader(), list[Event](), False
+    for event in session.events if session else ():
+        if event.id == user_event_id(turn.id):
+            begun = True
+            told += reader.read(event)
+        elif begun and event.id.endswith(user_event_id("")):
+            break
+        elif begun and event.invocation_id == turn.invocation_id and not event.interrupted:
+            told += reader.read(event)
+    return [event for event in told if event.type in _KNOWN_BY]
+
+
+def untold(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event]:
+    """The stored events that a log lacks, in order."""
+    known = Counter(name_of(event.type, event.data) for event in logged)
+    missing: list[Event] = []
+    for event in stored:
+        name = name_of(event.type, event.data())
+        if known[name] > 0:
+            known[name] -= 1
+        else:
+            missing.append(event)
+    return missing
+
+
+def resets(logged: Iterable[LoggedEvent], missing: Iterable[Event]) -> list[Event]:
+    """Resets for messages that neither the log nor the missing events complete."""
+    kept = {event.message for event in missing if isinstance(event, MessageCompleted)}
+    return [MessageReset(message) for message in unfinished(logged) if message not in kept]
+
+
+def name_of(kind: str, data: JsonObject) -> tuple[str, str]:
+    """The type and id that identify an event; a message's id is that of its session event."""
+    if kind == MessageCompleted.type and data.get("event"):
+        return kind, str(data["event"])
+    return kind, str(data.get(_KNOWN_BY.get(kind, ""), ""))

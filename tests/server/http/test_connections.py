@@ -1,0 +1,318 @@
+"""Connections: the server refuses slow requests and connections above the limit."""
+
+import asyncio
+import importlib
+import logging
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import cast
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from faults.turn_place import Place
+from lango.errors import ConfigError
+from lango.server.http.connections import (
+    MOST_PIPELINED,
+    RESERVE,
+    OpenConnections,
+    PatientProtocol,
+    room_for,
+)
+from lango.server.http.problems import MEDIA_TYPE
+from tests.server.places import PATIENCE, House, Live, client_of, house, live
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+HALF = POST + b'Authorization: Bearer ann\r\nContent-Length: 100\r\n\r\n{"app": '
+"""A request that is being served: the server waits for the rest of it."""
+LATE = b"HTTP/1.1 408 "
+
+
+def test_an_installation_without_a_server_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "lango.server.http.connections")
+    monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
+    with pytest.raises(ConfigError, match=r'pip install "lango-adk\[server\]"'):
+        importlib.import_module("lango.server.http.connections")
+
+
+@pytest_asyncio.fixture
+async def hasty(small: House, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
+    """A server with a short timeout for requests."""
+    monkeypatch.setattr("lango.server.http.connections.PATIENCE", 2.0)
+    async with live(small) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def connected(
+    server: Live,
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    port = int(server.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def said_to(server: Live, sent: bytes) -> bytes:
+    """What a client hears that sends this and no more, up to the end of its connection."""
+    async with connected(server) as (reader, writer), asyncio.timeout(PATIENCE):
+        writer.write(sent)
+        return await reader.read()
+
+
+@pytest.mark.parametrize("sent", [b"", HEALTH[:30]], ids=["nothing", "half a head"])
+async def test_who_does_not_say_what_it_wants_is_sent_away(sent: bytes, hasty: Live) -> None:
+    assert (await said_to(hasty, sent)).startswith(LATE)
+    async with hasty.client() as client:
+        assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_a_head_without_end_is_not_read(small: House) -> None:
+    async with live(small) as server:
+        heard = await said_to(server, HEALTH[:-2] + b"X-More: 0\r\n" * 6_000)
+    assert heard.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_long_head_that_comes_at_once_is_refused_too(small: House) -> None:
+    async with live(small) as server:
+        for more in (b"X-More: " + b"0" * 70_000 + b"\r\n", b"X-More: 0\r\n" * 8_000):
+            assert (await said_to(server, HEALTH[:-2] + more + b"\r\n")).startswith(
+                b"HTTP/1.1 431 "
+            )
+        assert (await asked(server, "/healthz")).status_code == 200
+
+
+async def test_what_is_sent_behind_an_answer_is_not_read(small: House) -> None:
+    piece, pieces = bytes(65_536), 10_000
+
+    async def send(writer: asyncio.StreamWriter) -> None:
+        for _ in range(pieces):
+            writer.write(piece)
+            await writer.drain()
+
+    async with live(small) as server, connected(server) as (_, writer):
+        writer.write(POST + f"Content-Length: {len(piece) * pieces}\r\n\r\n".encode())
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(send(writer), PATIENCE)
+
+
+async def test_a_body_that_comes_behind_its_refusal_leaves_the_connection_open(
+    small: House,
+) -> None:
+    elsewhere = b"POST /v1/turns HTTP/1.1\r\nHost: lango.example\r\nContent-Length: 2\r\n\r\n"
+    async with (
+        live(small) as server,
+        connected(server) as (reader, writer),
+        asyncio.timeout(PATIENCE),
+    ):
+        for _ in range(3):
+            writer.write(elsewhere)
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 421 ")
+            writer.write(b"{}")
+            await asyncio.sleep(0.05)
+            writer.write(HEALTH)
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_second_request_has_to_come_as_well(hasty: Live) -> None:
+    async with connected(hasty) as (reader, writer), asyncio.timeout(PATIENCE):
+        writer.write(HEALTH)
+        heard = await reader.readuntil(b"}")
+        writer.write(HEALTH[:30])
+        assert (await reader.read()).startswith(LATE)
+    assert heard.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_body_that_stops_is_not_waited_for(
+    hasty: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = await said_to(hasty, HALF)
+    assert heard == b""  # the request was there, and what is not answered is cut off
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+async def test_an_answer_may_take_its_time(hasty: Live) -> None:
+    house = hasty.house
+    turn = await house.turn(await house.session(), 'call hold {"name": "go"}')
+    async with hasty.client() as client, house.worker():
+        path = f"/v1/turns/{turn}/events"
+        async with client.stream("GET", path) as response:
+            lines = response.aiter_lines()
+            async for line in lines:
+                if line == "event: tool.started":
+                    break
+            await asyncio.sleep(3.0)  # longer than the server's timeout for a request
+            (house.here.place.folder / "go").touch()
+            assert "event: completed" in [line async for line in lines]
+
+
+async def asked(server: Live, path: str) -> httpx.Response:
+    """The answer to a connection of its own."""
+    async with client_of(None, server.url, "ann") as client:
+        return await client.get(path)
+
+
+@pytest_asyncio.fixture
+async def narrow(
+    sqlite_place: Place, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Live]:
+    """A server with room for three connections."""
+    monkeypatch.setattr("lango.server.process.BESIDE_STREAMS", 2)
+    async with house(sqlite_place, tenant, max_streams=1) as served, live(served) as server:
+        yield server
+
+
+async def test_a_connection_above_the_limit_gets_503_and_retry_after(narrow: Live) -> None:
+    async with AsyncExitStack() as others:
+        for _ in range(2):
+            _, writer = await others.enter_async_context(connected(narrow))
+            writer.write(HALF)
+        async with connected(narrow) as (_, writer):
+            writer.write(HALF)
+            await asyncio.sleep(0.2)  # no event says when the server has read it
+            busy = await asked(narrow, "/v1/agents")
+            assert (busy.status_code, busy.headers["content-type"]) == (503, MEDIA_TYPE)
+            assert busy.json()["type"] == "urn:lango:error:server-busy"
+            assert (busy.headers["retry-after"], busy.headers["connection"]) == ("1", "close")
+            assert (await asked(narrow, "/healthz")).status_code == 200
+        async with asyncio.timeout(PATIENCE):
+            while (await asked(narrow, "/v1/agents")).status_code == 503:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # nor when it has seen that one is gone
+        assert (await asked(narrow, "/v1/agents")).status_code == 200
+
+
+async def test_who_says_nothing_makes_room_for_who_does(narrow: Live) -> None:
+    async with AsyncExitStack() as silent, asyncio.timeout(PATIENCE):
+        readers = [(await silent.enter_async_context(connected(narrow)))[0] for _ in range(21)]
+        assert (await asked(narrow, "/v1/agents")).status_code == 200
+        with suppress(ConnectionError):
+            assert await readers[0].read() == b""
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(readers[-1].read(), 0.2)
+
+
+async def test_who_is_served_keeps_its_connection(narrow: Live) -> None:
+    async with connected(narrow) as (reader, writer), asyncio.timeout(PATIENCE):
+        writer.write(HALF)
+        await asyncio.sleep(0.2)
+        async with AsyncExitStack() as silent:
+            for _ in range(20):
+                await silent.enter_async_context(connected(narrow))
+            writer.write(b'"nothing"'.ljust(92, b" ")[:-1] + b"}")
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 422 ")
+
+
+class Connection:
+    """One of many, as far as they are counted."""
+
+    def __init__(self) -> None:
+        self.transport = self
+        self.is_open = True
+
+    def abort(self) -> None:
+        self.is_open = False
+
+
+def test_no_more_than_the_reserve_is_taken_in_beside_what_is_served() -> None:
+    everyone = OpenConnections(3)
+    made = [Connection() for _ in range(3 + RESERVE + 1)]
+    for each in cast("list[PatientProtocol]", made):
+        everyone.add(each)
+        everyone.serve(each)
+    assert everyone.are_too_many
+    assert [each.is_open for each in made] == [True] * (3 + RESERVE) + [False]
+    for each in cast("list[PatientProtocol]", made[3:]):
+        everyone.remove(each)
+    assert not everyone.are_too_many
+
+
+async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: House) -> None:
+    async with live(small) as server, asyncio.timeout(PATIENCE):
+        async with connected(server) as (reader, writer):
+            writer.write(HEALTH * MOST_PIPELINED)
+            for _ in range(MOST_PIPELINED):
+                assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+        async with connected(server) as (reader, writer):
+            writer.write(HEALTH * 2_000)
+            heard = b""
+            with suppress(ConnectionError):
+                while piece := await reader.read(65_536):
+                    heard += piece
+            assert heard.count(b"HTTP/1.1 200 ") <= MOST_PIPELINED
+
+
+async def send_on(writer: asyncio.StreamWriter, piece: bytes, every: float) -> None:
+    """Send a piece again and again, until the connection is lost."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(every)
+
+
+async def test_a_body_that_drips_is_not_waited_for(hasty: Live) -> None:
+    async with connected(hasty) as (reader, writer), asyncio.timeout(PATIENCE):
+        writer.write(HALF[: HALF.index(b"{")])
+        with pytest.raises(ConnectionError):
+            await send_on(writer, b" ", every=0.1)
+        with pytest.raises(ConnectionError):
+            await reader.read()
+
+
+async def test_a_body_that_comes_steadily_is_read(
+    hasty: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.server.http.connections.LEAST_RATE", 100)
+    async with connected(hasty) as (reader, writer), asyncio.timeout(PATIENCE):
+        writer.write(POST + b"Authorization: Bearer ann\r\nContent-Length: 1000\r\n\r\n")
+        for _ in range(20):  # three seconds, where the server waits two for what says nothing
+            writer.write(b" " * 50)
+            await asyncio.sleep(0.15)
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_client_that_does_not_read_is_cut_off(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.server.http.connections.UNREAD", 0.5)
+    async with live(small) as server, connected(server) as (_, writer):
+        transport = cast("asyncio.Transport", writer.transport)
+        transport.pause_reading()
+        request = HEALTH.replace(b"/healthz", b"/openapi.json")
+        with pytest.raises(ConnectionError):
+            await send_on(writer, request, every=0.01)
+
+
+@pytest.mark.parametrize(
+    ("limits", "room", "raised"),
+    [
+        ((1_024, 4_096), 2_000, 2_300),
+        ((1_024, 1_024), 724, None),
+        ((5_000, 5_000), 2_000, None),
+        ((-1, -1), 2_000, None),
+        ((1_024, -1), 2_000, 2_300),
+        ((100, 100), 1, None),
+    ],
+)
+def test_connections_leave_room_for_other_files(
+    limits: tuple[int, int], room: int, raised: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[int] = []
+
+    def said_limit(_: int, new: tuple[int, int]) -> None:
+        said.append(new[0])
+
+    def found_limits(_: int) -> tuple[int, int]:
+        return limits
+
+    monkeypatch.setattr("resource.getrlimit", found_limits)
+    monkeypatch.setattr("resource.setrlimit", said_limit)
+    assert room_for(2_000) == room
+    assert [each for each in said if each != limits[0]] == ([] if raised is None else [raised])

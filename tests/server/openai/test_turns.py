@@ -1,0 +1,218 @@
+"""Completions are turns: a disconnect stops no turn, and the response says how a turn ended."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import openai
+import pytest
+
+from lango.core.messages.conversations import Said
+from lango.core.turns.events import (
+    Approval,
+    ApprovalRequired,
+    Completed,
+    Event,
+    Failed,
+    MessageCompleted,
+    MessageDelta,
+    MessageReset,
+    Waiting,
+)
+from lango.errors import RateLimitedError
+from lango.server.backend import services_of
+from lango.server.openai.answers import Reading, chunks
+from lango.server.openai.sessions import Conversation
+from lango.store.sessions.conversations import ConversationStore
+from lango.store.turns.log import LoggedEvent
+from lango.store.turns.rows import Turn
+from tests.server.openai.clients import answered, assistant, sdk, user
+from tests.server.places import PATIENCE, House, Live, live
+
+HOLD = 'call hold {"name": "go"}'
+
+
+async def held(server: Live, client: Any, *, stream: bool) -> tuple[asyncio.Task[Any], Turn]:
+    """A client that waits for a turn, and the turn, which ends once a file exists."""
+
+    async def ask() -> list[Any]:
+        asked = client.chat.completions.create(
+            model=server.house.agent, messages=[user(HOLD)], stream=stream
+        )
+        told = await asked
+        return [chunk async for chunk in told] if stream else [told]
+
+    asking = asyncio.create_task(ask())
+    await server.house.here.place.effects.wait(lambda said: "held go" in said)
+    [session] = (await server.house.here.store.page(server.house.tenant, server.house.agent)).items
+    [turn] = await server.house.turns().of_session(
+        session.app_name, user=session.user_id, session=session.id
+    )
+    return asking, turn
+
+
+async def all_streams_closed(house: House) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while services_of(house.app).streams.seats:  # noqa: ASYNC110 - no event to await
+            await asyncio.sleep(0.005)
+
+
+WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@WAYS
+async def test_a_disconnect_stops_no_turn(stream: bool, small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        asking, turn = await held(server, client, stream=stream)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await all_streams_closed(small)
+        (small.here.place.folder / "go").touch()
+        assert (await small.turns().wait(turn.id)).state == "completed"
+
+
+async def break_off(house: House, client: Any, text: str) -> str:
+    """Say something, and leave in the middle of its answer, which is returned."""
+    stream = await client.chat.completions.create(
+        model=house.agent, messages=[user(text)], stream=True
+    )
+    has = ""
+    while len(has) < 6:
+        has += (await anext(stream)).choices[0].delta.content or ""
+    await stream.close()
+    store = ConversationStore(house.here.store.database)
+    known_by = Conversation((), (Said("user", text),)).known_by(None)
+    async with asyncio.timeout(PATIENCE):
+        while not await store.find(house.tenant, "ann", house.agent, known_by):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    return has[:-2]  # not all that was sent arrived
+
+
+async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        has = await break_off(small, client, "Tell me a story")
+        said = [user("Tell me a story"), assistant(has), user("Go on")]
+        answer = await answered(client, small.agent, said)
+        await answered(client, small.agent, [*said, assistant(answer), user("Thanks")])
+        [session] = (await small.here.store.page(small.tenant, small.agent)).items
+        turns = await small.turns().of_session(
+            session.app_name, user=session.user_id, session=session.id
+        )
+    texts = [turn.input["text"] for turn in reversed(turns)]
+    assert texts == ["Tell me a story", "Go on", "Thanks"]
+
+
+@pytest.mark.parametrize("edited", ["{}, not what was said", "", "Edited"])
+async def test_an_edited_answer_is_not_one_that_was_broken_off(edited: str, small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        has = await break_off(small, client, "Tell me a story")
+        said = [user("Tell me a story"), assistant(edited.format(has)), user("Go on")]
+        await answered(client, small.agent, said)
+        sessions = (await small.here.store.page(small.tenant, small.agent)).items
+    assert len(sessions) == (2 if edited else 1)  # of an empty one, nothing had arrived
+
+
+@WAYS
+async def test_a_turn_that_was_cancelled_is_an_error(stream: bool, small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        asking, turn = await held(server, client, stream=stream)
+        await small.turns().cancel(turn.id)
+        with pytest.raises(openai.APIError, match="The turn was cancelled") as raised:
+            await asking
+        assert raised.value.code == "turn_cancelled"
+        if isinstance(raised.value, openai.APIStatusError):  # which the SDK would send again
+            assert raised.value.response.headers["x-should-retry"] == "false"
+
+
+async def test_a_server_that_stops_lets_go_of_who_waits(small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        asking, turn = await held(server, client, stream=False)
+        services_of(small.app).streams.drain()
+        with pytest.raises(openai.InternalServerError) as raised:
+            await asking
+        assert (raised.value.status_code, raised.value.code) == (503, "server_busy")
+        (small.here.place.folder / "go").touch()
+        assert (await small.turns().wait(turn.id)).state == "completed"
+
+
+async def test_what_goes_wrong_inside_is_not_told(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise ValueError("a secret")
+
+    monkeypatch.setattr("lango.server.openai.sessions.Door.hand_in", broken)
+    async with live(small) as server, sdk(server) as client:
+        with pytest.raises(openai.InternalServerError, match="err_") as raised:
+            await client.chat.completions.create(model=small.agent, messages=[user("hi")])
+    assert "a secret" not in raised.value.response.text
+
+
+@pytest.fixture
+async def turn(small: House) -> Turn:
+    """Some turn."""
+    return await small.turns().submit(small.agent, "hi", user="ann")
+
+
+def logged(*events: Event) -> list[LoggedEvent]:
+    return [LoggedEvent(n, each.type, each.data(), 0, 0.0) for n, each in enumerate(events, 1)]
+
+
+def told(turn: Turn, *events: Event) -> tuple[str, Reading]:
+    """What a client has at the end of a stream."""
+    reading = Reading(turn)
+    deltas = [delta for event in logged(*events) for delta in reading.read(event)]
+    return "".join(delta.get("content", "") for delta in deltas), reading
+
+
+async def test_messages_are_told_once_and_apart(turn: Turn) -> None:
+    text, reading = told(
+        turn,
+        MessageDelta("a", "Let me "),
+        MessageDelta("a", "see"),
+        MessageCompleted("a", "agent", "Let me see."),
+        MessageCompleted("b", "agent", ""),
+        MessageCompleted("c", "agent", "Here."),
+        Completed(),
+    )
+    assert text == reading.text == "Let me see.\n\nHere."
+    assert reading.error is None
+
+
+async def test_what_was_begun_anew_follows_what_was_told(turn: Turn) -> None:
+    text, _ = told(
+        turn,
+        MessageDelta("a", "Once"),
+        MessageReset("a"),
+        MessageDelta("a", "Twice"),
+        MessageCompleted("a", "agent", "Twice"),
+        Completed(),
+    )
+    assert text == "Once\n\nTwice"
+
+
+async def test_a_turn_that_waits_for_an_approval_says_where(turn: Turn) -> None:
+    approval = Approval("ask_1", "call_1", "pay", {"amount": 7})
+    text, reading = told(turn, ApprovalRequired(approval), Waiting(("ask_1",)))
+    assert 'The call pay({"amount":7}) waits for approval.' in text
+    assert f'/v1/turns/{turn.id}/approvals {{"call": "ask_1", "approved": true}}' in text
+    assert reading.error is None
+
+
+@pytest.mark.parametrize(
+    "end", [[Failed(RateLimitedError("Slow down."))], []], ids=["failed", "none"]
+)
+async def test_a_turn_without_an_answer_ends_in_an_error(end: list[Event], turn: Turn) -> None:
+    async def events() -> AsyncGenerator[LoggedEvent]:
+        for event in logged(MessageDelta("a", "Once"), *end):
+            yield event
+
+    remembered: list[str | None] = []
+
+    async def remember(answer: str | None) -> None:
+        remembered.append(answer)
+
+    frames = [frame async for frame in chunks(turn, events(), remember, usage_apart=False)]
+    assert frames[-1].startswith(b'data: {"error":{"message":')
+    assert remembered == [None]
+    assert (b"Slow down." in frames[-1]) is bool(end)

@@ -1,0 +1,80 @@
+"""GET /v1/sessions/{id}/export: a session to take along."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from lango.server.auth.callers import Caller
+from lango.store.sessions.entries import SessionKey, StateChange
+from lango.store.transfer.export import SessionExport
+from lango.store.transfer.restore import Renamed, restore_session
+from tests.server.eventful import eventful
+from tests.server.places import House
+
+
+async def filled(served: House) -> str:
+    """A session of ann's in which much has happened, and whose app has a state."""
+    session = await served.session(title="Trip")
+    key = SessionKey(served.tenant, served.agent, "ann", session)
+    async with eventful(served.here.store, key) as talk:
+        await talk.answer(await talk.ask())
+    state = StateChange(user={"name": "Ann"}, app={"secret": "of the app"})
+    await served.here.store.create(SessionKey(served.tenant, served.agent, "ann", "other"), state)
+    return session
+
+
+async def exported(served: House, session: str, name: str = "ann") -> list[bytes]:
+    async with served.client(name) as client:
+        answer = await client.get(f"/v1/sessions/{session}/export")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/jsonl"
+    named = f'attachment; filename="{session}.jsonl"'
+    assert answer.headers["content-disposition"] == named
+    return answer.content.splitlines(keepends=True)
+
+
+def state(lines: list[bytes], scope: str) -> Any:
+    told = [json.loads(line) for line in lines]
+    [found] = [one for one in told if one["kind"] == "state" and one["scope"] == scope]
+    return found["values"]
+
+
+async def test_what_is_exported_can_be_brought_in(served: House) -> None:
+    session = await filled(served)
+    lines = await exported(served, session)
+    to = Renamed(served.tenant, user_id="bob")
+    await restore_session(served.here.store.database, lambda: iter(lines), to)
+    async with served.client() as ann, served.client("bob") as bob:
+        mine = (await ann.get(f"/v1/sessions/{session}/messages")).json()
+        [copy] = (await bob.get("/v1/sessions")).json()["sessions"]
+        theirs = (await bob.get(f"/v1/sessions/{copy['id']}/messages")).json()
+    assert (copy["title"], copy["alias"]) == ("Trip", session)
+    assert theirs == mine
+
+
+async def test_the_apps_state_is_for_admins(served: House) -> None:
+    served.callers["admin"] = Caller(served.tenant, None, frozenset({"admin"}), "key")
+    session = await filled(served)
+    by_ann, by_admin = [await exported(served, session, name) for name in ("ann", "admin")]
+    assert state(by_ann, "user") == state(by_admin, "user") == {"name": "Ann"}
+    assert (state(by_ann, "app"), state(by_admin, "app")) == ({}, {"secret": "of the app"})
+
+
+async def test_one_that_breaks_off_has_no_end(
+    small: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await small.session()
+    told = SessionExport.lines
+
+    async def broken(export: SessionExport) -> Any:
+        async for line in told(export):
+            yield line
+            raise RuntimeError("the database is gone")
+
+    monkeypatch.setattr(SessionExport, "lines", broken)
+    with caplog.at_level(logging.ERROR):
+        [header] = await exported(small, session)
+    assert json.loads(header)["kind"] == "lango.session"
+    assert "An export ends early." in caplog.text

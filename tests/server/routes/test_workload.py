@@ -1,0 +1,63 @@
+"""GET /v1/workload: what waits, what runs, and who is there to run it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lango.server.auth.callers import Caller
+from tests.server.places import House
+
+
+async def workload(served: House, name: str = "admin") -> dict[str, Any]:
+    other = served.callers["other-ann"].tenant
+    for known, tenant in (("admin", served.tenant), ("other-admin", other)):
+        served.callers[known] = Caller(tenant, None, frozenset({"admin"}), f"key_{known}")
+    async with served.client(name) as client:
+        answer = await client.get("/v1/workload")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_who_waits_and_since_when(served: House) -> None:
+    nothing = await workload(served)
+    assert nothing["turns"] == {"scheduled": 0, "queued": 0, "running": 0, "waiting": 0}
+    assert (nothing["oldest_queued"], nothing["running"]) == (None, [])
+    session = await served.session()
+    for number in range(3):
+        await served.turn(session, f"m{number}")
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    await served.turn(session, "later", run_at=tomorrow)
+    told = await workload(served)
+    assert told["turns"] == {"scheduled": 1, "queued": 3, "running": 0, "waiting": 0}
+    async with served.client() as client:
+        turns = (await client.get(f"/v1/sessions/{session}/turns")).json()["turns"]
+    assert told["oldest_queued"] == min(turn["created"] for turn in turns)
+    assert (await workload(served, "other-admin"))["turns"]["queued"] == 0
+
+
+async def test_what_runs_and_where(served: House) -> None:
+    session = await served.session()
+    turn = await served.turn(session, 'call hold {"name": "go"}')
+    async with served.worker() as worker:
+        effects = served.here.place.effects
+        await effects.wait(lambda words: "held go" in words)
+        told = await workload(served)
+        [running] = told["running"]
+        assert (running["turn"], running["session"]) == (turn, session)
+        assert (running["app"], running["user"], running["attempts"]) == (served.agent, "ann", 1)
+        [mine] = [one for one in told["workers"] if one["id"] == running["worker"]]
+        assert (mine["apps"], mine["running"]) == ([served.agent], 1)
+        assert mine["started"] <= mine["seen"]
+        others = (await workload(served, "other-admin"))["workers"]
+        assert [one["running"] for one in others if one["id"] == mine["id"]] == [0]
+        effects.path.with_name("go").touch()
+        await served.turns().wait(turn)
+    assert worker
+    told = await workload(served)
+    assert mine["id"] not in [one["id"] for one in told["workers"]]
+
+
+async def test_a_turn_that_waits_for_an_approval(served: House) -> None:
+    session = await served.session()
+    async with served.worker():
+        await served.turns().wait(await served.turn(session, 'call pay {"amount": 1}'))
+    assert (await workload(served))["turns"]["waiting"] == 1

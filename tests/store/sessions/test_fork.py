@@ -1,0 +1,171 @@
+"""A fork is what the session was at that point, on both databases."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from lango.core.values import json_text
+from lango.errors import SessionNotFoundError
+from lango.store.files.artifacts import SqlArtifactStore
+from lango.store.files.rows import NewArtifact
+from lango.store.schema.tables import messages, sessions, state_changes
+from lango.store.sessions.conversations import Point
+from lango.store.sessions.entries import Blob, Entry, Rewind, SessionKey, StateChange
+from lango.store.sessions.fork import fork
+from lango.store.turns.rows import Turn
+from tests.store.rows import beside, key
+from tests.store.rows import said as entry
+from tests.store.turns.worker_context import Desk, opened
+
+OWN = {"pk", "session_pk", "id", "public_id", "created", "updated", "last_activity", "timestamp"}
+
+
+def _change(state: dict[str, Any], **others: Any) -> dict[str, Any]:
+    changes = json_text({"state_delta": state, **others})
+    return {"changes": changes, "state": StateChange(session=state)}
+
+
+def first_turn(turn: str) -> list[Entry]:
+    blob = Blob("data-1", "event", "image/png", b"png", {"inline_data": {}})
+    return [
+        entry("e1", "hi", invocation_id=turn),
+        entry("e2", "calls", invocation_id=turn, role="assistant", opens_calls=("call",)),
+        entry("e3", "an image", invocation_id=turn, role="tool", blobs=(blob,)),
+        entry("e4", "ho", invocation_id=turn, role="assistant", **_change({"a": 1, "b": 1})),
+        entry(
+            "e5",
+            invocation_id=turn,
+            state_only=True,
+            counts=False,
+            tokens=0,
+            changes=json_text({"b": 2}),
+            state=StateChange(session={"b": 2}),
+        ),
+        entry(
+            "e6", "file", invocation_id=turn, role="tool", **_change({}, artifact_delta={"f": 0})
+        ),
+    ]
+
+
+def second_turn(turn: str) -> list[Entry]:
+    return [
+        entry("f1", "more", invocation_id=turn, answers_calls=("call",)),
+        entry("f2", "sum", invocation_id=turn, role="control", counts=False, compaction=True),
+        entry("f3", "well", invocation_id=turn, role="assistant", **_change({"a": 3, "c": 3})),
+        entry(
+            "f4", "file", invocation_id=turn, role="tool", **_change({}, artifact_delta={"f": 1})
+        ),
+    ]
+
+
+async def append(desk: Desk, where: SessionKey, entries: Sequence[Entry]) -> None:
+    ref = await desk.sessions.locate(where)
+    for one in entries:
+        await desk.sessions.append(ref, one)
+
+
+async def point_of(desk: Desk, turn: Turn) -> Point:
+    public_id = (await desk.sessions.summary(turn.session)).public_id
+    return Point(turn.session, turn.session_pk, public_id, turn.number, turn.id, 2, False, False)
+
+
+async def begun(desk: Desk, where: SessionKey) -> Turn:
+    """A session that began with some state, and its first turn."""
+    await desk.sessions.create(where, StateChange(session={"given": True}), title="Trip")
+    turn = await desk.submit(where)
+    await append(desk, where, first_turn("first"))
+    await save(desk, where, b"one")
+    async with desk.sessions.database.begin() as connection:
+        named = sa.text("update turns set invocation_id = 'first' where id = :id")
+        await connection.execute(named, {"id": turn.id})
+    return turn
+
+
+async def save(desk: Desk, where: SessionKey, data: bytes) -> None:
+    await SqlArtifactStore(desk.sessions.database).save(where, NewArtifact("f", data, {}))
+
+
+async def rows(url: str, where: SessionKey) -> dict[str, list[dict[str, Any]]]:
+    """All there is of a session, but for its name and times."""
+    pk = sa.select(sessions.c.pk).where(
+        sessions.c.tenant == where.tenant, sessions.c.id == where.session_id
+    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    async with beside(url) as connection:
+        for table, column in (
+            (sessions, "pk"),
+            (messages, "session_pk"),
+            (state_changes, "session_pk"),
+        ):
+            mine = sa.select(table).where(table.c[column] == pk.scalar_subquery())
+            order = table.c.seq if "seq" in table.c else table.c.pk
+            read = (await connection.execute(mine.order_by(order))).mappings()
+            found[table.name] = [
+                {name: value for name, value in row.items() if name not in OWN} for row in read
+            ]
+    return found
+
+
+async def test_a_fork_is_what_the_session_was(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        turn = await begun(desk, key(tenant, "source"))
+        before = await rows(store_url, key(tenant, "source"))
+        assert len(before["messages"]) == 5
+        await desk.submit(key(tenant, "source"))
+        await append(desk, key(tenant, "source"), second_turn("second"))
+        await save(desk, key(tenant, "source"), b"two")
+        after = await rows(store_url, key(tenant, "source"))
+        assert after["sessions"] != before["sessions"]
+        await fork(
+            desk.sessions.database, await point_of(desk, turn), key(tenant, "to"), f"ses_{tenant}"
+        )
+        assert await rows(store_url, key(tenant, "to")) == before
+        assert await rows(store_url, key(tenant, "source")) == after
+        loaded = await desk.sessions.load(key(tenant, "to"), None)
+        assert loaded is not None
+        assert loaded.session.state == {"given": True, "a": 1, "b": 2}
+        assert await desk.sessions.read_blobs(key(tenant, "to"), ["data-1"]) == {"data-1": b"png"}
+        files = SqlArtifactStore(desk.sessions.database)
+        newest = await files.load(key(tenant, "to"), "f")
+        assert newest is not None
+        assert newest.data == b"one"
+
+
+async def test_what_was_taken_back_later_is_there(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        turn = await begun(desk, key(tenant, "source"))
+        before = await rows(store_url, key(tenant, "source"))
+        back = entry(
+            "r", invocation_id="back", role="control", counts=False, rewind=Rewind("first")
+        )
+        await append(desk, key(tenant, "source"), [back])
+        await fork(
+            desk.sessions.database, await point_of(desk, turn), key(tenant, "to"), f"ses_{tenant}"
+        )
+        forked = await rows(store_url, key(tenant, "to"))
+        for name in ("messages", "state_changes"):
+            assert forked[name] == before[name]
+
+
+async def test_a_fork_goes_on_and_is_made_once(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        turn = await begun(desk, key(tenant, "source"))
+        point = await point_of(desk, turn)
+        await fork(desk.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")
+        await append(desk, key(tenant, "to"), second_turn("second"))
+        await fork(desk.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")
+        summary = await desk.sessions.summary(key(tenant, "to"))
+        assert (summary.title, summary.public_id) == ("Trip", f"ses_{tenant}")
+        assert summary.message_count == 8
+        assert summary.total_tokens == 90
+
+
+async def test_a_session_that_is_gone_cannot_be_forked(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        turn = await begun(desk, key(tenant, "source"))
+        point = await point_of(desk, turn)
+        await desk.sessions.delete(key(tenant, "source"))
+        with pytest.raises(SessionNotFoundError):
+            await fork(desk.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")

@@ -1,0 +1,277 @@
+"""A session that was exported and brought in elsewhere is the same session."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from lango.core.values import json_text, json_value
+from lango.errors import ImportSourceError, SessionExistsError, SessionNotFoundError
+from lango.store.files.artifacts import SqlArtifactStore
+from lango.store.files.rows import CHUNK, NewArtifact
+from lango.store.schema.tables import artifacts, messages, sessions, state_changes
+from lango.store.sessions.entries import Rewind, SessionKey, StateChange
+from lango.store.sessions.store import SqlSessionStore, create_session
+from lango.store.transfer.export import PAGE, SESSION_COLUMNS, open_export
+from lango.store.transfer.restore import Renamed, Restored, restore_session
+from tests.store.rows import key, said
+from tests.store.sessions.test_fork import first_turn, second_turn
+
+BIG = bytes(range(256)) * 5_000  # more than one chunk
+TABLES = (messages, state_changes)
+
+
+@pytest.fixture(params=["to-postgresql", "to-sqlite"])
+def way(request: pytest.FixtureRequest, sqlite_url: str, postgres_url: str) -> tuple[str, str]:
+    """From one database to the other."""
+    to_postgres = request.param == "to-postgresql"
+    return (sqlite_url, postgres_url) if to_postgres else (postgres_url, sqlite_url)
+
+
+async def eventful(store: SqlSessionStore, where: SessionKey) -> None:
+    """A session with all that one can have: files, states, a child, and something taken back."""
+    given = StateChange({"given": True}, {"name": "Ann"}, {"limit": 1.0})
+    stored = await store.create(where, given, title="Röm 👩‍👧")
+    for entry in (*first_turn("first"), *second_turn("second")):
+        await store.append(stored.ref, entry)
+    back = said("r", invocation_id="back", role="control", counts=False, rewind=Rewind("second"))
+    await store.append(stored.ref, back)
+    await store.append(stored.ref, said("last", "after\u2028all", timestamp=1_760_000_000.123456))
+    files = SqlArtifactStore(store.database)
+    for data in (b"", b"one", BIG):
+        await files.save(where, NewArtifact("f", data, {"inline_data": {}}, "text/plain", {"n": 1}))
+    async with store.database.begin() as connection:
+        child = key(where.tenant, f"{where.session_id}/call", user=where.user_id)
+        made = await create_session(
+            connection, child, f"ses_{where.tenant}c", StateChange({"x": 1}), "", stored.pk
+        )
+    await store.append(made.ref, said("c1", "inner"))
+
+
+async def exported(store: SqlSessionStore, where: SessionKey, **options: Any) -> list[bytes]:
+    export = await open_export(store.database, where, **options)
+    return [line async for line in export.lines()]
+
+
+async def restored(
+    store: SqlSessionStore, lines: list[bytes], tenant: str, **names: str
+) -> Restored:
+    return await restore_session(store.database, lambda: iter(lines), Renamed(tenant, **names))
+
+
+async def rows(store: SqlSessionStore, where: SessionKey) -> dict[str, list[Any]]:
+    """All that tables hold of a session, but for keys."""
+    found: dict[str, list[Any]] = {}
+    async with store.database.snapshot() as connection:
+        mine = (sessions.c.tenant == where.tenant, sessions.c.id == where.session_id)
+        kept = SESSION_COLUMNS.values()
+        found["session"] = [tuple(one) for one in await connection.execute(_select(kept, *mine))]
+        pk = await connection.scalar(sa.select(sessions.c.pk).where(*mine))
+        for table in TABLES:
+            kept = [column for column in table.c if column.name != "session_pk"]
+            read = _select(kept, table.c.session_pk == pk).order_by(table.c.seq)
+            found[table.name] = [tuple(one) for one in await connection.execute(read)]
+        names = {"pk", "tenant", "metadata"}
+        kept = [column for column in artifacts.c if column.name not in names]
+        mine = (artifacts.c.tenant == where.tenant, artifacts.c.session_id == where.session_id)
+        read = _select([*kept, artifacts.c.metadata.label("about")], *mine)
+        order = (artifacts.c.kind, artifacts.c.name, artifacts.c.version)
+        found["artifacts"] = [tuple(one) for one in await connection.execute(read.order_by(*order))]
+    return {name: [_timeless(row) for row in table] for name, table in found.items()}
+
+
+def _select(columns: Any, *where: Any) -> sa.Select[*tuple[Any, ...]]:
+    return sa.select(*columns).where(*where)
+
+
+def _timeless(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row whose times have no zone, as SQLite gives them."""
+    return tuple(value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value for value in row)
+
+
+async def test_it_is_the_same_in_another_database(way: tuple[str, str], tenant: str) -> None:
+    source, target = way
+    where = key(tenant)
+    async with SqlSessionStore(source) as here, SqlSessionStore(target) as there:
+        await eventful(here, where)
+        lines = await exported(here, where)
+        done = await restored(there, lines, tenant)
+        assert (done.key, done.entries, done.artifacts) == (where, 13, 4)
+        assert done.public_id == (await here.summary(where)).public_id
+        for one in (where, key(tenant, "s/call")):
+            assert await rows(there, one) == await rows(here, one)
+        for budget in (None, 10, 35, 60):
+            loaded, known = await there.load(where, budget), await here.load(where, budget)
+            assert loaded is not None
+            assert known is not None
+            assert loaded.messages == known.messages
+            assert loaded.session.state == known.session.state
+            assert loaded.session.user_state == {"name": "Ann"}
+            assert loaded.session.app_state == {"limit": 1.0}
+        assert await there.read_blobs(where, ["data-1"]) == {"data-1": b"png"}
+        files = SqlArtifactStore(there.database)
+        found = [await files.load(where, "f", version) for version in range(3)]
+        assert [one.data for one in found if one] == [b"", b"one", BIG]
+        assert len(BIG) > CHUNK
+        again = await exported(there, where)
+        assert again == lines
+
+
+async def test_it_goes_on_where_it_was(way: tuple[str, str], tenant: str) -> None:
+    source, target = way
+    where = key(tenant)
+    async with SqlSessionStore(source) as here, SqlSessionStore(target) as there:
+        await eventful(here, where)
+        await restored(there, await exported(here, where), tenant)
+        for store in (here, there):
+            ref = await store.locate(where)
+            await store.append(ref, said("new", "more", timestamp=1_770_000_000.0))
+            assert (await store.append(ref, said("last"))).duplicate
+        mine, theirs = await here.load(where, 15), await there.load(where, 15)
+        assert mine is not None
+        assert theirs is not None
+        assert theirs.messages == mine.messages
+
+
+async def test_a_long_session_comes_page_by_page(store_url: str, tenant: str) -> None:
+    where, count = key(tenant), 2 * PAGE + 3
+    async with SqlSessionStore(store_url) as store:
+        stored = await store.create(where)
+        for number in range(count):
+            await store.append(stored.ref, said(str(number), f"m{number}"))
+        export = await open_export(store.database, where)
+        await store.append(stored.ref, said("later", "not in it"))
+        told = [json_value(line.decode()) async for line in export.lines()]
+        texts = [one["content"] for one in told if one["kind"] == "message"]
+        assert texts == [f"m{number}" for number in range(count)]
+        assert (export.entries, told[0]["next_seq"]) == (count, count + 1)
+
+
+async def test_a_session_that_is_deleted_meanwhile(store_url: str, tenant: str) -> None:
+    where = key(tenant)
+    async with SqlSessionStore(store_url) as store:
+        stored = await store.create(where)
+        await store.append(stored.ref, said("1"))
+        export = await open_export(store.database, where)
+        await store.delete(where)
+        with pytest.raises(SessionNotFoundError):
+            _ = [line async for line in export.lines()]
+        with pytest.raises(SessionNotFoundError):
+            await open_export(store.database, where)
+
+
+async def test_under_another_name(store_url: str, tenant: str) -> None:
+    where = key(tenant)
+    async with SqlSessionStore(store_url) as store:
+        await eventful(store, where)
+        lines = await exported(store, where)
+        with pytest.raises(SessionExistsError, match="another name"):
+            await restored(store, lines, tenant)
+        done = await restored(store, lines, tenant, user_id="bob", session_id="copy")
+        assert done.key == key(tenant, "copy", user="bob")
+        assert done.public_id != (await store.summary(where)).public_id
+        copy, known = await store.load(done.key, None), await store.load(where, None)
+        assert copy is not None
+        assert known is not None
+        assert copy.messages == known.messages
+
+
+async def test_states_that_are_there_stay(store_url: str, tenant: str) -> None:
+    where = key(tenant)
+    async with SqlSessionStore(store_url) as store:
+        await eventful(store, where)
+        lines = await exported(store, where)
+        other = f"{tenant}-other"
+        mine = StateChange({}, {"name": "Bob"}, {"more": 1})
+        await store.create(key(other, "mine"), mine)
+        await restored(store, lines, other)
+        loaded = await store.load(key(other), None)
+        assert loaded is not None
+        assert loaded.session.user_state == {"name": "Bob"}
+        assert loaded.session.app_state == {"more": 1, "limit": 1.0}
+
+
+async def test_the_apps_state_can_be_left_out(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        await eventful(store, key(tenant))
+        for with_it in (True, False):
+            lines = await exported(store, key(tenant), with_app_state=with_it)
+            assert (b"limit" in b"".join(lines)) == with_it
+
+
+Change = Callable[[list[bytes]], list[bytes]]
+
+
+def _replaced(number: int, **fields: Any) -> Change:
+    def change(lines: list[bytes]) -> list[bytes]:
+        told = {**json_value(lines[number].decode()), **fields}
+        changed = list(lines)
+        changed[number] = json.dumps(told).encode() + b"\n"
+        return changed
+
+    return change
+
+
+def _sealed(change: Change) -> Change:
+    """The same change, followed by an end line with the right checksum."""
+
+    def sealed(lines: list[bytes]) -> list[bytes]:
+        *told, _ = change(lines)
+        end = {"kind": "end", "lines": len(told), "sha256": sha256(b"".join(told)).hexdigest()}
+        return [*told, json_text(end).encode() + b"\n"]
+
+    return sealed
+
+
+UNSOUND: list[tuple[Change, str]] = [
+    (lambda lines: lines[:0], "its end is missing"),
+    (lambda lines: lines[:-1], "its end is missing"),
+    (lambda lines: lines[1:], "does not belong there"),
+    (lambda lines: [*lines, lines[-1]], "does not belong there"),
+    (lambda lines: [lines[0], *lines], "does not belong there"),
+    (lambda lines: [lines[0], b"{\n"], "not JSON"),
+    (lambda lines: [lines[0], b"\xff\n"], "not JSON"),
+    (lambda lines: [lines[0], b"[" * 100_000], "not JSON"),
+    (lambda lines: [lines[0], b"1\n"], "no object"),
+    (lambda lines: [lines[0], lines[-2], lines[-1]], "is of no artifact"),
+    (lambda lines: [*lines[:3], *lines[4:]], "not those that were written"),
+    (_replaced(0, version=2), "its version is not 1"),
+    (_replaced(0, title=None), "title is not what it should be"),
+    (_replaced(0, next_seq="1"), "next_seq is not what it should be"),
+    (_replaced(0, next_seq=True), "next_seq is not what it should be"),
+    (_replaced(0, next_seq=1 << 70), "next_seq is not what it should be"),
+    (_replaced(0, created="soon"), "created is no time"),
+    (_replaced(1, scope="all"), "tells no state"),
+    (_replaced(3, content=None), "content is not what it should be"),
+    (_sealed(_replaced(4, seq=1)), "it has something twice"),
+    (_sealed(_replaced(3, event={"text": "\ud800"})), "text that is none"),
+    (_replaced(-2, data="!"), "not base64"),
+    (_replaced(-2, data="AAAA"), "are not those it had"),
+]
+
+
+@pytest.mark.parametrize(("change", "said_why"), UNSOUND)
+async def test_what_is_not_sound_leaves_nothing_behind(
+    change: Change, said_why: str, store_url: str, tenant: str
+) -> None:
+    async with SqlSessionStore(store_url) as store:
+        stored = await store.create(key(tenant))
+        for number in range(3):
+            await store.append(stored.ref, said(str(number)))
+        artifact = NewArtifact("f", b"data", {}, None)
+        await SqlArtifactStore(store.database).save(key(tenant), artifact)
+        lines = await exported(store, key(tenant))
+        with pytest.raises(ImportSourceError, match=said_why):
+            await restored(store, change(lines), f"{tenant}-2")
+        assert await store.app_names(f"{tenant}-2") == []
+
+
+async def test_an_empty_session(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        await store.create(key(tenant))
+        lines = await exported(store, key(tenant))
+        done = await restored(store, lines, tenant, session_id="copy")
+        assert (done.entries, len(lines)) == (0, 4)

@@ -1,0 +1,294 @@
+"""Claiming and closing turns: one at a time, by the living, and every accepted one ends."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from lango.core.turns.events import Cancelled, Completed, Failed, MessageDelta
+from lango.core.turns.states import MAX_TIME_LIMIT
+from lango.errors import Fenced, SessionBusyError
+from lango.store.turns.ledger import ToolRun
+from lango.store.turns.rows import Claim, Turn
+from tests.store.rows import created, execute, key
+from tests.store.rows import said as message
+from tests.store.turns.worker_context import Desk, Lossy, everything_fails, opened, said
+
+ENDS = {"completed", "cancelled", "failed"}
+
+
+async def test_a_claim_says_what_there_is_to_do(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref, worker = await desk.session(key(tenant)), await desk.worker()
+        new = said("do it", time_limit=60)
+        turn = (await desk.turns.submit(key(tenant), new)).turn
+        claim = await desk.claim(ref.pk, worker)
+        assert (claim.turn.id, claim.turn.input) == (turn.id, {"text": "do it"})
+        assert (claim.turn.state, claim.turn.attempts, claim.resumes) == ("running", 1, False)
+        assert (claim.epoch, claim.worker, claim.ran_under) == (1, worker.id, "")
+        assert claim.time_left == pytest.approx(60, abs=5)
+        await desk.sessions.append(ref, message("1"), claim.epoch)
+        with pytest.raises(SessionBusyError):
+            await desk.sessions.append(ref, message("2"))
+        closed = await desk.queue.close(claim, Completed(), [MessageDelta("m", "bye")])
+        assert (closed.turn.state, closed.more) == ("completed", False)
+        await desk.sessions.append(ref, message("3"))
+        expected = ["accepted", "started", "message.delta", "completed"]
+        assert await desk.logged(turn) == expected
+
+
+async def test_nothing_is_claimed_where_nothing_is_to_do(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref, worker = await desk.session(key(tenant)), await desk.worker()
+        for pk in (ref.pk or 0, 10**9):
+            assert await desk.queue.claim(pk, worker) is None
+        assert await desk.queue.heads([]) == []
+
+
+@pytest.mark.parametrize("why", ["another app", "never registered", "counts as dead"])
+async def test_who_may_not_claim(why: str, store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        worker = await desk.worker(*(["other"] if why == "another app" else []))
+        await desk.submit(key(tenant))
+        if why == "never registered":
+            await desk.workers.remove(worker.id)
+        elif why == "counts as dead":
+            await desk.freeze(worker)
+        assert await desk.queue.claim(ref.pk or 0, worker) is None
+        assert len(await desk.heads([ref.pk or 0])) == 1
+        assert await desk.heads([ref.pk or 0], app="other") == []
+
+
+async def test_a_living_worker_keeps_its_turn(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        one, two = await desk.worker(), await desk.worker()
+        await desk.submit(key(tenant))
+        await desk.submit(key(tenant))
+        await desk.claim(ref.pk, one)
+        for worker in (one, two):
+            assert await desk.queue.claim(ref.pk or 0, worker) is None
+        assert await desk.heads([ref.pk or 0]) == []
+
+
+@pytest.mark.parametrize("gone", ["frozen", "removed"])
+async def test_a_dead_workers_turn_is_taken_over(gone: str, store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        one, two = await desk.worker(), await desk.worker()
+        turn = await desk.submit(key(tenant))
+        old = await desk.claim(ref.pk, one)
+        await (desk.freeze(one) if gone == "frozen" else desk.workers.remove(one.id))
+        (head,) = await desk.heads([ref.pk or 0])
+        assert head.lost
+        new = await desk.claim(ref.pk, two)
+        assert (new.turn.id, new.turn.attempts, new.resumes) == (turn.id, 2, True)
+        assert (new.epoch > old.epoch, new.ran_under) == (True, "print-1")
+        await desk.workers.beat(one.id)
+        assert await desk.queue.held_by(one.id) == {}
+        await everything_fails(desk, old)
+        await desk.log.append(new, [MessageDelta("m", "living")])
+        await desk.finish(new)
+        await everything_fails(desk, old)
+        page = await desk.log.read(tenant, turn.id)
+        told = [(event.type, event.epoch) for event in page.events]
+        assert told == [
+            ("accepted", 0),
+            ("started", 1),
+            ("started", 2),
+            ("message.delta", 2),
+            ("completed", 2),
+        ]
+
+
+async def test_a_frozen_worker_without_a_successor_continues(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref, worker = await desk.session(key(tenant)), await desk.worker()
+        await desk.submit(key(tenant))
+        claim = await desk.claim(ref.pk, worker)
+        await desk.freeze(worker)
+        await desk.log.append(claim, [MessageDelta("m", "late")])
+        assert (await desk.finish(claim)).turn.state == "completed"
+
+
+async def test_the_worker_of_a_deleted_session_is_fenced(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref, worker = await desk.session(key(tenant)), await desk.worker()
+        await desk.submit(key(tenant))
+        claim = await desk.claim(ref.pk, worker)
+        await desk.sessions.delete(key(tenant))
+        with pytest.raises(Fenced):
+            await desk.sessions.append(ref, message("zombie"), claim.epoch)
+        await desk.session(key(tenant))
+        await desk.submit(key(tenant))
+        with pytest.raises(Fenced):
+            await desk.sessions.append(ref, message("zombie"), claim.epoch)
+        for doing in (
+            desk.log.append(claim, [MessageDelta("m", "zombie")]),
+            desk.queue.close(claim, Completed()),
+        ):
+            with pytest.raises(Fenced):
+                await doing
+
+
+# --- what is repeated after a fault ----------------------------------------------------------
+
+
+async def test_closing_again_changes_nothing(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref, worker = await desk.session(key(tenant)), await desk.worker()
+        turn = await desk.submit(key(tenant))
+        await desk.submit(key(tenant))
+        claim = await desk.claim(ref.pk, worker)
+        first = await desk.finish(claim)
+        again = await desk.queue.close(claim, Failed(RuntimeError("late")))
+        assert again == first
+        assert first.more
+        assert await desk.logged(turn) == ["accepted", "started", "completed"]
+
+
+async def test_a_reply_that_was_lost_is_asked_for_again(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(store_url) as desk:
+        ref, worker = await desk.session(key(tenant)), await desk.worker()
+        lossy = Lossy(desk, monkeypatch)
+        turn = await desk.submit(key(tenant), "one")
+        claim = await desk.claim(ref.pk, worker)
+        run = ToolRun(claim.turn.invocation_id, "call-1", "tool", {})
+        assert await desk.ledger.start(claim, run) == "run"
+        await desk.ledger.finish(claim, run, "result")
+        assert await desk.log.append(claim, [MessageDelta("m", "x")]) == 3
+        await desk.finish(claim)
+        assert lossy.done > 8
+        assert await desk.logged(turn) == ["accepted", "started", "message.delta", "completed"]
+        (only,) = await desk.turns.of_session(key(tenant))
+        assert (only.attempts, only.state) == (1, "completed")
+
+
+# --- many at once ----------------------------------------------------------------------------
+
+
+async def test_many_submits_at_once_leave_no_gap(postgres_url: str, tenant: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as two:
+        ref = await one.session(key(tenant))
+        desks = [one, two] * 100
+        turns = await asyncio.gather(
+            *(desk.submit(key(tenant), str(n)) for n, desk in enumerate(desks))
+        )
+        assert sorted(turn.number for turn in turns) == list(range(1, 201))
+        assert len(await one.heads([ref.pk or 0])) == 1
+        worker, ran = await one.worker(), list[int]()
+        for _ in range(200):
+            claim = await one.claim(ref.pk, worker)
+            ran.append(claim.turn.number)
+            await one.finish(claim)
+        assert ran == list(range(1, 201))
+
+
+async def test_one_of_many_equal_submits_is_accepted(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as one, opened(store_url) as two:
+        await one.session(key(tenant))
+        same = said(idempotency_key="k")
+        submitted = await asyncio.gather(
+            *(desk.turns.submit(key(tenant), same) for desk in [one, two] * 8)
+        )
+        assert len({each.turn.id for each in submitted}) == 1
+        assert [each.repeated for each in submitted].count(False) == 1
+
+
+async def test_each_head_is_claimed_once(postgres_url: str, tenant: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as two:
+        pks = [(await created(one.sessions, key(tenant, f"{n}"))).pk or 0 for n in range(50)]
+        for number in range(50):
+            await one.submit(key(tenant, f"{number}"))
+        workers = [(desk, await desk.worker()) for desk in [one, two] * 8]
+
+        async def take_all(desk: Desk, worker: Any) -> list[str]:
+            order = random.sample(pks, len(pks))
+            taken = [await desk.queue.claim(pk, worker) for pk in order]
+            return [claim.turn.id for claim in taken if claim]
+
+        found = await asyncio.gather(*(take_all(*each) for each in workers))
+        claimed = [turn_id for some in found for turn_id in some]
+        assert (len(claimed), len(set(claimed))) == (50, 50)
+        assert await one.heads(pks) == []
+
+
+async def test_in_a_storm_every_turn_ends_and_none_overlap(postgres_url: str, tenant: str) -> None:
+    """Submits, interrupts and cancels while workers run turns, and some of them fall silent."""
+    async with opened(postgres_url) as one, opened(postgres_url) as two:
+        names = [f"{n}" for n in range(4)]
+        pks = [(await one.session(key(tenant, name))).pk or 0 for name in names]
+        storm = _Storm(tenant, pks)
+        submitting = [storm.submit([one, two][n % 2], names, n) for n in range(6)]
+        working = [storm.work([one, two][n % 2], n) for n in range(5)]
+        async with asyncio.timeout(60):
+            await asyncio.gather(*submitting, *working)
+        turns = [await one.turns.get(tenant, turn.id) for turn in storm.accepted]
+        assert {turn.state for turn in turns} <= ENDS
+        assert len(turns) == 6 * 12
+        for turn in turns:
+            ends = [each for each in await one.logged(turn) if each in ENDS]
+            assert ends == [turn.state]
+        assert storm.overlaps == 0
+
+
+class _Storm:
+    def __init__(self, tenant: str, pks: list[int]) -> None:
+        self.tenant, self.pks = tenant, pks
+        self.accepted: list[Turn] = []
+        self.submitters = 6
+        self.inside: dict[int, str] = {}
+        self.overlaps = 0
+
+    async def submit(self, desk: Desk, names: list[str], seed: int) -> None:
+        dice = random.Random(seed)
+        for _ in range(12):
+            where = key(self.tenant, dice.choice(names))
+            busy: Any = dice.choice(["enqueue", "enqueue", "interrupt"])
+            self.accepted.append(await desk.submit(where, busy=busy))
+            if dice.random() < 0.2:
+                await desk.turns.cancel(self.tenant, dice.choice(self.accepted).id)
+        self.submitters -= 1
+
+    async def work(self, desk: Desk, seed: int) -> None:
+        dice, worker = random.Random(seed), await desk.worker()
+        while self.submitters or await desk.heads(self.pks):
+            for head in await desk.heads(self.pks):
+                claim = await desk.queue.claim(head.session_pk, worker)
+                if claim is None:
+                    continue
+                if dice.random() < 0.1:  # dies; its successor goes on
+                    await desk.workers.remove(worker.id)
+                    worker = await desk.worker()
+                else:
+                    await self._run(desk, claim)
+
+    async def _run(self, desk: Desk, claim: Claim) -> None:
+        pk = claim.turn.session_pk
+        self.overlaps += pk in self.inside
+        self.inside[pk] = claim.id
+        await desk.log.append(claim, [MessageDelta("m", "x")])
+        del self.inside[pk]
+        asked = (await desk.turns.get(self.tenant, claim.turn.id)).cancel_requested
+        end = Cancelled() if asked else Completed()
+        await desk.queue.close(claim, claim.verdict or end)
+
+
+@pytest.mark.parametrize("stored", ["'inf'", "'nan'", "1e12", "-1e12"])
+async def test_an_absurd_time_limit_that_is_stored_blocks_nothing(
+    store_url: str, tenant: str, stored: str
+) -> None:
+    """Such rows were accepted before time limits were checked; SQLite keeps the words as text."""
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        turn = await desk.submit(key(tenant))
+        if stored.startswith("'") and desk.sessions.database.is_sqlite:
+            stored = {"'inf'": "9e999", "'nan'": "1e300"}[stored]
+        await execute(store_url, f"update turns set time_limit = {stored} where id = '{turn.id}'")  # noqa: S608
+        claim = await desk.claim(ref.pk, await desk.worker())
+        assert claim.time_left <= MAX_TIME_LIMIT
+        await desk.finish(claim)

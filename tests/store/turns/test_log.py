@@ -1,0 +1,182 @@
+"""The log of a turn: numbered without gaps, written once, read from anywhere, trimmed."""
+
+import asyncio
+
+import pytest
+import sqlalchemy as sa
+
+from lango.core.turns.events import Completed, MessageDelta, ToolFinished
+from lango.errors import Fenced
+from lango.store.schema.tables import sessions, turns
+from lango.store.turns.log import Write
+from lango.store.turns.rows import OF_SESSION, Claim
+from tests.store.rows import beside, execute, key
+from tests.store.turns.worker_context import Desk, count, opened
+
+
+async def _claimed(desk: Desk, tenant: str, session: str = "s") -> Claim:
+    ref = await desk.session(key(tenant, session))
+    await desk.submit(key(tenant, session))
+    return await desk.claim(ref.pk, await desk.worker())
+
+
+def delta(text: str) -> MessageDelta:
+    return MessageDelta("m", text)
+
+
+async def test_events_are_numbered_and_read_back(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        assert await desk.log.append(claim, [delta("a"), delta("b")]) == 4
+        result = ToolFinished("call-1", "tool", {"text": 'é "\x00', "n": 1.0})
+        assert await desk.log.append(claim, [result]) == 5
+        page = await desk.log.read(tenant, claim.turn.id, after=2)
+        assert [(event.number, event.type) for event in page.events] == [
+            (3, "message.delta"),
+            (4, "message.delta"),
+            (5, "tool.finished"),
+        ]
+        assert page.events[1].data == {"message": "m", "text": "b"}
+        assert page.events[2].data["result"] == {"text": 'é "\ufffd', "n": 1.0}
+        assert {event.epoch for event in page.events} == {claim.epoch}
+        assert not page.is_end
+        some = await desk.log.read(tenant, claim.turn.id, after=1, limit=2)
+        assert [event.number for event in some.events] == [2, 3]
+
+
+async def test_a_reader_knows_the_end(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        await desk.queue.close(claim, Completed(), [delta("bye")])
+        cut = await desk.log.read(tenant, claim.turn.id, limit=2)
+        assert not cut.is_end
+        rest = await desk.log.read(tenant, claim.turn.id, after=2)
+        assert rest.is_end
+        assert [event.type for event in rest.events] == ["message.delta", "completed"]
+        assert (await desk.log.read(tenant, claim.turn.id, after=4)).is_end
+
+
+async def test_no_end_is_written_into_a_log(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        with pytest.raises(ValueError, match="closing the turn"):
+            await desk.log.append(claim, [Completed()])
+
+
+async def test_many_logs_are_written_at_once(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        good = [await _claimed(desk, tenant, name) for name in ("one", "two")]
+        lost = await _claimed(desk, tenant, "lost")
+        await desk.finish(lost)
+        writes = [Write(claim, [delta("x"), delta("y")]) for claim in (good[0], lost, good[1])]
+        one, none, two = await desk.log.append_many(writes)
+        assert none is None
+        for claim, written in zip(good, (one, two), strict=True):
+            assert written == (await desk.log.read(tenant, claim.turn.id, after=2)).events
+        # Two for one turn are one after the other.
+        twice = [Write(good[0], [delta("first")]), Write(good[0], [delta("second")])]
+        both = await desk.log.append_many(twice)
+        page = await desk.log.read(tenant, good[0].turn.id, after=4)
+        assert both == [page.events, page.events]
+        assert [event.data["text"] for event in page.events] == ["first", "second"]
+        assert await desk.log.append_many([]) == []
+        with pytest.raises(Fenced):
+            await desk.log.append(lost, [delta("x")])
+
+
+async def test_a_newer_epoch_closes_the_log_to_older_claims(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        mine = sa.update(sessions).where(sessions.c.pk == claim.turn.session_pk)
+        await execute(store_url, mine.values(epoch=sessions.c.epoch + 1))
+        with pytest.raises(Fenced):
+            await desk.log.append(claim, [delta("x")])
+
+
+async def test_writers_at_once_leave_no_gap(store_url: str, tenant: str) -> None:
+    """And a reader beside them sees every event once, in order."""
+    async with opened(store_url) as one, opened(store_url) as two:
+        claim = await _claimed(one, tenant)
+        seen: list[int] = []
+
+        async def read() -> None:
+            while len(seen) < 2 + 60:
+                page = await two.log.read(tenant, claim.turn.id, after=seen[-1] if seen else 0)
+                seen.extend(event.number for event in page.events)
+
+        async def write(desk: Desk) -> None:
+            for _ in range(10):
+                await desk.log.append(claim, [delta("x"), delta("y")])
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(read(), write(one), write(two), write(one))
+        assert seen == list(range(1, 63))
+
+
+async def test_a_batch_that_is_there_is_not_written_again(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        monkeypatch.setattr("lango.store.turns.log.new_id", "bat_{}".format)
+        for _ in range(3):
+            assert await desk.log.append(claim, [delta("x"), delta("y")]) == 4
+        assert len((await desk.log.read(tenant, claim.turn.id)).events) == 4
+
+
+async def test_old_logs_are_dropped(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        claim = await _claimed(desk, tenant)
+        running = await _claimed(desk, tenant, "running")
+        await desk.finish(claim)
+        await desk.log.trim(3600, limit=100_000)
+        assert len((await desk.log.read(tenant, claim.turn.id)).events) == 3
+        await desk.log.trim(0, limit=100_000)
+        page = await desk.log.read(tenant, claim.turn.id)
+        assert (page.turn.trimmed, page.events, page.is_end) == (True, [], True)
+        assert page.turn.state == "completed"
+        assert await count(store_url, "turn_events", claim.turn.session_pk) == 0
+        kept = await desk.log.read(tenant, running.turn.id)
+        assert (kept.turn.trimmed, len(kept.events)) == (False, 2)
+
+
+async def _ended(desk: Desk, tenant: str, count: int) -> list[Claim]:
+    claims = [await _claimed(desk, tenant, f"s{number}") for number in range(count)]
+    for claim in claims:
+        await desk.finish(claim)
+    return claims
+
+
+async def _kept(desk: Desk, claims: list[Claim]) -> int:
+    turns = [await desk.turns.get(each.turn.session.tenant, each.turn.id) for each in claims]
+    return sum(not turn.trimmed for turn in turns)
+
+
+async def test_one_round_drops_all_old_logs(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.store.turns.log._TRIMMED_TOGETHER", 2)
+    async with opened(store_url) as desk:
+        claims = await _ended(desk, tenant, 5)
+        assert await desk.log.trim(-60) >= len(claims)
+        assert await _kept(desk, claims) == 0
+        for claim in claims:
+            assert await count(store_url, "turn_events", claim.turn.session_pk) == 0
+
+
+async def test_the_log_of_a_locked_turn_is_left_for_the_next_round(
+    postgres_url: str, tenant: str
+) -> None:
+    async with opened(postgres_url) as desk:
+        claims = await _ended(desk, tenant, 3)
+        first = claims[0].turn.session_pk
+        async with beside(postgres_url) as other, asyncio.timeout(4):
+            await other.execute(sa.select(turns).where(OF_SESSION).with_for_update(), _of(first))
+            await desk.log.trim(-60)
+            assert await _kept(desk, claims) == 1
+        await desk.log.trim(-60)
+        assert await _kept(desk, claims) == 0
+
+
+def _of(session_pk: int) -> dict[str, int]:
+    return {"of_session": session_pk}

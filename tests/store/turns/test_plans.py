@@ -1,0 +1,116 @@
+"""Nothing in the queue depends on how many turns there are: the plans, on a backlog of 20,000."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from lango.store.db.leases import Lease
+from tests.store.rows import execute, key
+from tests.store.turns.worker_context import Desk, opened, said
+
+BACKLOG = 20_000
+APP = "plans"
+SESSIONS = """
+insert into sessions (tenant, app_name, user_id, id, public_id, state, created, updated,
+  last_activity)
+select '{tenant}', 'plans', 'u' || g, 's', '{tenant}' || g, '{{}}', now(), now(), now()
+from generate_series(1, {sessions}) g"""
+TURNS = """
+insert into turns (session_pk, number, id, app, state, invocation_id, input, options, input_hash,
+  idempotency_key, place, ready, time_limit, created)
+select s.pk, n, '{tenant}' || s.pk || '.' || n, 'plans', 'queued', 'i', '{{}}', '{{}}', 'h',
+  'k' || n, n, case when n = 1 then now() end, 60, now()
+from sessions s, generate_series(1, {each}) n where s.tenant = '{tenant}'"""
+
+
+@pytest.fixture(params=[20, BACKLOG], ids=lambda sessions: f"{sessions} sessions")
+async def desk(
+    request: pytest.FixtureRequest, postgres_url: str, tenant: str
+) -> AsyncGenerator[Desk]:
+    """A desk with a backlog, over few sessions or many; statistics as autovacuum keeps them."""
+    sizes = {"tenant": tenant, "sessions": request.param, "each": BACKLOG // request.param}
+    await execute(postgres_url, SESSIONS.format(**sizes), TURNS.format(**sizes))
+    await execute(postgres_url, "analyze sessions", "analyze turns")
+    async with opened(postgres_url) as desk:
+        yield desk
+    mine = f"(select pk from sessions where tenant = '{tenant}')"  # noqa: S608
+    await execute(
+        postgres_url,
+        *(f"delete from {name} where session_pk in {mine}" for name in ("turns", "turn_events")),  # noqa: S608
+        f"delete from sessions where tenant = '{tenant}'",  # noqa: S608
+    )
+
+
+class Watch:
+    """The rows that the statements of an engine read, by the plans of the same statements."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.seen: list[tuple[str, Any]] = []
+        self._patch = pytest.MonkeyPatch()
+
+    async def __aenter__(self) -> "Watch":
+        engine = await self.desk.sessions.database.open()
+        event.listen(engine.sync_engine, "before_cursor_execute", self._executed)
+        fetch = Lease.fetch
+
+        async def fetched(lease: Lease, sql: str, *arguments: Any) -> list[Any]:
+            self._note(sql, arguments)
+            return await fetch(lease, sql, *arguments)
+
+        self._patch.setattr(Lease, "fetch", fetched)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        engine = await self.desk.sessions.database.open()
+        event.remove(engine.sync_engine, "before_cursor_execute", self._executed)
+        self._patch.undo()
+
+    def _executed(self, _c: Any, _u: Any, sql: str, parameters: Any, *_rest: Any) -> None:
+        self._note(sql, parameters)
+
+    def _note(self, sql: str, parameters: Any) -> None:
+        if " turns" in sql and not sql.startswith("INSERT"):
+            self.seen.append((sql, parameters))
+
+    async def plans(self) -> list[str]:
+        """How PostgreSQL would do each again."""
+        found: list[str] = []
+        engine = await self.desk.sessions.database.open()
+        for sql, parameters in self.seen:
+            async with engine.connect() as connection:
+                rows = await connection.exec_driver_sql(f"explain {sql}", parameters)
+                found.append("\n".join(row[0] for row in rows))
+        return found
+
+
+async def test_no_statement_of_the_queue_scans_the_turns(desk: Desk) -> None:
+    worker = await desk.worker(APP)
+    tenant = await _tenant(desk)
+    where = key(tenant, "s", user="u1", app=APP)
+    async with Watch(desk) as watch:
+        heads = await desk.queue.heads([APP, "other"], limit=10)
+        assert len(heads) == 10
+        claim = await desk.claim(heads[0].session_pk, worker)
+        await desk.finish(claim)
+        turn = await desk.submit(where, "new")
+        await desk.turns.submit(where, said("urgent"), busy="interrupt")
+        await desk.turns.cancel(tenant, turn.id)
+        await desk.queue.promote_due()
+        await desk.queue.held_by(worker.id)
+        await desk.turns.of_session(where)
+        await desk.log.read(tenant, turn.id)
+        await desk.log.trim(3600)
+    plans = await watch.plans()
+    assert len(plans) > 15
+    assert [plan for plan in plans if "Seq Scan on turns" in plan] == []
+
+
+async def _tenant(desk: Desk) -> str:
+    (head,) = await desk.queue.heads([APP], limit=1)
+    statement = sa.text(f"select tenant from sessions where pk = {head.session_pk}")  # noqa: S608
+    async with desk.sessions.database.snapshot() as connection:
+        return str(await connection.scalar(statement))

@@ -1,0 +1,69 @@
+"""The state machine of the queue finds what is wrong with it: faults planted one at a time."""
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from faults import queue_machine
+from lango.store.db.clock import NOW
+from lango.store.db.statement import Prepared
+from lango.store.schema.tables import IS_QUEUED, IS_RUNNING
+from lango.store.schema.tables import turns as table
+from lango.store.turns import claim as turn_queue
+from lango.store.turns import rows as turn_rows
+from lango.store.turns import submit as turns
+
+RUNS = 300
+SEED = 7
+
+
+async def _nothing(*_arguments: Any, **_values: Any) -> None:
+    return None
+
+
+def _never(*_arguments: Any) -> None:
+    return None
+
+
+async def _by_number(transaction: Any, session_pk: int) -> Any:
+    mine = sa.select(table).where(table.c.session_pk == session_pk, IS_QUEUED)
+    return await transaction.one(Prepared(mine.order_by(table.c.number).limit(1)))
+
+
+async def _any_claim(transaction: Any, claim: Any) -> Any:
+    mine = turn_rows.is_turn(claim.turn.session_pk, claim.turn.number)
+    return await transaction.one(
+        Prepared(sa.select(table, NOW.label("clock")).where(mine, IS_RUNNING))
+    )
+
+
+async def _everybody(transaction: Any, dead_after: float, one: str, other: str | None) -> Any:
+    roll = await _call_roll(transaction, dead_after, one, other)
+    return roll and turn_queue.Roll(frozenset({one}), roll.clock)
+
+
+_call_roll = turn_queue.call_roll
+
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "the next turn is not shown": (turn_rows, "make_ready", _nothing),
+    "interrupting turns wait their turn": (turn_rows, "first_queued", _by_number),
+    "interrupting turns stop nothing": (turns, "_make_way", _nothing),
+    "a lost claim still writes": (turn_rows, "lock_claimed", _any_claim),
+    "cancelled and worn out turns are resumed": (turn_queue, "_hopeless", _never),
+    "answers change nothing": (turn_rows, "settle_answers", _nothing),
+    "a call is answered twice": (turns, "_check_waiting", _nothing),
+    "a living worker's turn is taken": (turn_queue, "call_roll", _everybody),
+    "turns outlive their session": (turn_rows, "delete_turns", _nothing),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(
+    fault: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, name, broken = FAULTS[fault]
+    monkeypatch.setattr(where, name, broken)
+    with pytest.raises((AssertionError, IntegrityError)):
+        queue_machine.on_one_database(sqlite_url, RUNS, SEED, shrink=False)

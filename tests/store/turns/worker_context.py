@@ -1,0 +1,135 @@
+"""All that handles turns on one database, and short words for using it."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from lango.core.ids import new_id
+from lango.core.turns.events import Completed, MessageDelta
+from lango.core.turns.states import NewTurn
+from lango.errors import Fenced
+from lango.store.sessions.entries import SessionKey, SessionRef
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.ledger import ToolLedger, ToolRun
+from lango.store.turns.log import TurnLog
+from lango.store.turns.rows import Claim, Head, Turn
+from lango.store.turns.submit import SqlTurnStore
+from lango.store.turns.workers import Worker, Workers
+from tests.store.rows import beside, created, execute
+from tests.store.rows import said as message
+
+APP = "a"
+DEAD_AFTER = 3600.0  # workers die here when a test says so
+LONG_AGO = "2020-01-01 00:00:00.000000"
+
+
+class Desk:
+    """One process: a store of sessions and everything about turns on the same database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.sessions = SqlSessionStore(url)
+        database = self.sessions.database
+        self.turns = SqlTurnStore(database)
+        self.queue = TurnQueue(database, dead_after=DEAD_AFTER)
+        self.log = TurnLog(database)
+        self.ledger = ToolLedger(database)
+        self.workers = Workers(database)
+
+    async def session(self, where: SessionKey) -> SessionRef:
+        return await created(self.sessions, where)
+
+    async def worker(self, *apps: str) -> Worker:
+        worker = Worker(new_id("wrk"), dict.fromkeys(apps or (APP,), "print-1"), "host", 1)
+        await self.workers.register(worker)
+        return worker
+
+    async def freeze(self, worker: Worker) -> None:
+        """Let a worker's last beat be long ago."""
+        await execute(self.url, f"update workers set beat = '{LONG_AGO}' where id = '{worker.id}'")  # noqa: S608
+
+    async def submit(self, where: SessionKey, text: str = "hi", **options: Any) -> Turn:
+        return (await self.turns.submit(where, said(text), **options)).turn
+
+    async def claim(self, pk: int | None, worker: Worker) -> Claim:
+        claim = await self.queue.claim(pk or 0, worker)
+        assert claim is not None
+        return claim
+
+    async def finish(self, claim: Claim) -> Closed:
+        return await self.queue.close(claim, Completed())
+
+    async def state(self, turn: Turn) -> str:
+        return (await self.turns.get(turn.session.tenant, turn.id)).state
+
+    async def heads(self, tenant_pks: list[int], app: str = APP) -> list[Head]:
+        """Those of some sessions: the database is shared with other tests."""
+        found = await every_head(self.queue, [app])
+        return [head for head in found if head.session_pk in tenant_pks]
+
+    async def logged(self, turn: Turn) -> list[str]:
+        page = await self.log.read(turn.session.tenant, turn.id)
+        assert [event.number for event in page.events] == list(range(1, len(page.events) + 1))
+        return [event.type for event in page.events]
+
+
+async def every_head(queue: TurnQueue, apps: Sequence[str], **options: Any) -> list[Head]:
+    """What all looks show until they begin anew."""
+    found = await queue.heads(apps, 100_000, **options)
+    while queue.from_flow:
+        found += await queue.heads(apps, 100_000, **options)
+    return found
+
+
+def said(text: str = "hi", **fields: Any) -> NewTurn:
+    return NewTurn({"text": text}, **fields)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[Desk]:
+    desk = Desk(url)
+    async with desk.sessions:
+        yield desk
+
+
+async def count(url: str, table: str, pk: int | None) -> int:
+    """The rows a table has of a session."""
+    statement = sa.text(f"select count(*) from {table} where session_pk = {pk}")  # noqa: S608
+    async with beside(url) as connection:
+        return await connection.scalar(statement) or 0
+
+
+async def everything_fails(desk: Desk, claim: Claim) -> None:
+    """A worker that lost its turn writes nothing, anywhere."""
+    ref = await desk.sessions.locate(claim.turn.session)
+    run = ToolRun(claim.turn.invocation_id, "call-1", "tool", {})
+    for doing in (
+        desk.sessions.append(ref, message("zombie"), claim.epoch),
+        desk.log.append(claim, [MessageDelta("m", "zombie")]),
+        desk.ledger.start(claim, run),
+        desk.ledger.finish(claim, run, "zombie"),
+        desk.queue.close(claim, Completed()),
+    ):
+        with pytest.raises(Fenced):
+            await doing
+
+
+class Lossy:
+    """Every operation is done, its reply thrown away, and done again."""
+
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done = 0
+        self._transaction = desk.sessions.database.transaction
+        monkeypatch.setattr(desk.sessions.database, "transaction", self._lossy)
+
+    @asynccontextmanager
+    async def _lossy(self, session: SessionKey | None = None) -> AsyncGenerator[Any]:
+        async with self._transaction(session) as transaction:
+            yield transaction
+        self.done += 1
+        if self.done % 2:
+            raise ConnectionResetError

@@ -1,0 +1,25 @@
+"""Inputs of turns: what is said, with which files, and what makes two of them the same."""
+
+from lango.core.turns.events import Answer
+from lango.core.turns.inputs import FileRef, as_asked, files_in, input_of, said_in
+from lango.core.turns.states import NewTurn
+
+PLAN = FileRef("plan.pdf", 0)
+
+
+def test_what_goes_in_comes_out() -> None:
+    given = input_of("Look at this.", [PLAN, FileRef("a.txt", 3)])
+    assert said_in(given) == "Look at this."
+    assert files_in(given) == [PLAN, FileRef("a.txt", 3)]
+
+
+def test_without_files_nothing_is_said_of_them() -> None:
+    assert input_of("hi") == {"text": "hi"}
+    assert files_in(input_of("hi")) == files_in(input_of([Answer("call", True)])) == []
+
+
+def test_a_version_that_came_since_makes_no_other_turn() -> None:
+    newer = input_of("hi", [FileRef("plan.pdf", 1)])
+    assert as_asked(newer) == {"text": "hi", "files": ["plan.pdf"]}
+    hashes = [NewTurn(given).hash("app") for given in (input_of("hi", [PLAN]), newer)]
+    assert hashes[0] == hashes[1] != NewTurn(input_of("hi")).hash("app")
