@@ -23,7 +23,7 @@ from faults.canned import (
 )
 from lango.adk.models.adapter import ModelAdapter
 from lango.providers.policy.retry import Policy, PolicyProvider
-from lango.testing.wires import WIRES, Answer, Call
+from lango.testing.wires import WIRES, Call, ScriptedAnswer
 
 MODELS: Final = {
     "openai_chat": "gpt-5",
@@ -41,7 +41,7 @@ Loop = Callable[[], Awaitable[int]]
 
 def recorded(wire: str) -> bytes:
     """A long answer and a tool call, as the vendor streams them."""
-    answer = Answer("word " * _WORDS, (Call("add", '{"a": 2, "b": 3}'),), delta=5)
+    answer = ScriptedAnswer("word " * _WORDS, (Call("add", '{"a": 2, "b": 3}'),), delta=5)
     return b"".join(frame.data for frame in WIRES[wire].frames(answer, MODELS[wire]))
 
 

@@ -15,7 +15,7 @@ from bench.targets import Result
 from bench.turn_desk import Place, desk, queue
 from bench.wire import Traffic, WireProxy
 from lango.core.turns.events import Completed, MessageDelta
-from lango.store.turns.log import Write
+from lango.store.turns.log import LogWrite
 from lango.store.turns.workers import Worker, Workers
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def _turn(here: Desk, session: str, steps: _Steps) -> None:
     await steps.take("submit", here.submit(session))
     head = (await steps.take("look for work", heads([APP])))[0]
     claim = await steps.take("claim", here.engine.queue.claim(head.session_pk, _WORKER))
-    delta = Write(claim, [MessageDelta("m", "word")])
+    delta = LogWrite(claim, [MessageDelta("m", "word")])
     await steps.take("write to the log, of any number of turns", log.append_many([delta]))
     await steps.take("read on in the log", log.read("", claim.turn.id, after=2))
     await steps.take("look which claims are held", here.engine.queue.held_by(_WORKER.id))

@@ -25,9 +25,11 @@ from lango.core.values import json_object, json_value
 from lango.errors import ContextTooLongError
 from lango.providers.base import ModelRequest, Provider
 from lango.testing.conversations import NAMES, SOME_THOUGHTS, problems, random_conversation
-from lango.testing.wires import WIRES, Answer, Call, WireServer
+from lango.testing.wires import WIRES, Call, ScriptedAnswer, WireServer
 
-_THOUGHTFUL: Final = Answer("So.", (Call("look", '{"q":"x"}'),), "Let me see.", "c2lnbmF0dXJl")
+_THOUGHTFUL: Final = ScriptedAnswer(
+    "So.", (Call("look", '{"q":"x"}'),), "Let me see.", "c2lnbmF0dXJl"
+)
 _SCHEMA: Final = {"type": "object", "properties": {"q": {"type": "string"}}}
 
 
@@ -68,7 +70,7 @@ class Station:
         """Reasoning as this wire really gives it."""
         self.server.say(_THOUGHTFUL)
         parts = await self.ask(_request([Message("user", "hi")], system=False))
-        self.server.say(Answer("Well."))
+        self.server.say(ScriptedAnswer("Well."))
         return [reasoning_of(part) for part in parts if part.thought]
 
 
@@ -171,7 +173,7 @@ async def _histories(run: Run, outcome: Outcome) -> None:
     async with AsyncExitStack() as stack:
         stations: list[Station] = []
         for name in WIRES:
-            server = await stack.enter_async_context(WireServer(name, Answer("Well.")))
+            server = await stack.enter_async_context(WireServer(name, ScriptedAnswer("Well.")))
             provider: Any = server.provider()
             stack.push_async_callback(provider.close)
             overheard = Overheard(provider)

@@ -16,7 +16,7 @@ from faults.g15_http_faults import MODELS
 from faults.harness import Guarantee, Outcome, Run
 from lango.adk.models.adapter import ModelAdapter
 from lango.errors import ModelError
-from lango.testing.wires import WIRES, Answer, Call
+from lango.testing.wires import WIRES, Call, ScriptedAnswer
 from lango.testing.wires.script import Frame
 
 _TEXTS: Final = ("", "Hello.", "Grüße aus 東京 😀!", 'A "quote", a \\ and a\nline.', "x" * 40)
@@ -75,7 +75,7 @@ class Bench:
             ),
         )
 
-    def frames(self, answer: Answer) -> list[Frame]:
+    def frames(self, answer: ScriptedAnswer) -> list[Frame]:
         """An answer as the vendor streams it."""
         return self.wire.frames(answer, MODELS[self.wire.name])
 
@@ -115,7 +115,7 @@ def _general_problem(seen: Seen) -> str:
     return "" if whole else "a call that is not whole"
 
 
-def _exact_problem(seen: Seen, answer: Answer, *, whole: bool | None) -> str:
+def _exact_problem(seen: Seen, answer: ScriptedAnswer, *, whole: bool | None) -> str:
     """What must hold when it is known whether the answer arrived; None: it may have."""
     if whole is None:
         return ""
@@ -136,7 +136,7 @@ def _whole_from(frames: list[Frame]) -> int:
     return sum(len(frame.data) for frame in frames[: first + 1])
 
 
-def _answer(draw: random.Random, *, wrong: bool) -> Answer:
+def _answer(draw: random.Random, *, wrong: bool) -> ScriptedAnswer:
     arguments = _ARGUMENTS + (_WRONG if wrong else ())
     calls = tuple(
         Call("add", draw.choice(arguments), draw.choice(_IDS)) for _ in range(draw.randrange(4))
@@ -144,7 +144,7 @@ def _answer(draw: random.Random, *, wrong: bool) -> Answer:
     text = draw.choice(_TEXTS)
     thoughts = draw.choice(("", "Hm, let me think."))
     signature = draw.choice(("", "c2lnbmVk"))
-    return Answer(text, calls, thoughts, signature, delta=draw.randrange(2, 20))
+    return ScriptedAnswer(text, calls, thoughts, signature, delta=draw.randrange(2, 20))
 
 
 def _sizes(draw: random.Random) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from lango.errors import ModelError, ModelTimeoutError
 from lango.providers.base import Provider
 from lango.providers.policy.retry import Policy, PolicyProvider
 from lango.providers.policy.timeouts import Timeouts
-from lango.testing.wires import WIRES, Answer, WireServer
+from lango.testing.wires import WIRES, ScriptedAnswer, WireServer
 
 MODELS: Final = {
     "openai_chat": "gpt-5",
@@ -68,11 +68,11 @@ class Station:
             self._providers[idle] = self.server.provider(policy.timeouts)
         asked = PolicyProvider(self._providers[idle], policy)
         self.server.refused.clear()
-        self.server.say(fault.reply, Answer(_WELL))
+        self.server.say(fault.reply, ScriptedAnswer(_WELL))
         async with talk(self._url, new_tenant(), asked, MODELS[self._wire]) as talked:
             turn = await talked.turn("What is two and three?")
             problem = _problem(fault, turn, talked, again=tries > 1)
-            self.server.say(Answer(_AGAIN))
+            self.server.say(ScriptedAnswer(_AGAIN))
             after = await talked.turn("Are you there?")
         if self.server.refused:
             return f"the server refused: {self.server.refused[0]}"

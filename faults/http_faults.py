@@ -16,15 +16,15 @@ from lango.errors import (
     RateLimitedError,
     UnknownModelError,
 )
-from lango.testing.wires import Answer, Broken, Call, Refusal, Reply
+from lango.testing.wires import Broken, Call, Refusal, Reply, ScriptedAnswer
 
 SUM: Final = '{"a": 2, "b": 3}'
 _DEEP: Final = '{"a":' * 3_000 + "1" + "}" * 3_000
 
 
-def _calling(*arguments: str, ids: tuple[str | None, ...] = ("call_1", "call_2")) -> Answer:
+def _calling(*arguments: str, ids: tuple[str | None, ...] = ("call_1", "call_2")) -> ScriptedAnswer:
     calls = [Call("add", text, call_id) for text, call_id in zip(arguments, ids, strict=False)]
-    return Answer(calls=tuple(calls))
+    return ScriptedAnswer(calls=tuple(calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ FAULTS: Final = (
     HttpFault("one call whole, one broken", _calling(SUM, "{"), BadStreamError, retried=True),
     HttpFault(
         "a call cut before its arguments",
-        Broken("half_call", Answer("Let me see. ", (Call("add", SUM),))),
+        Broken("half_call", ScriptedAnswer("Let me see. ", (Call("add", SUM),))),
         BadStreamError,
         spoken=True,
     ),

@@ -36,7 +36,7 @@ from lango.core.messages.messages import Message, ToolCall
 from lango.providers.base import ModelRequest
 from lango.testing import Reply as Answer
 from lango.testing import ScriptedProvider
-from lango.testing.kill_trials import Reply, Said, effect
+from lango.testing.kill_trials import HumanReply, Said, effect
 
 TURN: Final = "TURN"
 
@@ -294,7 +294,7 @@ def _artifacts() -> Root:
     return agent("root", [("t1", {"k": "a"})], "done", tools=tools)
 
 
-_ASKED: Final = (f"{TURN} one", Reply(True))
+_ASKED: Final = (f"{TURN} one", HumanReply(True))
 _TWICE: Final = (f"{TURN} one", f"{TURN} two")
 
 SHAPES: Final[dict[str, KillShape]] = {
@@ -311,7 +311,9 @@ SHAPES: Final[dict[str, KillShape]] = {
     "workflow": KillShape(_workflow, side_by_side=True),
     "workflow side by side": KillShape(_workflow_fan, side_by_side=True),
     "confirmation": KillShape(_confirmation, _ASKED),
-    "long-running": KillShape(_long_running, (f"{TURN} one", Reply(payload={"answer": "yes"}))),
+    "long-running": KillShape(
+        _long_running, (f"{TURN} one", HumanReply(payload={"answer": "yes"}))
+    ),
     "compaction": KillShape(_compaction, _TWICE),
     "artifacts": KillShape(_artifacts),
 }

@@ -13,7 +13,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.models.cache_metadata import CacheMetadata
 from google.genai import types
 
-from lango.testing.values import HOSTILE_TEXTS, Colour, Opaque, Point, Reply, nested
+from lango.testing.values import HOSTILE_TEXTS, Colour, Opaque, ToolPoint, ToolReply, nested
 
 Make = Callable[[Any], dict[str, Any]]
 """From a hostile value to the fields of an event that has it in one place."""
@@ -140,8 +140,8 @@ JSON_VALUES: Final[dict[str, Callable[[], Any]]] = {
     "int keys": lambda: {1: "one", "1": "also one", None: 0, False: 1, 2.5: 2, (1, 2): 3},
     "bytes key": lambda: {b"\xff": 1},
     "enum": lambda: Colour.RED,
-    "dataclass": lambda: Point(),
-    "pydantic model": lambda: Reply(score=float("nan")),
+    "dataclass": lambda: ToolPoint(),
+    "pydantic model": lambda: ToolReply(score=float("nan")),
     "object": lambda: Opaque(),
     "object without text": lambda: Silent(),
     "object without truth": lambda: Undecided(),

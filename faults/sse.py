@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 
 from faults.turn_place import END_TYPES
-from lango.core.turns.events import Started, ThoughtDelta
+from lango.core.turns.events import ReasoningDelta, Started
 
 _END: Final = b"\n\n"
 
@@ -80,7 +80,7 @@ class Sitting:
         """It began right behind its number, and had no gap, no repeat and nothing else."""
         behind = [frame for frame in log if frame.id > self.after]
         if not self.thoughts:
-            behind = [frame for frame in behind if frame.event != ThoughtDelta.type]
+            behind = [frame for frame in behind if frame.event != ReasoningDelta.type]
         right = behind[: len(self.frames)]
         assert self.frames == right, (
             f"behind {self.after} came {_brief(self.frames)}, not {_brief(right)}"

@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     )
     from lango.providers.base import ModelRequest, Provider, ToolSpec
     from lango.store.sessions.store import SqlSessionStore
-    from lango.store.turns.listing import TurnsWanted
+    from lango.store.turns.listing import TurnFilter
     from lango.tools.base import CallInfo, Tool
     from lango.tools.function import tool
     from lango.turns.engine import LocalEngine
@@ -216,12 +216,12 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
     "TurnConflictError",
     "TurnError",
     "TurnEvent",
+    "TurnFilter",
     "TurnLimitError",
     "TurnNotFoundError",
     "TurnTimeoutError",
     "TurnWorker",
     "Turns",
-    "TurnsWanted",
     "UnauthorizedError",
     "UnknownAppError",
     "UnknownFileError",
@@ -279,9 +279,9 @@ _HOMES = {
     "ToolSpec": "lango.providers.base",
     "TransferGuardPlugin": "lango.adk.plugins.transfer",
     "TurnEvent": "lango.core.turns.events",
+    "TurnFilter": "lango.store.turns.listing",
     "TurnWorker": "lango.turns.worker",
     "Turns": "lango.turns.service",
-    "TurnsWanted": "lango.store.turns.listing",
     "Usage": "lango.core.messages.streams",
     "convert_messages": "lango.adk.models.convert",
     "estimate_tokens": "lango.core.context.tokens",

@@ -14,7 +14,7 @@ from lango.adk.mcp.settings import McpServer, mcp_toolset
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins
 from lango.agent.agent import Agent
-from lango.config.load import Loaded
+from lango.config.load import LoadedSettings
 from lango.config.settings import AgentSettings, AppSettings, McpServerSettings, Settings
 from lango.core.named_code import did_you_mean
 from lango.errors import ConfigError
@@ -30,7 +30,7 @@ from lango.turns.worker import TurnWorker, WorkerOptions
 class Application:
     """Everything that the settings name, opened and closed together."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedSettings) -> None:
         self.settings = loaded.settings
         self._access = access_of(self.settings)
         store = self.settings.store

@@ -23,14 +23,14 @@ from faults.kill_shapes import TURN, KillShape, agent, tool
 from faults.recovery.node_shapes import NODE_SHAPES
 from lango.adk.apps.load import Root
 from lango.providers.base import ModelRequest
-from lango.testing.kill_trials import Reply, effect
+from lango.testing.kill_trials import HumanReply, effect
 
 Contain = Callable[[BaseAgent], Root]
 """Puts the agent that is tried into a container."""
 
-_ASKED: Final = (f"{TURN} one", Reply(True))
-_REFUSED: Final = (f"{TURN} one", Reply(False))
-_TOLD: Final = (f"{TURN} one", Reply(payload={"answer": "yes"}))
+_ASKED: Final = (f"{TURN} one", HumanReply(True))
+_REFUSED: Final = (f"{TURN} one", HumanReply(False))
+_TOLD: Final = (f"{TURN} one", HumanReply(payload={"answer": "yes"}))
 
 
 def _sequence(*agents: BaseAgent, name: str = "root", **options: Any) -> BaseAgent:

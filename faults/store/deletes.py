@@ -35,7 +35,7 @@ from lango.core.messages.messages import ToolCall
 from lango.errors import SessionNotFoundError
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
-from lango.store.files.rows import Held
+from lango.store.files.rows import BytesInMemory
 from lango.store.files.uploads import NewFile, SqlFileStore
 from lango.store.sessions.entries import SessionKey, StateChange
 from lango.store.sessions.store import SqlSessionStore
@@ -184,7 +184,9 @@ class _Trial:
         with suppress(SessionNotFoundError):
             public_id = (await store.summary(key)).public_id
             for number in range(100):
-                file = NewFile(f"{word}-{number}", "text/plain", Held(word.encode() + b" " * _SIZE))
+                file = NewFile(
+                    f"{word}-{number}", "text/plain", BytesInMemory(word.encode() + b" " * _SIZE)
+                )
                 await files.save(key, file, public_id=public_id)
                 await asyncio.sleep(0.01)
 

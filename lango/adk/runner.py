@@ -30,7 +30,7 @@ from lango.adk.apps.load import Root
 from lango.adk.compat.a2a import skip_a2a
 from lango.adk.compat.runners import RootRunner
 from lango.adk.errors import unknown_agent, unwrapped
-from lango.adk.tools.approvals import Asked, asked_in, content_of, matched
+from lango.adk.tools.approvals import Question, asked_in, content_of, matched
 from lango.adk.transfers import check_names, find_agent, root_of, transfer_targets
 from lango.adk.turn_events import TurnReader
 from lango.core.turns.events import (
@@ -177,7 +177,7 @@ class AgentRunner:
         asked = await self.asked(user_id, session_id)
         return [one.approval for one in asked.values() if one.is_open]
 
-    async def asked(self, user_id: str, session_id: str) -> dict[str, Asked]:
+    async def asked(self, user_id: str, session_id: str) -> dict[str, Question]:
         """Every question in a session, by its id."""
         session = await self._session(user_id, session_id)
         return asked_in(session.events) if session else {}

@@ -21,7 +21,7 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
-    ThoughtDelta,
+    ReasoningDelta,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -85,7 +85,7 @@ class TurnReader:
                 continue
             if part.thought:
                 self._thought.add(event.id)
-                yield ThoughtDelta(event.id, part.text)
+                yield ReasoningDelta(event.id, part.text)
                 continue
             draft = self._drafts.setdefault(event.id, _Draft(event))
             draft.newest = event
@@ -113,7 +113,7 @@ class TurnReader:
         thoughts = _text(part for part in _parts(event) if part.thought)
         message = self._streamed_as(event)
         if thoughts and message not in self._thought:
-            yield ThoughtDelta(message, thoughts)
+            yield ReasoningDelta(message, thoughts)
         draft = self._drafts.pop(message, None)
         if said:
             stored_as = event.id if message != event.id else None

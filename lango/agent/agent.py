@@ -14,7 +14,7 @@ from lango.adk.plugins import plugins as usual_plugins
 from lango.adk.runner import AgentRunner, NextTurn, TurnOptions
 from lango.adk.transfers import root_of
 from lango.agent.durable import DurableTurns
-from lango.agent.run import Turns, run_and_collect, run_turn
+from lango.agent.run import TurnRunner, run_and_collect, run_turn
 from lango.core.turns.events import Answer, Approval, TurnEvent
 from lango.errors import TurnNotFoundError
 from lango.store.sessions.store import SqlSessionStore
@@ -110,7 +110,7 @@ class Agent:
             await self._services.close()
 
     @property
-    def _turns(self) -> Turns:
+    def _turns(self) -> TurnRunner:
         return self._durable_turns or self.runner
 
     async def run_and_collect(

@@ -14,8 +14,8 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
+    ReasoningDelta,
     Retrying,
-    ThoughtDelta,
     TurnEvent,
     Waiting,
 )
@@ -44,7 +44,7 @@ class Collector:
                 self._drafts.pop(event.message, None)
             case MessageCompleted():
                 self._complete(event)
-            case ThoughtDelta():
+            case ReasoningDelta():
                 pass
             case _:
                 self._close_pieces()

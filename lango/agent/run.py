@@ -13,7 +13,7 @@ from lango.core.turns.events import ENDS, Failed, Retrying, TurnEvent
 from lango.errors import AgentNotFoundError
 
 
-class Turns(Protocol):
+class TurnRunner(Protocol):
     """Runs a turn once, such as an AgentRunner."""
 
     def run(
@@ -32,7 +32,11 @@ def correction(name: str, valid: Sequence[str]) -> str:
 
 
 async def run_turn(
-    runner: Turns, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
+    runner: TurnRunner,
+    user_id: str,
+    session_id: str,
+    said: Said,
+    options: TurnOptions | None = None,
 ) -> AsyncGenerator[TurnEvent]:
     """Yield a turn's events; retry once, with a correction, if it named an unknown agent.
 
@@ -71,14 +75,22 @@ def _after(first: Failed, event: TurnEvent) -> TurnEvent:
 
 
 async def run_and_collect(
-    runner: Turns, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
+    runner: TurnRunner,
+    user_id: str,
+    session_id: str,
+    said: Said,
+    options: TurnOptions | None = None,
 ) -> str:
     """The text of a turn, retried as in `run_turn`."""
     return await _collected(run_turn(runner, user_id, session_id, said, options))
 
 
 async def run_and_collect_once(
-    runner: Turns, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
+    runner: TurnRunner,
+    user_id: str,
+    session_id: str,
+    said: Said,
+    options: TurnOptions | None = None,
 ) -> str:
     """The text of a turn, without a retry."""
     return await _collected(runner.run(user_id, session_id, said, options))

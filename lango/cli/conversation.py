@@ -18,8 +18,8 @@ from lango.cli.background import Background
 from lango.cli.options import DEFAULT_USER
 from lango.cli.output.printable import printable
 from lango.cli.output.screen import Screen
-from lango.cli.talk import Ask, Talk
-from lango.config.load import Loaded
+from lango.cli.talk import Ask, TerminalChat
+from lango.config.load import LoadedSettings
 from lango.core.redaction import redacted
 from lango.errors import SessionNotFoundError
 from lango.store.sessions.entries import SessionKey
@@ -28,19 +28,19 @@ _NEW: Final = "Session {} is new. `lango sessions list` shows the others."
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class OpenSession:
     """An open session of an app."""
 
     app: str
     session: str
     is_new: bool
-    talk: Talk
+    talk: TerminalChat
     again: str  # the command that continues it
 
 
 @contextmanager
 def conversation(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     target: str | None,
     config: Path | None,
     url: str | None,
@@ -48,7 +48,7 @@ def conversation(
     user: str,
     session: str | None,
     ask: Ask | None,
-) -> Generator[Conversation]:
+) -> Generator[OpenSession]:
     """A conversation for the duration of the block; prints a note if the named session is new."""
     application = Application(loaded)
     name = application.app_name(target)
@@ -61,9 +61,9 @@ def conversation(
                 _exists(application, agent, user, session)
             ):
                 typer.secho(_NEW.format(printable(session)), dim=True, err=True)
-            talk = Talk(background, agent, screen, user=user, session=chosen, ask=ask)
+            talk = TerminalChat(background, agent, screen, user=user, session=chosen, ask=ask)
             again = command_again(target, user, chosen, url, config)
-            yield Conversation(name, chosen, session is None, talk, again)
+            yield OpenSession(name, chosen, session is None, talk, again)
         finally:
             background.run(application.close())
 

@@ -11,7 +11,7 @@ from lango.adk.apps.parts import adk_mcp_toolsets_in, mcp_problem, models_in
 from lango.adk.mcp.report import McpReport, mcp_reports
 from lango.agent.probe import probe
 from lango.app import Application
-from lango.config.load import Loaded
+from lango.config.load import LoadedSettings
 from lango.config.settings import AgentSettings, Settings
 from lango.core.causes import cause_of
 from lango.errors import LangoError
@@ -33,7 +33,7 @@ _SERVER_ADVICE: Final = "Install or start it, or correct `mcp_servers.{}`"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check."""
 
     what: str
@@ -42,16 +42,16 @@ class Finding:
     warns: bool = False  # it works, but the user should know or do something
 
 
-async def examine(loaded: Loaded, *, models: bool) -> AsyncIterator[Finding]:
+async def examine(loaded: LoadedSettings, *, models: bool) -> AsyncIterator[CheckResult]:
     """Check everything that the settings name, in the order in which it is needed."""
     where = loaded.path or "no lango.yaml here: defaults and environment variables"
-    yield Finding("settings", ok=True, said=str(where))
+    yield CheckResult("settings", ok=True, said=str(where))
     store = await _store(loaded.settings)
     yield store
     if not store.ok:
         return
     if not loaded.settings.apps:
-        yield Finding("apps", ok=True, said=_NO_APPS, warns=True)
+        yield CheckResult("apps", ok=True, said=_NO_APPS, warns=True)
     async with Application(loaded) as application:
         for name in loaded.settings.apps:
             async for finding in _app(application, name):
@@ -66,52 +66,54 @@ async def examine(loaded: Loaded, *, models: bool) -> AsyncIterator[Finding]:
                     yield finding
 
 
-async def _store(settings: Settings) -> Finding:
+async def _store(settings: Settings) -> CheckResult:
     url = settings.store.url.get_secret_value()
     try:
         with in_words(url):
             revision = await migrate.current(url, settings.store.db_schema)
             if revision is None and url.startswith("sqlite"):
-                return Finding("store", ok=True, said="a new SQLite file, made when it is needed")
+                return CheckResult(
+                    "store", ok=True, said="a new SQLite file, made when it is needed"
+                )
             revision = await migrate.check(url, settings.store.db_schema)
     except LangoError as error:
-        return Finding("store", ok=False, said=str(error))
-    return Finding("store", ok=True, said=f"schema {revision}")
+        return CheckResult("store", ok=False, said=str(error))
+    return CheckResult("store", ok=True, said=f"schema {revision}")
 
 
-async def _app(application: Application, name: str) -> AsyncIterator[Finding]:
+async def _app(application: Application, name: str) -> AsyncIterator[CheckResult]:
     """Check that an app loads, whether its turns can resume after a crash, and its MCP servers."""
     try:
         agent = await application.agent(name)
     except LangoError as error:
-        yield Finding(f"app {name}", ok=False, said=str(error))
+        yield CheckResult(f"app {name}", ok=False, said=str(error))
         return
-    yield Finding(f"app {name}", ok=True, said=f"root agent {agent.root.name}")
+    yield CheckResult(f"app {name}", ok=True, said=f"root agent {agent.root.name}")
     if agent.durable is not None:
         problems = agent.durable.shape.problems
         said = _NOT_RESUMABLE.format("; ".join(problems)) if problems else "resumable"
-        yield Finding(f"turns of {name}", ok=True, said=said, warns=bool(problems))
+        yield CheckResult(f"turns of {name}", ok=True, said=said, warns=bool(problems))
     async for report in mcp_reports(agent.root):
         for finding in _mcp(report):
             yield finding
     for toolset in adk_mcp_toolsets_in(agent.root):
         problem = await mcp_problem(toolset)
         said = f"cannot be reached: {problem}" if problem else "lists its tools"
-        yield Finding(f"an MCP server of {name}", ok=not problem, said=said)
+        yield CheckResult(f"an MCP server of {name}", ok=not problem, said=said)
 
 
-def _mcp(report: McpReport) -> list[Finding]:
+def _mcp(report: McpReport) -> list[CheckResult]:
     """The tools that an agent gets from an MCP server, or the server's problems."""
     what = f"MCP server {report.server} of {report.agent}"
     if report.error:
         advice = _SERVER_ADVICE.format(report.server)
-        return [Finding(what, ok=False, said=f"cannot be reached: {report.error}. {advice}")]
-    problems = [Finding(what, ok=False, said=problem) for problem in report.problems]
+        return [CheckResult(what, ok=False, said=f"cannot be reached: {report.error}. {advice}")]
+    problems = [CheckResult(what, ok=False, said=problem) for problem in report.problems]
     count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
-    return problems or [Finding(what, ok=True, said=f"{count}: {', '.join(report.tools)}")]
+    return problems or [CheckResult(what, ok=True, said=f"{count}: {', '.join(report.tools)}")]
 
 
-async def _loaded_models(application: Application, name: str) -> AsyncIterator[Finding]:
+async def _loaded_models(application: Application, name: str) -> AsyncIterator[CheckResult]:
     """Try each model of an agent that is loaded from code, once.
 
     A model that answers but calls no tool is a warning: its agent may have none.
@@ -125,30 +127,32 @@ async def _loaded_models(application: Application, name: str) -> AsyncIterator[F
     for model_name, model in models_in(agent.root).items():
         what = f"model {model_name} of {name}"
         if isinstance(model, Exception):
-            yield Finding(what, ok=False, said=str(cause_of(model)))
+            yield CheckResult(what, ok=False, said=str(cause_of(model)))
             continue
         found = await probe(model)
         warns = found.answers and not found.ok
-        yield Finding(what, ok=found.ok or warns, said=found.said, warns=warns)
+        yield CheckResult(what, ok=found.ok or warns, said=found.said, warns=warns)
 
 
-async def _abandoned(application: Application) -> list[Finding]:
+async def _abandoned(application: Application) -> list[CheckResult]:
     """Find turns of renamed or removed apps: they block their sessions."""
     waiting = await abandoned_turns(application.store.database, application.settings.apps)
     advice = "no worker has that app. Name it in the settings again, or cancel them"
     return [
-        Finding(f"turns of {app}", ok=False, said=f"{count} wait, and {advice} (lango turns list)")
+        CheckResult(
+            f"turns of {app}", ok=False, said=f"{count} wait, and {advice} (lango turns list)"
+        )
         for app, count in waiting.items()
     ]
 
 
-async def _model(application: Application, spec: AgentSettings) -> Finding:
+async def _model(application: Application, spec: AgentSettings) -> CheckResult:
     what = f"model {spec.model}"
     try:
         found = await probe(application.model(spec))
     except LangoError as error:
-        return Finding(what, ok=False, said=str(error))
-    return Finding(what, ok=found.ok, said=found.said)
+        return CheckResult(what, ok=False, said=str(error))
+    return CheckResult(what, ok=found.ok, said=found.said)
 
 
 def _distinct(settings: Settings) -> Iterator[AgentSettings]:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenStore:
     """A store, the tenant of the command, and its settings."""
 
     store: SqlSessionStore
@@ -29,7 +29,7 @@ class Opened:
 def with_store(
     place: Place,
     tenant: str | None,
-    work: Callable[[Opened], Awaitable[T]],
+    work: Callable[[OpenStore], Awaitable[T]],
     *,
     may_create: bool = False,
 ) -> T:
@@ -46,14 +46,14 @@ def with_store(
         from lango.store.sessions.store import SqlSessionStore
 
         async with SqlSessionStore(where, schema=store.db_schema) as opened:
-            return await work(Opened(opened, whose, settings))
+            return await work(OpenStore(opened, whose, settings))
 
     with in_words(where):
         require_file(where, may_create=may_create)
         return asyncio.run(run())
 
 
-async def with_turns(opened: Opened, work: Callable[[Turns], Awaitable[T]]) -> T:
+async def with_turns(opened: OpenStore, work: Callable[[Turns], Awaitable[T]]) -> T:
     """Run `work` with the turns of the tenant; workers are notified before this returns."""
     from lango.turns.engine import LocalEngine
     from lango.turns.service import Turns

@@ -53,8 +53,8 @@ Place = tuple[str | None, str | None, Path | None]
 
 def store_flags(url: str | None = None, schema: str | None = None) -> dict[str, Any]:
     """The store's options on the command line, as settings."""
-    from lango.config.secrets import Given
+    from lango.config.secrets import ExternalText
 
-    said = {"url": Given(url) if url else None, "schema": schema}
+    said = {"url": ExternalText(url) if url else None, "schema": schema}
     store = {name: value for name, value in said.items() if value is not None}
     return {"store": store} if store else {}

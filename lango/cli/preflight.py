@@ -12,11 +12,13 @@ from lango.errors import ConfigError, MissingExtraError, UnknownModelError, Unsu
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lango.config.load import Loaded
+    from lango.config.load import LoadedSettings
     from lango.config.settings import AgentSettings, Settings
 
 
-def checked_settings(url: str | None, config: Path | None, names: Sequence[str] = ()) -> Loaded:
+def checked_settings(
+    url: str | None, config: Path | None, names: Sequence[str] = ()
+) -> LoadedSettings:
     """The settings of a command; raises if an extra that these apps need is missing."""
     from lango.config.load import load
 

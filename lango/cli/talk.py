@@ -45,7 +45,7 @@ def exit_code(end: End) -> int:
     return _CODES[type(end)]
 
 
-class Talk:
+class TerminalChat:
     """Runs and shows the turns of one session; Ctrl-C stops the turn, not the program."""
 
     def __init__(

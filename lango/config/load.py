@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from lango.config.problems import in_words
-from lango.config.secrets import Given, expanded
+from lango.config.secrets import ExternalText, expanded
 from lango.config.settings import Settings
 from lango.errors import ConfigError
 
@@ -33,7 +33,7 @@ Layer = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The settings, and the origin of each value."""
 
     settings: Settings
@@ -60,7 +60,7 @@ class Loaded:
         return "default"
 
 
-def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None) -> Loaded:
+def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None) -> LoadedSettings:
     """Load the settings; without a path from the file in LANGO_CONFIG, else ./lango.yaml."""
     file = _find(path)
     said_in_file = _read(file) if file else {}
@@ -76,7 +76,7 @@ def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None)
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(in_words(error, str(file) if file else "settings")) from None
-    return Loaded(settings, file, origins)
+    return LoadedSettings(settings, file, origins)
 
 
 def _find(path: str | Path | None) -> Path | None:
@@ -141,7 +141,7 @@ def _meant(section: str) -> str:
 def _marked(value: Any) -> Any:
     """Mark texts from the environment as Given: they are not literals in the file."""
     if isinstance(value, str):
-        return Given(value)
+        return ExternalText(value)
     if isinstance(value, dict):
         return {key: _marked(inner) for key, inner in cast(Layer, value).items()}
     return value

@@ -17,7 +17,7 @@ from lango.errors import ConfigError
 _REFERENCE: Final = re.compile(r"\$(\$|\{(?P<file>file:)?(?P<name>[^{}]*)\})")
 
 
-class Given(str):
+class ExternalText(str):
     """A text from the environment or a separate file, not from the settings file."""
 
     __slots__ = ()
@@ -28,7 +28,7 @@ class Secret(SecretStr):
 
     def __init__(self, value: str) -> None:
         super().__init__(value)
-        self.literal = not isinstance(value, Given)
+        self.literal = not isinstance(value, ExternalText)
 
     def __str__(self) -> str:
         return MASK
@@ -87,7 +87,7 @@ def expanded(value: Any, where: str, folder: Path) -> Any:
 def _expanded_text(text: str, where: str, folder: Path) -> str:
     found = [match for match in _REFERENCE.finditer(text) if match[0] != "$$"]
     new = _REFERENCE.sub(_replacing(where.lstrip("."), folder), text)
-    return Given(new) if found else new
+    return ExternalText(new) if found else new
 
 
 def _replacing(where: str, folder: Path) -> Callable[[re.Match[str]], str]:

@@ -24,7 +24,7 @@ _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ServerTools:
     """The tools that one server lists, by the server's own names."""
 
     server: str
@@ -45,7 +45,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedTool:
     """A tool of a server, and its name for models."""
 
     tool: str
@@ -56,8 +56,8 @@ class Named:
 
 
 def server_tool_names(
-    listings: Sequence[Listing], taken: Collection[str] = ()
-) -> list[list[Named]]:
+    listings: Sequence[ServerTools], taken: Collection[str] = ()
+) -> list[list[NamedTool]]:
     """Name every tool of an agent's servers, in the order of the listings.
 
     No server's tool gets a name in `taken` (the agent's own tools), or one that another server
@@ -77,9 +77,9 @@ def server_tool_names(
 
 
 def _named(
-    listing: Listing, held: Collection[str], free: Collection[str], taken: Collection[str]
-) -> list[Named]:
-    named: list[Named] = []
+    listing: ServerTools, held: Collection[str], free: Collection[str], taken: Collection[str]
+) -> list[NamedTool]:
+    named: list[NamedTool] = []
     given: set[str] = set()
     for tool in listing.tools:
         wanted, longer = listing.wanted(tool), listing.longer(tool)
@@ -87,7 +87,7 @@ def _named(
         if tool in RESERVED:  # McpTool raises for these, even under another name
             named.append(_left_out(tool, "ADK calls a tool of its own so"))
         elif not problem and wanted not in given:
-            named.append(Named(tool, wanted))
+            named.append(NamedTool(tool, wanted))
             given.add(wanted)
         elif not problem or longer in given:
             named.append(
@@ -110,11 +110,13 @@ def _problem(wanted: str, held: Collection[str], taken: Collection[str]) -> str:
     return "" if wanted in held else f"another MCP server lists {wanted!r} as well"
 
 
-def _renamed(tool: str, name: str, problem: str) -> Named:
+def _renamed(tool: str, name: str, problem: str) -> NamedTool:
     shown = repr(tool[:80])
-    return Named(tool, name, f"lists {shown}: offered as {name!r}, because {problem}. {_REMEDY}")
+    return NamedTool(
+        tool, name, f"lists {shown}: offered as {name!r}, because {problem}. {_REMEDY}"
+    )
 
 
-def _left_out(tool: str, problem: str) -> Named:
+def _left_out(tool: str, problem: str) -> NamedTool:
     shown = repr(tool[:80])
-    return Named(tool, None, f"lists {shown}: left out, because {problem}. {_REMEDY}")
+    return NamedTool(tool, None, f"lists {shown}: left out, because {problem}. {_REMEDY}")

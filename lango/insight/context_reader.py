@@ -26,7 +26,7 @@ from lango.insight.context import (
     view,
 )
 from lango.insight.preview import basis, preview
-from lango.store.insight.context import SeenMessages, Stretch
+from lango.store.insight.context import MessageRange, SeenMessages
 from lango.store.model_calls import ModelCallStore, StoredModelCall
 from lango.store.sessions.entries import SessionKey, StoredMessage
 from lango.store.sessions.store import SqlSessionStore
@@ -159,7 +159,7 @@ class ContextReader:
         return talk
 
 
-def _not_given(stretch: Stretch | None) -> list[ContextCut]:
+def _not_given(stretch: MessageRange | None) -> list[ContextCut]:
     if stretch is None:
         return []
     cut = ContextCut(stretch.first, stretch.last, stretch.messages, stretch.tokens, "not_given")

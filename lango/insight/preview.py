@@ -27,7 +27,7 @@ _NEXT: Final = Message("user")  # placeholder for the user's next message
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class PreviewBasis:
     """What earlier calls imply for the next one."""
 
     call: ModelCall | None = None
@@ -40,13 +40,13 @@ class Basis:
         return "window" if self.call is not None and self.call.why == "window" else "budget"
 
 
-def basis(calls: Sequence[ModelCall], sent: Sequence[StoredTalk]) -> Basis:
+def basis(calls: Sequence[ModelCall], sent: Sequence[StoredTalk]) -> PreviewBasis:
     """The basis of the next call after these (newest last), of which the newest sent `sent`.
 
     The calibration is learned from the usage reports, as in a process that has made all the calls.
     """
     if not calls:
-        return Basis()
+        return PreviewBasis()
     newest = calls[-1]
     before, known = Calibration(), 0
     for call in calls[:-1]:
@@ -56,7 +56,7 @@ def basis(calls: Sequence[ModelCall], sent: Sequence[StoredTalk]) -> Basis:
     before = Calibration(before.ratio, frozenset(map(hash, seen)))
     talk = [message for one in sent for message in one.messages]
     after = before if newest.attempt.usage is None else _after(before, newest, talk)
-    return Basis(newest, _room(newest, talk, before, after), after)
+    return PreviewBasis(newest, _room(newest, talk, before, after), after)
 
 
 def _model(call: ModelCall) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def _room(
 
 def preview(
     talk: Sequence[StoredTalk],
-    by: Basis,
+    by: PreviewBasis,
     not_loaded: Sequence[ContextCut] = (),
     text_room: int | None = TEXT_ROOM,
 ) -> ContextPreview:

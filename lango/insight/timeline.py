@@ -19,7 +19,7 @@ from lango.store.db.database import Database
 from lango.store.insight.timeline import (
     MOST_STEPS,
     LedgerRun,
-    LoggedEvent,
+    TimelineEvent,
     TimelineRows,
     read_timeline_rows,
 )
@@ -222,7 +222,7 @@ def _queued(turn: Turn) -> Step:
     )
 
 
-def _attempts(turn: Turn, events: Sequence[LoggedEvent]) -> Iterator[Step]:
+def _attempts(turn: Turn, events: Sequence[TimelineEvent]) -> Iterator[Step]:
     """A step for each attempt at the turn; without its log, one for all."""
     if turn.started is None:
         return
@@ -252,7 +252,7 @@ def _error_of(turn: Turn) -> StepError | None:
     return StepError(kind, str(told.get("message", "")), bool(told.get("retryable")), inside)
 
 
-def _again(turn: Turn, event: LoggedEvent) -> Step:
+def _again(turn: Turn, event: TimelineEvent) -> Step:
     why = StepError("", event.why) if event.why else None
     until = moment(event.at + event.after)
     return Step("retry", moment(event.at), until, "completed", turn=turn.id, error=why)
@@ -273,7 +273,7 @@ def _tools(rows: TimelineRows) -> Iterator[Step]:
             yield _ran(started, finished.get(event.call), is_over)
 
 
-def _ran(run: LedgerRun, end: LoggedEvent | None, is_over: bool) -> Step:
+def _ran(run: LedgerRun, end: TimelineEvent | None, is_over: bool) -> Step:
     """The step of a tool run: its end and its error are from the ledger, or else from the log."""
     ended = run.finished if run.finished is not None else end and end.at
     error, error_id = run.error or (end and end.error) or "", run.error_id
@@ -295,7 +295,7 @@ def _ran(run: LedgerRun, end: LoggedEvent | None, is_over: bool) -> Step:
     )
 
 
-def _waits(turns: Sequence[Turn], events: Sequence[LoggedEvent]) -> Iterator[Step]:
+def _waits(turns: Sequence[Turn], events: Sequence[TimelineEvent]) -> Iterator[Step]:
     """A step for each question to a person, from when it was asked to when it was answered."""
     asked = {event.approval: event for event in events if event.type == ApprovalRequired.type}
     called = {event.call: event.name for event in events if event.type == ToolStarted.type}

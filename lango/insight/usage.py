@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from lango.store.insight.usage import UsageOf
+from lango.store.insight.usage import UsageFilter
 
 _SPAN: Final = timedelta(days=30)
 
@@ -16,7 +16,7 @@ def recent_usage(
     until: datetime | None = None,
     user: str | None = None,
     app: str | None = None,
-) -> UsageOf:
+) -> UsageFilter:
     """The calls of a span: by default of the 30 days before its end, and it ends now."""
     end = until or datetime.now(UTC)
-    return UsageOf(tenant, since or end - _SPAN, end, user, app)
+    return UsageFilter(tenant, since or end - _SPAN, end, user, app)

@@ -32,11 +32,11 @@ from lango.errors import (
 )
 from lango.providers.base import ModelRequest
 from lango.providers.shared import media as medium
-from lango.providers.shared.alternating import Turn, take_turns, without_instruction
+from lango.providers.shared.alternating import SideMessages, take_turns, without_instruction
 from lango.providers.shared.assembly import Assembly, Nothing
 from lango.providers.shared.cache_marks import CACHE_CONTROL, mark
 from lango.providers.shared.decoding import missing, opened
-from lango.providers.shared.errors import FaultTable, Said
+from lango.providers.shared.errors import FaultTable, VendorError
 from lango.providers.shared.names import ANTHROPIC_IDS, ToolNames
 from lango.providers.shared.opaque import interleave, own
 from lango.providers.shared.schemas import EMPTY, closed, in_words, is_open, plain, tool_parameters
@@ -158,7 +158,7 @@ def _thinking(request: ModelRequest, max_tokens: int, messages: list[JsonObject]
     return {"thinking": budget, "max_tokens": max_tokens + THINKING_TOKENS}
 
 
-def _turn(turn: Turn, provider: str, names: ToolNames) -> JsonObject:
+def _turn(turn: SideMessages, provider: str, names: ToolNames) -> JsonObject:
     if turn.side == "assistant":
         said = [b for message in turn.messages for b in _assistant(message, provider, names)]
         return {"role": "assistant", "content": said}
@@ -388,4 +388,4 @@ def _said(error: APIStatusError) -> ModelError:
     code, message = str(said.get("type") or ""), str(said.get("message") or error.message)
     status = error.status_code if error.status_code >= 400 else None
     headers: Mapping[str, str] = error.response.headers
-    return FAULTS.error(Said(message, status, (code,), headers, error.request_id or ""))
+    return FAULTS.error(VendorError(message, status, (code,), headers, error.request_id or ""))

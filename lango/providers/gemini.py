@@ -21,9 +21,9 @@ from lango.errors import (
 )
 from lango.providers.base import ModelRequest
 from lango.providers.shared import media as medium
-from lango.providers.shared.alternating import Turn, take_turns, without_instruction
+from lango.providers.shared.alternating import SideMessages, take_turns, without_instruction
 from lango.providers.shared.assembly import Assembly
-from lango.providers.shared.errors import FaultTable, Said
+from lango.providers.shared.errors import FaultTable, VendorError
 from lango.providers.shared.names import ToolNames
 from lango.providers.shared.opaque import own
 from lango.providers.shared.schemas import tool_parameters
@@ -146,7 +146,7 @@ class _Contents:
         self._provider = provider
         self._names = names
 
-    def encode(self, turn: Turn) -> JsonObject:
+    def encode(self, turn: SideMessages) -> JsonObject:
         """One content for the consecutive messages of one side."""
         if turn.side == "assistant":
             parts = [part for message in turn.messages for part in self._model_parts(message)]
@@ -354,7 +354,7 @@ def _said(error: APIError) -> ModelError:
     wait = _retry_delay(raised.details)
     if wait and "retry-after" not in headers:
         headers["retry-after"] = wait
-    return FAULTS.error(Said(message, error.code, (error.status or "",), headers))
+    return FAULTS.error(VendorError(message, error.code, (error.status or "",), headers))
 
 
 def _retry_delay(details: Any) -> str:

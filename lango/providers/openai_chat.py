@@ -17,7 +17,7 @@ from lango.providers.shared.decoding import opened
 from lango.providers.shared.names import (
     CHAT_IDS,
     NINE_LETTER_IDS,
-    CallIds,
+    ApiCallIds,
     ToolNames,
     arguments_text,
 )
@@ -59,7 +59,7 @@ class Quirks:
     thinking: Mapping[bool, JsonObject] = field(default_factory=dict[bool, JsonObject])
 
     @property
-    def call_ids(self) -> CallIds:
+    def call_ids(self) -> ApiCallIds:
         """The call ids that it accepts."""
         return NINE_LETTER_IDS if self.nine_letter_ids else CHAT_IDS
 

@@ -20,7 +20,7 @@ from lango.providers.base import ModelRequest
 from lango.providers.shared import media as medium
 from lango.providers.shared.assembly import Assembly, Nothing
 from lango.providers.shared.decoding import opened
-from lango.providers.shared.errors import Said
+from lango.providers.shared.errors import VendorError
 from lango.providers.shared.names import RESPONSES_IDS, ToolNames, arguments_text
 from lango.providers.shared.opaque import interleave, own
 from lango.providers.shared.openai_sdk import FAULTS, REQUEST_ID, OpenAIProvider
@@ -250,10 +250,10 @@ class StreamDecoder:
     def _failed(self, event: Any) -> Sequence[StreamEvent]:
         error = event.response.error
         code, message = (error.code, error.message) if error else ("server_error", "")
-        raise FAULTS.error(Said(message or "The response failed.", None, (str(code),)))
+        raise FAULTS.error(VendorError(message or "The response failed.", None, (str(code),)))
 
     def _error(self, event: Any) -> Sequence[StreamEvent]:
-        raise FAULTS.error(Said(str(event.message), None, (str(event.code),)))
+        raise FAULTS.error(VendorError(str(event.message), None, (str(event.code),)))
 
 
 def _usage(usage: ResponseUsage) -> Usage:

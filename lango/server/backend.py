@@ -74,7 +74,7 @@ def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerO
 
 
 @dataclass(frozen=True)
-class Services:
+class EndpointServices:
     """The services of every endpoint."""
 
     backend: Backend
@@ -91,7 +91,7 @@ class Services:
 
 def provide(app: FastAPI, backend: Backend, options: ServerOptions) -> None:
     """Create the services of an application's endpoints."""
-    app.state.services = Services(
+    app.state.services = EndpointServices(
         backend,
         options,
         Streams(options.streams, options.heartbeat),
@@ -100,13 +100,13 @@ def provide(app: FastAPI, backend: Backend, options: ServerOptions) -> None:
     )
 
 
-def services_of(app: FastAPI) -> Services:
+def services_of(app: FastAPI) -> EndpointServices:
     """The services of an application."""
-    return cast("Services", app.state.services)
+    return cast("EndpointServices", app.state.services)
 
 
-async def _served(request: Request) -> Services:
+async def _served(request: Request) -> EndpointServices:
     return services_of(request.app)
 
 
-Served = Annotated[Services, Depends(_served)]
+Served = Annotated[EndpointServices, Depends(_served)]

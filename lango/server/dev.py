@@ -13,13 +13,13 @@ from lango.errors import ForbiddenError
 from lango.server.http.hosts import LOOPBACK, AllowedHosts
 from lango.server.http.problems import answer
 from lango.server.listening import require_loopback
-from lango.server.process import Stop, either, hear_signals, http_server
+from lango.server.process import StopSignal, either, hear_signals, http_server
 
 _TOOLS: Final = "/dev/"
 _READING: Final = ("GET", "HEAD")
 
 
-class OnlyLooking:
+class ReadOnly:
     """Refuses requests that write or run something by ADK's builder, tests and deployment tools."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -46,8 +46,8 @@ async def serve_dev(
     """Serve ADK's web UI until SIGTERM or SIGINT."""
     address = str(listening.getsockname()[0])
     require_loopback(address)
-    http = http_server(AllowedHosts(OnlyLooking(app), (*LOOPBACK, address)))
-    wish = Stop()
+    http = http_server(AllowedHosts(ReadOnly(app), (*LOOPBACK, address)))
+    wish = StopSignal()
     with hear_signals(wish):
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         try:

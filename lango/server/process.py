@@ -22,12 +22,12 @@ from lango.server.http.access_log import AccessLog
 from lango.server.http.connections import (
     BESIDE_STREAMS,
     KEEP_ALIVE,
-    Crowd,
+    ConnectionLimit,
+    LimitedProtocol,
     OpenConnections,
-    PatientProtocol,
     room_for,
 )
-from lango.server.http.request_throttle import Entrance
+from lango.server.http.request_throttle import RequestThrottle
 from lango.turns.worker import DRAIN, TurnWorker
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ _WAITING_CONNECTIONS: Final = 2_048
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stop:
+class StopSignal:
     """A request to stop: the first drains, the second stops immediately."""
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ def http_server(
     of `proxies`.
     """
     connections = OpenConnections(room_for(most))
-    protocol = cast("type[PatientProtocol]", partial(PatientProtocol, connections=connections))
+    protocol = cast("type[LimitedProtocol]", partial(LimitedProtocol, connections=connections))
     return _Uvicorn(
         uvicorn.Config(
-            AccessLog(Crowd(Entrance(app), connections)),
+            AccessLog(ConnectionLimit(RequestThrottle(app), connections)),
             http=protocol,
             lifespan="off",
             ws="none",
@@ -98,7 +98,7 @@ async def serve(
     *,
     worker: TurnWorker | None = None,
     drain: float = DRAIN,
-    stop: Stop | None = None,
+    stop: StopSignal | None = None,
     on_ready: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
@@ -109,7 +109,7 @@ async def serve(
     """
     options = services_of(app).options
     http = http_server(app, options.max_streams + BESIDE_STREAMS, options.trusted_proxies)
-    wish = stop or Stop()
+    wish = stop or StopSignal()
     with hear_signals(wish) if stop is None else nullcontext():
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         watching = asyncio.create_task(services_of(app).streams.watch())
@@ -139,7 +139,7 @@ async def _end(
     http: uvicorn.Server,
     serving: asyncio.Task[None],
     worker: TurnWorker | None,
-    wish: Stop,
+    wish: StopSignal,
     drain: float,
 ) -> None:
     services = services_of(app)
@@ -166,7 +166,7 @@ async def either(task: asyncio.Task[None], event: asyncio.Event) -> None:
 
 
 @contextmanager
-def hear_signals(wish: Stop) -> Generator[None]:
+def hear_signals(wish: StopSignal) -> Generator[None]:
     """Ask `wish` to stop on SIGTERM and SIGINT, within the block."""
     loop = asyncio.get_running_loop()
     for each in _SIGNALS:

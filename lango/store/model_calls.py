@@ -13,7 +13,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.context.model_calls import Attempt, ModelCall, PromptPart
+from lango.core.context.model_calls import ModelAttempt, ModelCall, PromptPart
 from lango.core.failpoints import failpoint
 from lango.core.ids import fitted
 from lango.core.messages.streams import Usage
@@ -362,9 +362,9 @@ def _stored(row: sa.Row[Any]) -> StoredModelCall:
     return StoredModelCall(row.pk, call, row.system_hash, row.tools_hash)
 
 
-def _attempt(row: sa.Row[Any]) -> Attempt:
+def _attempt(row: sa.Row[Any]) -> ModelAttempt:
     counted = row.input_tokens is not None
-    return Attempt(
+    return ModelAttempt(
         provider=row.provider,
         model=row.model,
         started=seconds(row.started),

@@ -43,14 +43,14 @@ Mode = Literal["kill", "freeze"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HumanReply:
     """A person's answer to the call that the previous turn waits for."""
 
     approved: bool = True
     payload: Any = None
 
 
-Said = str | Reply
+Said = str | HumanReply
 """One turn of a sweep: a message, or the answer to the previous turn's question."""
 
 

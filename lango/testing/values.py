@@ -52,7 +52,7 @@ class Level(enum.IntEnum):
     HIGH = 3
 
 
-class Reply(BaseModel):
+class ToolReply(BaseModel):
     """A pydantic model as a tool's result."""
 
     text: str = "ok"
@@ -60,7 +60,7 @@ class Reply(BaseModel):
 
 
 @dataclass(frozen=True)
-class Point:
+class ToolPoint:
     """A dataclass as a tool's result."""
 
     x: int = 1
@@ -209,8 +209,8 @@ def _foreign() -> SearchStrategy[Any]:
         [
             Colour.RED,
             Level.HIGH,
-            Reply(),
-            Point(),
+            ToolReply(),
+            ToolPoint(),
             Opaque(),
             Opaque,
             len,

@@ -36,13 +36,13 @@ from lango.core.turns.events import (
     TurnEvent,
 )
 from lango.errors import Fenced, StoreUnavailableError, TurnError, TurnTimeoutError
-from lango.providers.policy.loop_throttle import Turnstile
+from lango.providers.policy.loop_throttle import LoopThrottle
 from lango.store.db.retry import outlast_outages
 from lango.store.sessions.store import SqlSessionStore
-from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.claim import ClosedTurn, TurnQueue
 from lango.store.turns.log import TurnLog
 from lango.store.turns.rows import Claim
-from lango.turns.feeds import Begun, Feeds
+from lango.turns.feeds import AttemptBegun, Feeds
 from lango.turns.log import LogWriter
 from lango.turns.log_replay import resets, stored_events, untold
 
@@ -78,7 +78,7 @@ class LoadedApp(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class WorkerContext:
     """What all attempts of a worker share."""
 
     store: SqlSessionStore
@@ -86,7 +86,7 @@ class Desk:
     log: TurnLog
     writer: LogWriter
     feeds: Feeds = field(default_factory=Feeds)
-    beginning: Turnstile = field(default_factory=lambda: Turnstile(at_once=1))
+    beginning: LoopThrottle = field(default_factory=lambda: LoopThrottle(at_once=1))
     left_behind: set[asyncio.Task[End]] = field(default_factory=set[asyncio.Task[End]])
     """Agent runs that ignored their cancellation and have not ended yet."""
 
@@ -99,10 +99,10 @@ class Attempt:
     cancellation neither ends nor blocks the attempt's task.
     """
 
-    def __init__(self, desk: Desk, app: LoadedApp, claim: Claim) -> None:
+    def __init__(self, desk: WorkerContext, app: LoadedApp, claim: Claim) -> None:
         self.claim = claim
         self.claim_ids = {claim.id}
-        self.closed: Closed | None = None
+        self.closed: ClosedTurn | None = None
         self.end: End | None = None  # of the turn, once it is closed
         self._desk = desk
         self._app = app
@@ -117,7 +117,7 @@ class Attempt:
         self._agent: asyncio.Task[End] | None = None
         self._left_behind = asyncio.Event()
         desk.writer.begin(claim, self.give_up)
-        desk.feeds.tell(claim.turn, Begun(claim))
+        desk.feeds.tell(claim.turn, AttemptBegun(claim))
         self._say("started, attempt %d.", claim.turn.attempts)
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
 
@@ -348,7 +348,7 @@ class Attempt:
         for event in [*forgotten, *missing]:
             self._tell(event)
 
-    async def _close(self, end: End) -> Closed:
+    async def _close(self, end: End) -> ClosedTurn:
         """Close the turn; raises Fenced if another worker has claimed it.
 
         If an earlier claim also failed to close it, the turn ends as failed.
@@ -362,7 +362,7 @@ class Attempt:
             lambda: self._close_as(Failed(TurnError(_NOT_STORED))), tries=None
         )
 
-    async def _close_as(self, end: End) -> Closed:
+    async def _close_as(self, end: End) -> ClosedTurn:
         rest = await self._desk.writer.rest(self.claim)
         questions = tuple(self._questions.values())
         closed = await self._desk.queue.close(self.claim, end, (*rest, *questions), self._causes)
@@ -372,7 +372,7 @@ class Attempt:
         return closed
 
 
-def _as_closed(end: End, closed: Closed) -> End:
+def _as_closed(end: End, closed: ClosedTurn) -> End:
     """The end with the usage and the error id that the turn was closed with."""
     if isinstance(end, Failed) and closed.turn.error is not None:
         end = replace(end, error_id=str(closed.turn.error.get("error_id", "")))

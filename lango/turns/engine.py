@@ -18,7 +18,7 @@ from typing import Final, Protocol, Self
 from lango.store.db.database import Database
 from lango.store.turns.claim import DEAD_AFTER, TurnQueue
 from lango.store.turns.rows import Head
-from lango.turns.wake import WORK, Ear, Wakes
+from lango.turns.wake import WORK, Subscription, WakeUps
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _AFTER_A_FAULT: Final = 1.0
 _IDLE: Final = 60.0
 
 
-class Hands(Protocol):
+class EngineWorker(Protocol):
     """A worker, as an engine sees it."""
 
     @property
@@ -64,7 +64,7 @@ class Hands(Protocol):
 class Engine(Protocol):
     """Finds work for workers."""
 
-    wakes: Wakes
+    wakes: WakeUps
     queue: TurnQueue
     poll: float  # seconds between two polls for work
 
@@ -76,7 +76,7 @@ class Engine(Protocol):
         """Stop the engine; after this no turn is submitted or run."""
         ...
 
-    async def run(self, worker: Hands) -> None:
+    async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more."""
         ...
 
@@ -87,7 +87,7 @@ class LocalEngine:
     def __init__(
         self, database: Database, *, dead_after: float = DEAD_AFTER, poll: float | None = None
     ) -> None:
-        self.wakes = Wakes(database)
+        self.wakes = WakeUps(database)
         self.queue = TurnQueue(database, dead_after=dead_after)
         self._next_promotion = 0.0
         self.poll = poll or (POLL_SQLITE if database.is_sqlite else POLL_POSTGRES)
@@ -107,7 +107,7 @@ class LocalEngine:
         """Stop receiving wake-ups."""
         await self.wakes.close()
 
-    async def run(self, worker: Hands) -> None:
+    async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more; retry if the database fails."""
         dispatch = _Dispatch(self.queue, worker, self.poll)
         with self.wakes.hear(WORK) as ear:
@@ -137,7 +137,7 @@ class _Dispatch:
     polling interval.
     """
 
-    def __init__(self, queue: TurnQueue, worker: Hands, poll: float) -> None:
+    def __init__(self, queue: TurnQueue, worker: EngineWorker, poll: float) -> None:
         self._queue, self._worker, self._poll = queue, worker, poll
         self._claims: dict[int, asyncio.Task[bool]] = {}
         self._skipped: dict[int, float] = {}  # sessions, and until when
@@ -210,7 +210,7 @@ class ChosenSessions:
         self.queue = engine.queue
         self.poll = engine.poll
         self._chosen: Counter[int] = Counter()
-        self._ears: set[Ear] = set()
+        self._ears: set[Subscription] = set()
 
     async def open(self) -> None:
         """Do nothing: its owner opens the wrapped engine."""
@@ -231,7 +231,7 @@ class ChosenSessions:
             if not self._chosen[session_pk]:
                 del self._chosen[session_pk]
 
-    async def run(self, worker: Hands) -> None:
+    async def run(self, worker: EngineWorker) -> None:
         """Give a worker chosen sessions until it takes no more; retry if the database fails."""
         with self.wakes.hear(WORK) as ear:
             self._ears.add(ear)
@@ -242,7 +242,7 @@ class ChosenSessions:
             finally:
                 self._ears.discard(ear)
 
-    async def _hand_over(self, worker: Hands) -> bool:
+    async def _hand_over(self, worker: EngineWorker) -> bool:
         """Try once to claim the chosen sessions that the worker does not run; True if one began."""
         idle = [session_pk for session_pk in self._chosen if not worker.is_in(session_pk)]
         try:

@@ -14,20 +14,20 @@ from lango.store.turns.rows import Claim, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class AttemptBegun:
     """An attempt begins: its events follow those that the log held at the claim."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class AttemptOver:
     """The attempt is over: the turn closed with `end`, or another worker owns it (None)."""
 
     end: End | None
 
 
-Heard = Begun | Event | Over | LoggedEvent | Exception
+Heard = AttemptBegun | Event | AttemptOver | LoggedEvent | Exception
 """An item of a feed: from an attempt, from the log, or the error that reading the log raised."""
 Feed = asyncio.Queue[Heard]
 
@@ -54,7 +54,7 @@ class Feeds:
             if not self._feeds[session, key]:
                 del self._feeds[session, key]
 
-    def tell(self, turn: Turn, heard: Begun | Event | Over) -> None:
+    def tell(self, turn: Turn, heard: AttemptBegun | Event | AttemptOver) -> None:
         """Publish to the subscribers of a turn."""
         for feed in self._feeds.get((turn.session, turn.idempotency_key), ()):
             feed.put_nowait(heard)

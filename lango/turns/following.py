@@ -25,7 +25,7 @@ from lango.core.turns.events import (
 )
 from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Claim, Turn
-from lango.turns.feeds import Begun, Feed, Heard, Over
+from lango.turns.feeds import AttemptBegun, AttemptOver, Feed, Heard
 from lango.turns.log_replay import name_of
 from lango.turns.service import Turns
 
@@ -68,9 +68,9 @@ class _Following:
         match heard:
             case Exception() as error:
                 raise error
-            case Begun(claim):
+            case AttemptBegun(claim):
                 return await self._begun(claim)
-            case Over(end):
+            case AttemptOver(end):
                 return self._over(end)
             case LoggedEvent() as logged:
                 return self._logged(logged)

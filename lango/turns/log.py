@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lango.core.turns.events import Event, MessageDelta, ThoughtDelta
+from lango.core.turns.events import Event, MessageDelta, ReasoningDelta
 from lango.errors import StoreUnavailableError, TurnNotFoundError
-from lango.store.turns.log import LoggedEvent, TurnLog, Write
+from lango.store.turns.log import LoggedEvent, LogWrite, TurnLog
 from lango.store.turns.rows import Claim
-from lango.turns.wake import Wakes
+from lango.turns.wake import WakeUps
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class _Page:
 class LogWriter:
     """Writes to the logs of all turns of a worker."""
 
-    def __init__(self, log: TurnLog, wakes: Wakes) -> None:
+    def __init__(self, log: TurnLog, wakes: WakeUps) -> None:
         self._log = log
         self._wakes = wakes
         self._pages: dict[str, _Page] = {}
@@ -157,7 +157,7 @@ class LogWriter:
     async def _send(self, pages: Sequence[_Page]) -> None:
         """Write the events in doubt."""
         try:
-            written = await self._log.append_many([Write(p.claim, p.in_doubt) for p in pages])
+            written = await self._log.append_many([LogWrite(p.claim, p.in_doubt) for p in pages])
         except BaseException:
             self._some.set()
             raise
@@ -190,7 +190,7 @@ class LogWriter:
 
 def _joined(last: Event, event: Event) -> Event | None:
     """Two deltas of one message merged; None if they cannot be."""
-    for kind in (MessageDelta, ThoughtDelta):
+    for kind in (MessageDelta, ReasoningDelta):
         if isinstance(last, kind) and isinstance(event, kind) and last.message == event.message:
             return kind(last.message, last.text + event.text)
     return None

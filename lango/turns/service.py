@@ -24,7 +24,7 @@ from lango.store.files.uploads import SqlFileStore
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.listing import Page
 from lango.store.sessions.store import SqlSessionStore
-from lango.store.turns.listing import ListedTurn, TurnsWanted, list_turns
+from lango.store.turns.listing import ListedTurn, TurnFilter, list_turns
 from lango.store.turns.log import LoggedEvent, LogPage, TurnLog
 from lango.store.turns.rows import Turn
 from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
@@ -229,11 +229,11 @@ class Turns:
         return await self._turns.of_session(key, before=before, limit=limit)
 
     async def list(
-        self, wanted: TurnsWanted | None = None, *, cursor: str | None = None, limit: int = 50
+        self, wanted: TurnFilter | None = None, *, cursor: str | None = None, limit: int = 50
     ) -> Page[ListedTurn]:
         """A page of the tenant's turns, newest first; `cursor` is `next` of the previous page."""
         return await list_turns(
-            self._store.database, self.tenant, wanted or TurnsWanted(), cursor=cursor, limit=limit
+            self._store.database, self.tenant, wanted or TurnFilter(), cursor=cursor, limit=limit
         )
 
     async def wait(self, turn_id: str) -> Turn:

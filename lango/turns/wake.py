@@ -20,7 +20,7 @@ from lango.store.turns.log import LoggedEvent
 
 logger = logging.getLogger(__name__)
 
-E = TypeVar("E", bound="Ear")
+E = TypeVar("E", bound="Subscription")
 
 WORK: Final = "work"
 """Topic: some session has a turn that could run."""
@@ -36,7 +36,7 @@ _HANDED_AT_MOST: Final = 200
 """Events kept for one reader. A slower reader reads them from the log."""
 
 
-class Ear:
+class Subscription:
     """Waits for a topic."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Ear:
         return True
 
 
-class LogEar(Ear):
+class LogSubscription(Subscription):
     """Waits for new events in one turn's log; receives directly what this process wrote."""
 
     def __init__(self) -> None:
@@ -87,15 +87,15 @@ class LogEar(Ear):
         return None if must_look else behind
 
 
-class Wakes:
+class WakeUps:
     """The wake-ups of one process on one database."""
 
     def __init__(self, database: Database) -> None:
         self.reaches_others = not database.is_sqlite
         self._notices = Notices(database)
         self._id = new_id("prc")
-        self._ears: dict[str, set[Ear]] = {}
-        self._readers: dict[str, set[LogEar]] = {}
+        self._ears: dict[str, set[Subscription]] = {}
+        self._readers: dict[str, set[LogSubscription]] = {}
         self._outgoing: dict[str, None] = {}  # a set that keeps its order
         self._to_send = asyncio.Event()
         self._others_read_until = 0.0
@@ -126,16 +126,16 @@ class Wakes:
                 await self._send()
 
     @contextmanager
-    def hear(self, topic: str) -> Generator[Ear]:
+    def hear(self, topic: str) -> Generator[Subscription]:
         """Subscribe to one topic: WORK or STOP."""
-        with _kept(self._ears, topic, Ear()) as ear:
+        with _kept(self._ears, topic, Subscription()) as ear:
             yield ear
 
     @contextmanager
-    def read(self, turn_id: str) -> Generator[LogEar]:
+    def read(self, turn_id: str) -> Generator[LogSubscription]:
         """Subscribe to the log of a turn."""
         is_first = not self._readers
-        with _kept(self._readers, turn_id, LogEar()) as ear:
+        with _kept(self._readers, turn_id, LogSubscription()) as ear:
             if is_first:
                 self._queue(_READING)
             yield ear

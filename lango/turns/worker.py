@@ -19,9 +19,9 @@ from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import TurnLog
 from lango.store.turns.rows import Claim, Head
 from lango.store.turns.workers import Worker, Workers
-from lango.turns.attempt import Attempt, Desk, LoadedApp
+from lango.turns.attempt import Attempt, LoadedApp, WorkerContext
 from lango.turns.engine import ChosenSessions, Engine
-from lango.turns.feeds import Feeds, Over
+from lango.turns.feeds import AttemptOver, Feeds
 from lango.turns.heartbeat import HANG_AFTER, Heartbeat
 from lango.turns.log import LogWriter
 from lango.turns.wake import STOP, WORK
@@ -82,7 +82,7 @@ class TurnWorker:
         self._log = TurnLog(store.database)
         self._writer = LogWriter(self._log, engine.wakes)
         self._feeds = feeds or Feeds()
-        self._desk = Desk(store, engine.queue, self._log, self._writer, self._feeds)
+        self._desk = WorkerContext(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
         self._claiming: set[str] = set()  # claims in progress
         self._unloaded: dict[int, float] = {}  # sessions whose app no worker has, since when
@@ -268,7 +268,7 @@ class TurnWorker:
     def _ended(self, attempt: Attempt, claim_id: str) -> None:
         self._attempts.pop(claim_id, None)
         self._changed.set()
-        self._feeds.tell(attempt.claim.turn, Over(attempt.end))
+        self._feeds.tell(attempt.claim.turn, AttemptOver(attempt.end))
         if attempt.closed is not None:
             more = [WORK] if attempt.closed.more else []
             self._engine.wakes.tell(attempt.claim.turn.id, *more)

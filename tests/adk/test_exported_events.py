@@ -7,7 +7,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import InvalidIdError
 from lango.store.sessions.entries import SessionKey
 from lango.store.transfer.export import open_export
-from lango.store.transfer.restore import Renamed, restore_session
+from lango.store.transfer.restore import NewNames, restore_session
 from lango.testing.same import differences
 from tests.adk.test_round_trip import generated, whole
 
@@ -42,7 +42,7 @@ async def test_events_and_state_are_the_same(
         key = SessionKey(tenant, "app", "user", "s")
         export = await open_export(here.store.database, key)
         lines = [line async for line in export.lines()]
-        await restore_session(there.store.database, lambda: iter(lines), Renamed(tenant))
+        await restore_session(there.store.database, lambda: iter(lines), NewNames(tenant))
         expected, found = await read(here), await read(there)
     assert differences(expected.events, found.events) == []
     assert differences(expected.state, found.state) == []

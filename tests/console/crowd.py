@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.messages.streams import Usage
 from lango.server.auth.identity import LOCAL_USER
 from lango.store.model_calls import ModelCallStore
@@ -141,7 +141,7 @@ def _call(moment: datetime, number: int) -> ModelCall:
     provider, model, price = _MODELS[number % 3 // 2]
     usage = Usage(input=2_400 + number * 37 % 1_900, output=180 + number * 13 % 240, cached=900)
     at = moment.timestamp()
-    attempt = Attempt(provider, model, at, at + 2.5, first_byte=at + 0.6, usage=usage)
+    attempt = ModelAttempt(provider, model, at, at + 2.5, first_byte=at + 0.6, usage=usage)
     return ModelCall(
         attempt,
         1,

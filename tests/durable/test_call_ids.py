@@ -27,7 +27,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.ids import MAX_ID_LENGTH
 from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot
-from lango.testing.kill_trials import APP, USER, Reply, Said, Sweep
+from lango.testing.kill_trials import APP, USER, HumanReply, Said, Sweep
 from tests.durable.dying import cut_off, new_key, resumed, unhurt
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
@@ -163,7 +163,7 @@ async def test_one_id_twice_in_one_response(store_url: str) -> None:
 async def test_an_id_that_nothing_could_be_named_after(given: str, store_url: str) -> None:
     tools = [FunctionTool(pay, require_confirmation=True)]
     root = agent("root", [(given, "pay")], "done", tools=tools)
-    shot, parts = await ran(root, store_url, f"{TURN} one", Reply(True))
+    shot, parts = await ran(root, store_url, f"{TURN} one", HumanReply(True))
     assert shot.turns == ("answered", "completed")
     assert {"paid": "yes"} in results(parts)
 
@@ -209,7 +209,7 @@ async def test_approvals_of_two_agents(store_url: str) -> None:
         agent("b", [("call_0", "pay")], "B", tools=[paying]),
     ]
     root = ParallelAgent(name="root", sub_agents=agents)  # pyright: ignore[reportDeprecated]
-    shot, parts = await ran(root, store_url, f"{TURN} one", Reply(True), Reply(True))
+    shot, parts = await ran(root, store_url, f"{TURN} one", HumanReply(True), HumanReply(True))
     assert shot.turns == ("answered", "answered", "completed")
     assert results(parts).count({"paid": "yes"}) == 2
 

@@ -9,12 +9,12 @@ from google.adk.events.event_actions import EventActions
 from faults.kill_shapes import agent, tool
 from lango.adk.durable.closing import speaker_after, unfinished
 from lango.core.turns.events import Event as TurnEvent
-from lango.core.turns.events import MessageCompleted, MessageDelta, MessageReset, ThoughtDelta
+from lango.core.turns.events import MessageCompleted, MessageDelta, MessageReset, ReasoningDelta
 from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
 from lango.store.schema.tables import IS_RUNNING, sessions, turns
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.log import LoggedEvent
-from lango.testing.kill_trials import Reply, Sweep
+from lango.testing.kill_trials import HumanReply, Sweep
 from tests.durable.dying import cut_off, new_key, resumed, sweep_of, unhurt
 from tests.store.rows import execute
 
@@ -86,7 +86,7 @@ def _two_payments() -> LlmAgent:
 async def test_a_question_that_others_wait_for_stays_open(point: str, store_url: str) -> None:
     key, asked = new_key(), Sweep(_two_payments, ["TURN one"], store_url)
     await resumed(asked, key)
-    answered = Sweep(_two_payments, ["TURN one", Reply()], store_url)
+    answered = Sweep(_two_payments, ["TURN one", HumanReply()], store_url)
     dead = await cut_off(answered, key, point)
     await _wear_out(store_url, key)
     after = await resumed(answered, key, dead)
@@ -94,7 +94,7 @@ async def test_a_question_that_others_wait_for_stays_open(point: str, store_url:
     # An answer that was not stored is not used up: its question stays open as well.
     still_open = 2 if point == "append.before" else 1
     assert len(set(after.calls) - set(after.responses)) == still_open
-    replies = [Reply() for _ in range(1 + still_open)]
+    replies = [HumanReply() for _ in range(1 + still_open)]
     both = Sweep(_two_payments, ["TURN one", *replies], store_url)
     last = await resumed(both, key)
     assert (last.turns[:2], last.turns[-1]) == (("answered", "failed"), "completed")
@@ -118,7 +118,7 @@ def _payment() -> LlmAgent:
 async def test_a_call_that_a_person_decided_on_is_answered(
     approved: bool, point: str, times: int, told: str, store_url: str
 ) -> None:
-    sweep, key = Sweep(_payment, ["TURN one", Reply(approved)], store_url), new_key()
+    sweep, key = Sweep(_payment, ["TURN one", HumanReply(approved)], store_url), new_key()
     dead = await cut_off(sweep, key, point, times)
     await _wear_out(store_url, key)
     after = await resumed(sweep, key, dead)
@@ -141,9 +141,9 @@ def test_what_a_log_has_only_parts_of() -> None:
         MessageCompleted("whole", "agent", "a"),
         MessageDelta("reset", "b"),
         MessageReset("reset"),
-        ThoughtDelta("cut", "hm"),
+        ReasoningDelta("cut", "hm"),
         MessageDelta("cut", "c"),
-        ThoughtDelta("thought", "hm"),
+        ReasoningDelta("thought", "hm"),
         MessageDelta("cut", "d"),
     ]
     assert unfinished(map(_logged, told)) == {"cut": "cd", "thought": ""}

@@ -19,7 +19,7 @@ from lango.providers.openai_chat import OpenAIChatProvider
 from lango.providers.policy.retry import Fallback, Policy, PolicyProvider
 from lango.providers.scripted import ScriptedProvider
 from lango.providers.shared.warming import build_models
-from lango.testing.wires import WIRES, Answer, Refusal, WireServer, provider_of
+from lango.testing.wires import WIRES, Refusal, ScriptedAnswer, WireServer, provider_of
 from tests.providers.conversation import ask, say, text_of
 
 HELLO = LlmRequest(contents=[types.Content(role="user", parts=[types.Part(text="hi")])])
@@ -39,7 +39,7 @@ async def left(*servers: WireServer) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_closing_closes_the_connections_and_asking_opens_new_ones(wire: str) -> None:
-    async with WireServer(wire, Answer("Hello.")) as server:
+    async with WireServer(wire, ScriptedAnswer("Hello.")) as server:
         model = ModelAdapter(provider_of(wire, server.url), "some-model")
         assert await hello(model) == "Hello."
         assert server.connections == 1
@@ -125,7 +125,7 @@ def test_what_is_left_open_would_be_noticed() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_warming_up_makes_the_client_of_the_first_request(wire: str) -> None:
-    async with WireServer(wire, Answer("Hello.")) as server:
+    async with WireServer(wire, ScriptedAnswer("Hello.")) as server:
         provider: Any = server.provider()
         await asyncio.gather(provider.warm_up(), provider.warm_up())
         made = provider._made.get()

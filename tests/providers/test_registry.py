@@ -8,7 +8,7 @@ from lango.core.messages.streams import StreamEvent, Usage
 from lango.errors import AuthenticationError, UnknownModelError
 from lango.providers import registry
 from lango.providers.policy.retry import Policy, close_provider
-from lango.testing.wires import Answer, Refusal, WireServer
+from lango.testing.wires import Refusal, ScriptedAnswer, WireServer
 from tests.providers.conversation import ask, error_of, say, text_of
 
 
@@ -43,7 +43,7 @@ def test_names_that_name_nothing(name: str) -> None:
 
 
 async def test_another_servers_address_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with WireServer("openai_chat", Answer("Hello.")) as server:
+    async with WireServer("openai_chat", ScriptedAnswer("Hello.")) as server:
         assert text_of(await talk_to("vllm:m", base_url=server.url)) == "Hello."
         monkeypatch.setenv("LLAMACPP_BASE_URL", server.url)
         assert text_of(await talk_to("llamacpp:m")) == "Hello."
@@ -75,7 +75,7 @@ async def test_fallbacks_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     async with (
         WireServer("openai_chat", Refusal("overloaded")) as first,
-        WireServer("anthropic", Answer("Hello.")) as second,
+        WireServer("anthropic", ScriptedAnswer("Hello.")) as second,
     ):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", second.url)
         others = ["anthropic:claude-sonnet-4-5"]

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from faults.canned import Canned, canned_provider
 from lango.core.messages.streams import Done, StreamEvent, ToolCallDone
-from lango.testing.wires import WIRES, Answer, Call
+from lango.testing.wires import WIRES, Call, ScriptedAnswer
 from tests.providers.conversation import ask, calls_of, done_of, error_of, say, text_of
 from tests.providers.test_switching import MODELS
 
 ANSWERS = st.builds(
-    Answer,
+    ScriptedAnswer,
     text=st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=30),
     calls=st.lists(
         st.builds(Call, st.just("now"), st.sampled_from(["{}", '{"é": ["😀", 1]}']), st.just("x")),
@@ -37,7 +37,7 @@ def told(wire: str, canned: Canned) -> list[StreamEvent]:
     return asyncio.run(say(PROVIDERS[wire], ask(MODELS[wire])))
 
 
-def stream_of(wire: str, answer: Answer) -> bytes:
+def stream_of(wire: str, answer: ScriptedAnswer) -> bytes:
     return b"".join(frame.data for frame in WIRES[wire].frames(answer, MODELS[wire]))
 
 
@@ -52,7 +52,7 @@ def without_ids(events: list[StreamEvent]) -> list[object]:
 @pytest.mark.parametrize("wire", list(WIRES))
 @settings(max_examples=25)
 @given(answer=ANSWERS, sizes=SIZES)
-def test_any_split(wire: str, answer: Answer, sizes: tuple[int, ...]) -> None:
+def test_any_split(wire: str, answer: ScriptedAnswer, sizes: tuple[int, ...]) -> None:
     data = stream_of(wire, answer)
     events = told(wire, Canned(data, sizes))
     assert text_of(events) == answer.text
@@ -63,7 +63,7 @@ def test_any_split(wire: str, answer: Answer, sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("wire", list(WIRES))
 def test_split_at_every_byte(wire: str) -> None:
-    answer = Answer("Grüße, 東京 😀", (Call("now", '{"é": 1}', "x"),), delta=4)
+    answer = ScriptedAnswer("Grüße, 東京 😀", (Call("now", '{"é": 1}', "x"),), delta=4)
     data = stream_of(wire, answer)
     expected = told(wire, Canned(data))
     assert done_of(expected).finish_reason == "tool_calls"
@@ -76,7 +76,7 @@ def test_split_at_every_byte(wire: str) -> None:
 @pytest.mark.parametrize("wire", list(WIRES))
 @pytest.mark.parametrize("breaks", [False, True])
 def test_an_answer_is_whole_from_its_finish_marker_on(wire: str, breaks: bool) -> None:
-    frames = WIRES[wire].frames(Answer("Hello."), MODELS[wire])
+    frames = WIRES[wire].frames(ScriptedAnswer("Hello."), MODELS[wire])
     first = next(number for number, frame in enumerate(frames) if frame.finish)
     data = [frame.data for frame in frames]
     whole = told(wire, Canned(b"".join(data[: first + 1]), breaks=breaks))
@@ -88,5 +88,5 @@ def test_an_answer_is_whole_from_its_finish_marker_on(wire: str, breaks: bool) -
 
 @pytest.mark.parametrize("wire", list(WIRES))
 def test_characters_that_look_like_the_end_of_a_line(wire: str) -> None:
-    answer = Answer("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg", delta=3)
+    answer = ScriptedAnswer("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg", delta=3)
     assert text_of(told(wire, Canned(stream_of(wire, answer), (7,)))) == answer.text

@@ -6,7 +6,7 @@ import pytest
 
 from lango.core.messages.messages import Message
 from lango.core.values import json_text
-from lango.testing.wires import WIRES, Answer, Call, WireServer
+from lango.testing.wires import WIRES, Call, ScriptedAnswer, WireServer
 from tests.providers.conversation import (
     IMAGE,
     TOOLS,
@@ -25,7 +25,7 @@ MODELS = {
     "gemini": "gemini-3-pro",
 }
 SIGNATURE = "c2lnbmVkLWJ5LXRoZS1maXJzdA=="
-CALLING = Answer(
+CALLING = ScriptedAnswer(
     "Let me see.",
     (Call("add", '{"a": 2, "b": 3}', "call_a"), Call("now", "{}", "call_b")),
     thoughts="This wants adding.",
@@ -48,7 +48,7 @@ async def first_turn(wire: str) -> list[Message]:
 @pytest.mark.parametrize(("before", "after"), list(permutations(WIRES, 2)))
 async def test_switch(before: str, after: str) -> None:
     talk = await first_turn(before)
-    async with WireServer(after, CALLING, Answer("Five.")) as server:
+    async with WireServer(after, CALLING, ScriptedAnswer("Five.")) as server:
         provider = server.provider()
         # In the middle of the turn, with open results, and then in a new one.
         events = await say(provider, ask(MODELS[after], talk, thinking=True))
@@ -68,7 +68,7 @@ async def test_switch(before: str, after: str) -> None:
 @pytest.mark.parametrize("wire", list(WIRES))
 async def test_the_same_wire_gets_its_own_back(wire: str) -> None:
     talk = await first_turn(wire)
-    async with WireServer(wire, Answer("Five.")) as server:
+    async with WireServer(wire, ScriptedAnswer("Five.")) as server:
         await say(server.provider(), ask(MODELS[wire], talk, tools=TOOLS, thinking=True))
         assert server.refused == []
         sent = json_text(server.requests[0].body)

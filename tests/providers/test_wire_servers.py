@@ -7,7 +7,7 @@ import openai
 import pytest
 from google import genai
 
-from lango.testing.wires import WIRES, Answer, Broken, Call, Refusal, WireServer
+from lango.testing.wires import WIRES, Broken, Call, Refusal, ScriptedAnswer, WireServer
 from tests.providers.conversation import ask, done_of, error_of, say, text_of
 
 
@@ -16,7 +16,7 @@ def openai_at(server: WireServer) -> openai.AsyncOpenAI:
 
 
 async def test_openai_chat() -> None:
-    server = WireServer("openai_chat", Answer("Hello there."), piece=3)
+    server = WireServer("openai_chat", ScriptedAnswer("Hello there."), piece=3)
     async with server, openai_at(server) as client:
         stream = await client.chat.completions.create(
             model="gpt-5", messages=[{"role": "user", "content": "hi"}], stream=True
@@ -26,7 +26,7 @@ async def test_openai_chat() -> None:
 
 
 async def test_openai_responses() -> None:
-    server = WireServer("openai_responses", Answer("Hello there."), piece=3)
+    server = WireServer("openai_responses", ScriptedAnswer("Hello there."), piece=3)
     async with (
         server,
         openai_at(server) as client,
@@ -37,7 +37,7 @@ async def test_openai_responses() -> None:
 
 
 async def test_anthropic() -> None:
-    server = WireServer("anthropic", Answer("Hello there.", (Call("now"),)), piece=3)
+    server = WireServer("anthropic", ScriptedAnswer("Hello there.", (Call("now"),)), piece=3)
     async with (
         server,
         anthropic.AsyncAnthropic(base_url=server.url, api_key="k") as client,
@@ -51,7 +51,7 @@ async def test_anthropic() -> None:
 
 
 async def test_gemini() -> None:
-    async with WireServer("gemini", Answer("Hello there."), piece=3) as server:
+    async with WireServer("gemini", ScriptedAnswer("Hello there."), piece=3) as server:
         options = genai.types.HttpOptions(base_url=server.url)
         client = genai.Client(api_key="k", http_options=options)
         models: Any = client.aio.models
@@ -63,7 +63,9 @@ async def test_gemini() -> None:
 
 @pytest.mark.parametrize("wire", list(WIRES))
 async def test_replies_come_in_their_order_and_the_last_one_stays(wire: str) -> None:
-    async with WireServer(wire, Answer("One."), Refusal("failing"), Answer("Two.")) as server:
+    async with WireServer(
+        wire, ScriptedAnswer("One."), Refusal("failing"), ScriptedAnswer("Two.")
+    ) as server:
         provider = server.provider()
         told = [await say(provider, ask("gemini-3", tools=())) for _ in range(4)]
     assert [text_of(events) for events in told] == ["One.", "", "Two.", "Two."]

@@ -32,7 +32,7 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
-    ThoughtDelta,
+    ReasoningDelta,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -113,7 +113,7 @@ async def test_a_turn_streams_its_events() -> None:
 async def test_without_streaming_the_same_comes_whole() -> None:
     root = agent("root", Reply("It is 5.", thoughts="So five."))
     assert (await once(runner_of(root), streaming=False))[1:-1] == [
-        ThoughtDelta(anything, "So five."),
+        ReasoningDelta(anything, "So five."),
         MessageCompleted(anything, "root", "It is 5."),
     ]
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.wires import WIRES, Answer, Call, WireServer
+from lango.testing.wires import WIRES, Call, ScriptedAnswer, WireServer
 from tests.runner.processes import in_new_process
 from tests.runner.wire_talks import Desk, Line, lines, say, say_alone
 
@@ -23,10 +23,10 @@ STORES = {
     "gemini": "sqlite_url",
 }
 """Where each is stored: that both databases keep the same, other tests show."""
-LOOK_TWICE = Answer(
+LOOK_TWICE = ScriptedAnswer(
     "Let me look.", (Call("look", '{"number": 1}', "c1"), Call("look", '{"number": 2}', "c2"))
 )
-LOOK_AGAIN = Answer(calls=(Call("look", '{"number": 3}', "c1"),))
+LOOK_AGAIN = ScriptedAnswer(calls=(Call("look", '{"number": 3}', "c1"),))
 
 
 @pytest_asyncio.fixture(params=WIRES)
@@ -71,7 +71,7 @@ async def test_the_first_message_and_the_instruction_arrive(server: WireServer, 
 
 async def test_a_silent_model_is_not_made_to_repeat_itself(server: WireServer, desk: Desk) -> None:
     """An empty assistant turn was stored, and the bot gave its previous answer again."""
-    server.say(Answer("One."), Answer(""), Answer("Three."))
+    server.say(ScriptedAnswer("One."), ScriptedAnswer(""), ScriptedAnswer("Three."))
     await say(desk, "one")
     await _silence(desk, "two")
     told = await in_new_process(say_alone, desk, "three")
@@ -93,8 +93,8 @@ async def test_an_invented_agent_does_not_end_the_turn(
     server: WireServer, desk: Desk, guarded: bool
 ) -> None:
     """By the guard inside the run; without it, by running once more. The session stays sound."""
-    bad = Answer("One moment.", (Call("transfer_to_agent", '{"agent_name": "ghost"}'),))
-    server.say(bad, Answer("I do it myself."), Answer("Still here."))
+    bad = ScriptedAnswer("One moment.", (Call("transfer_to_agent", '{"agent_name": "ghost"}'),))
+    server.say(bad, ScriptedAnswer("I do it myself."), ScriptedAnswer("Still here."))
     desk = replace(desk, helper=True, guarded=guarded)
     told = await say(desk, "help")
     assert told.answers[0].endswith("I do it myself.")
@@ -122,7 +122,7 @@ async def _rewrite(desk: Desk, author: str) -> None:
 
 async def test_replayed_events_raise_no_warnings(server: WireServer, desk: Desk) -> None:
     """An author "model" filled the log; also rows of a system that knew roles only have one."""
-    server.say(LOOK_TWICE, Answer("Seen."), Answer("Well."))
+    server.say(LOOK_TWICE, ScriptedAnswer("Seen."), ScriptedAnswer("Well."))
     await say(desk, "look")
     assert (await in_new_process(say_alone, desk, "again")).warnings == []
     before = talk(server)
@@ -137,7 +137,9 @@ async def test_replayed_events_raise_no_warnings(server: WireServer, desk: Desk)
 
 async def test_the_turn_after_a_tool_call_is_accepted(server: WireServer, desk: Desk) -> None:
     """Every one of them was rejected, for a reload tore calls and results apart."""
-    server.say(LOOK_TWICE, LOOK_AGAIN, Answer("Seen."), LOOK_AGAIN, Answer("Seen again."))
+    server.say(
+        LOOK_TWICE, LOOK_AGAIN, ScriptedAnswer("Seen."), LOOK_AGAIN, ScriptedAnswer("Seen again.")
+    )
     await say(desk, "look")
     told = await in_new_process(say_alone, desk, "once more")
     assert told.answers == ["Seen again."]
@@ -152,7 +154,7 @@ async def test_the_turn_after_a_tool_call_is_accepted(server: WireServer, desk: 
 
 async def test_no_output_is_missing_after_a_truncation(server: WireServer, desk: Desk) -> None:
     """ "No tool output found": the window began between a call and its result."""
-    server.say(*[LOOK_TWICE, LOOK_AGAIN, Answer("Seen.")] * 3, Answer("Well."))
+    server.say(*[LOOK_TWICE, LOOK_AGAIN, ScriptedAnswer("Seen.")] * 3, ScriptedAnswer("Well."))
     await say(desk, *[f"look {number}" for number in range(3)])
     whole = len(talk(server))
     lengths: set[int] = set()
@@ -169,9 +171,11 @@ async def test_no_output_is_missing_after_a_truncation(server: WireServer, desk:
 async def test_a_text_in_the_state_stays_a_text(server: WireServer, desk: Desk) -> None:
     """A state value "123" came back as a number."""
     keep = Call("remember", '{"key": "number", "value": "123"}')
-    server.say(Answer(calls=(keep,)), Answer("Kept."))
+    server.say(ScriptedAnswer(calls=(keep,)), ScriptedAnswer("Kept."))
     await say(desk, "remember 123")
-    server.say(Answer(calls=(Call("recall", '{"key": "number"}'),)), Answer("It is 123."))
+    server.say(
+        ScriptedAnswer(calls=(Call("recall", '{"key": "number"}'),)), ScriptedAnswer("It is 123.")
+    )
     told = await in_new_process(say_alone, desk, "what was it?")
     assert told.state["number"] == "123"
     assert "The number is 123." in sent(server)[0][1]

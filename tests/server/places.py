@@ -15,7 +15,7 @@ from lango.server.app import create_app
 from lango.server.auth.callers import Caller
 from lango.server.backend import ServerOptions
 from lango.server.listening import listen
-from lango.server.process import Stop, serve
+from lango.server.process import StopSignal, serve
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker
@@ -127,7 +127,7 @@ class Live:
 
     house: House
     url: str
-    stop: Stop
+    stop: StopSignal
     serving: asyncio.Task[None]
 
     def client(self, name: str | None = "ann", **headers: str) -> httpx.AsyncClient:
@@ -137,7 +137,7 @@ class Live:
 @asynccontextmanager
 async def live(house: House, worker: TurnWorker | None = None) -> AsyncGenerator[Live]:
     """Listen from here to the end of the block."""
-    socket, stop, ready = listen("127.0.0.1", 0), Stop(), asyncio.Event()
+    socket, stop, ready = listen("127.0.0.1", 0), StopSignal(), asyncio.Event()
     url = f"http://127.0.0.1:{socket.getsockname()[1]}"
     serving = asyncio.create_task(
         serve(house.app, socket, worker=worker, stop=stop, drain=5.0, on_ready=ready.set)

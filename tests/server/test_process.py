@@ -14,7 +14,7 @@ from lango.errors import ConfigError
 from lango.providers.policy.loop_throttle import AT_ONCE
 from lango.server.backend import services_of
 from lango.server.listening import listen
-from lango.server.process import Stop, http_server, serve
+from lango.server.process import StopSignal, http_server, serve
 from tests.server.places import PATIENCE, House, live
 
 STREAM = {"Accept": "text/event-stream"}
@@ -45,7 +45,7 @@ async def test_turns_end_before_the_server_does(served: House) -> None:
 
 
 async def test_a_turn_that_does_not_end_is_left_to_others(served: House) -> None:
-    listening, stop = listen("127.0.0.1", 0), Stop()
+    listening, stop = listen("127.0.0.1", 0), StopSignal()
     serving = asyncio.create_task(
         serve(served.app, listening, worker=served.worker(), stop=stop, drain=0.0)
     )
@@ -60,7 +60,7 @@ async def test_a_turn_that_does_not_end_is_left_to_others(served: House) -> None
 
 
 async def test_a_second_wish_to_stop_does_not_wait(served: House) -> None:
-    listening, stop = listen("127.0.0.1", 0), Stop()
+    listening, stop = listen("127.0.0.1", 0), StopSignal()
     serving = asyncio.create_task(
         serve(served.app, listening, worker=served.worker(), stop=stop, drain=3600.0)
     )
@@ -106,7 +106,7 @@ async def test_what_begins_the_server_and_fails_ends_it(
     monkeypatch.setattr("lango.server.process.warm_up", fail)
     listening = listen("127.0.0.1", 0)
     with pytest.raises(ConfigError, match="no model"):
-        await serve(small.app, listening, stop=Stop())
+        await serve(small.app, listening, stop=StopSignal())
     assert listening.fileno() == -1
 
 

@@ -8,7 +8,7 @@ from google.adk.agents import LlmAgent
 from lango.adk.models.adapter import ModelAdapter
 from lango.app import Application
 from lango.config.load import load
-from lango.testing.wires import Answer, Call, WireServer
+from lango.testing.wires import Call, ScriptedAnswer, WireServer
 
 SETTINGS = """
 apps:
@@ -34,8 +34,8 @@ async def test_agent_initialization(
     """The agent has what the file names, and so does what its model is asked."""
     file = tmp_path / "lango.yaml"
     file.write_text(SETTINGS)
-    asks = Answer(calls=(Call("look", '{"number": 7}'),))
-    async with WireServer("openai_chat", asks, Answer("I saw it.")) as server:
+    asks = ScriptedAnswer(calls=(Call("look", '{"number": 7}'),))
+    async with WireServer("openai_chat", asks, ScriptedAnswer("I saw it.")) as server:
         for name, value in {"KEY": "key-1", "URL": server.url, "STORE": store_url}.items():
             monkeypatch.setenv(f"CLERK_{name}", value)
         monkeypatch.setenv("CLERK_TENANT", tenant)

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.ids import new_id
 from lango.core.turns.states import NewTurn
 from lango.store.allowances import Allowances, today
@@ -101,7 +101,7 @@ async def test_costs_are_counted_by_caller_and_outlive_their_session(
     ):
         new = NewTurn({"text": "?"}, key_id=key_id)
         turn = (await turns.submit(key(tenant, session_id), new)).turn
-        attempt = Attempt("p", "m", began, began + 1)
+        attempt = ModelAttempt("p", "m", began, began + 1)
         told = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
         await calls.add(tenant, [ModelCall(attempt, *told, price=price)])
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from lango.core.context.model_calls import Attempt, ModelCall, PromptPart
+from lango.core.context.model_calls import ModelAttempt, ModelCall, PromptPart
 from lango.core.ids import new_id
 from lango.core.messages.streams import Usage
 from lango.store.model_calls import ModelCallStore
@@ -19,7 +19,7 @@ from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
 from tests.store.rows import beside, created, key, said
 
-ATTEMPT = Attempt(
+ATTEMPT = ModelAttempt(
     provider="openai",
     model="gpt-5",
     started=1_760_000_000.25,
@@ -73,7 +73,7 @@ async def test_a_record_comes_back_as_it_was(
 ) -> None:
     await created(store, key(tenant))
     bare = ModelCall(
-        Attempt("x", "y", 1.0, 2.0, outcome="failed", error="RateLimitedError"),
+        ModelAttempt("x", "y", 1.0, 2.0, outcome="failed", error="RateLimitedError"),
         2,
         call=new_id("mc"),
         session=("a", "u", "s"),

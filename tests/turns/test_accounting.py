@@ -24,7 +24,7 @@ from lango.core.turns.events import GivenUp
 from lango.errors import StoreUnavailableError
 from lango.providers.scripted import ScriptedProvider, demo
 from lango.store.schema.tables import turns
-from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.claim import ClosedTurn, TurnQueue
 from lango.store.turns.rows import Claim, Turn
 from lango.store.turns.workers import Worker
 from lango.turns import attempt
@@ -203,7 +203,7 @@ class Refusing:
         self.left, self.tries = times, 0
         real = TurnQueue.close
 
-        async def close(queue: TurnQueue, claim: Claim, end: Any, *more: Any) -> Closed:
+        async def close(queue: TurnQueue, claim: Claim, end: Any, *more: Any) -> ClosedTurn:
             self.tries += 1
             refuses = self.left > 0 and getattr(end, "type", "") == "completed"
             if refuses:

@@ -16,8 +16,8 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
+    ReasoningDelta,
     Started,
-    ThoughtDelta,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -26,7 +26,7 @@ from lango.errors import TurnError, TurnNotFoundError
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.rows import Claim, Turn
 from lango.turns.engine import LocalEngine
-from lango.turns.feeds import Begun, Feeds, Over
+from lango.turns.feeds import AttemptBegun, AttemptOver, Feeds
 from lango.turns.following import follow
 from lango.turns.service import Turns
 from tests.store.turns.worker_context import APP, Desk, opened
@@ -49,7 +49,7 @@ class Table:
     async def begin(self, turn: Turn) -> Claim:
         """Claim it in the place of the worker of this process."""
         claim = await self.desk.claim(turn.session_pk, await self.desk.worker())
-        self.feeds.tell(turn, Begun(claim))
+        self.feeds.tell(turn, AttemptBegun(claim))
         return claim
 
     async def say(self, claim: Claim, *events: Event, written: bool = True) -> None:
@@ -91,7 +91,7 @@ async def test_what_runs_here_is_heard_before_it_is_written(table: Table) -> Non
     said = [MessageDelta("m", "Hel"), MessageDelta("m", "lo"), MessageCompleted("m", "a", "Hello")]
     await table.say(claim, *said, written=False)
     error = LookupError("this very one")
-    table.feeds.tell(turn, Over(Failed(error)))
+    table.feeds.tell(turn, AttemptOver(Failed(error)))
     events = await reading
     assert events == [Started(1), *said, Failed(error)]
     assert isinstance(events[-1], Failed)
@@ -113,7 +113,7 @@ async def test_what_was_heard_and_written_is_not_told_again(table: Table) -> Non
     reading = await table.read(turn)
     mine = await table.begin(turn)
     await table.say(mine, CALL, RESULT, MessageDelta("m", "Hel"))
-    table.feeds.tell(turn, Over(None))
+    table.feeds.tell(turn, AttemptOver(None))
     other = await table.take_over(turn, mine)
     rest = [MessageReset("m"), MessageDelta("n", "Hello"), MessageCompleted("n", "a", "Hello")]
     await table.desk.log.append(other, rest)
@@ -130,13 +130,15 @@ async def test_what_was_heard_and_never_written_is_not_told_again(table: Table) 
     reading = await table.read(turn)
     mine = await table.begin(turn)
     await table.say(mine, CALL)
-    await table.say(mine, RESULT, MessageDelta("m", "Hel"), ThoughtDelta("m", "Hm"), written=False)
-    table.feeds.tell(turn, Over(None))
+    await table.say(
+        mine, RESULT, MessageDelta("m", "Hel"), ReasoningDelta("m", "Hm"), written=False
+    )
+    table.feeds.tell(turn, AttemptOver(None))
     other = await table.take_over(turn, mine)
     await table.desk.log.append(other, [RESULT, MessageCompleted("n", "a", "Hello")])
     await table.desk.queue.close(other, Cancelled("Hel"))
     assert await reading == [
-        *(Started(1), CALL, RESULT, MessageDelta("m", "Hel"), ThoughtDelta("m", "Hm")),
+        *(Started(1), CALL, RESULT, MessageDelta("m", "Hel"), ReasoningDelta("m", "Hm")),
         *(MessageReset("m"), Started(2), MessageCompleted("n", "a", "Hello"), Cancelled("Hel")),
     ]
 
@@ -149,7 +151,7 @@ async def test_a_second_attempt_here_is_heard_behind_what_the_log_has(table: Tab
     await table.desk.workers.remove(lost.worker)
     claim = await table.begin(turn)
     await table.say(claim, MessageCompleted("m", "a", "Hello"), written=False)
-    table.feeds.tell(turn, Over(Completed()))
+    table.feeds.tell(turn, AttemptOver(Completed()))
     assert await reading == [
         *(Started(1), CALL, RESULT, Started(2)),
         *(MessageCompleted("m", "a", "Hello"), Completed()),
@@ -163,7 +165,7 @@ async def test_who_comes_in_the_middle_reads_the_log(table: Table) -> None:
     reading = await table.read(turn)
     await table.say(claim, RESULT)
     await table.desk.finish(claim)
-    table.feeds.tell(turn, Over(Completed()))
+    table.feeds.tell(turn, AttemptOver(Completed()))
     assert await reading == [Started(1), CALL, RESULT, Completed()]
 
 
@@ -173,7 +175,7 @@ async def test_an_end_that_was_stored_and_not_heard_of_ends_it(table: Table) -> 
     claim = await table.begin(turn)
     await table.say(claim, CALL)
     await table.desk.finish(claim)
-    table.feeds.tell(turn, Over(None))
+    table.feeds.tell(turn, AttemptOver(None))
     assert await reading == [Started(1), CALL, Completed()]
 
 

@@ -13,14 +13,14 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
-    ThoughtDelta,
+    ReasoningDelta,
     ToolStarted,
 )
 from lango.core.turns.states import NewTurn
 from lango.errors import StoreUnavailableError
 from lango.store.db.database import Database
 from lango.store.sessions.entries import SessionKey
-from lango.store.turns.log import PAGE, LoggedEvent, LogPage, TurnLog, Write
+from lango.store.turns.log import PAGE, LoggedEvent, LogPage, LogWrite, TurnLog
 from lango.store.turns.rows import Claim, Turn
 from lango.store.turns.submit import SqlTurnStore
 from lango.store.turns.workers import Worker, Workers
@@ -39,7 +39,7 @@ class FailingLog(TurnLog):
         super().__init__(database)
         self.sizes: list[int] = []
 
-    async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
+    async def append_many(self, writes: Sequence[LogWrite]) -> list[Sequence[LoggedEvent] | None]:
         fails, self.fails = self.fails, ""
         if fails == "before":
             raise StoreUnavailableError
@@ -84,7 +84,7 @@ async def test_a_batch_in_doubt_is_written_once(here: Process, fails: str) -> No
     log.fails = fails
     with pytest.raises(StoreUnavailableError):
         await writer.flush()
-    writer.add(claim, ThoughtDelta("m", "b"))
+    writer.add(claim, ReasoningDelta("m", "b"))
     await writer.flush()
     await here.engine.queue.close(claim, Completed(), await writer.rest(claim))
     assert _told(await here.read(claim.turn.id)) == [("message.delta", "a"), ("thought.delta", "b")]
@@ -95,7 +95,7 @@ class RefusingLog(TurnLog):
 
     is_away_then = False
 
-    async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
+    async def append_many(self, writes: Sequence[LogWrite]) -> list[Sequence[LoggedEvent] | None]:
         events = [event for write in writes for event in write.events]
         if MessageDelta("m", REFUSED) in events:
             raise ValueError("no such text")
@@ -115,10 +115,10 @@ async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
     writer = LogWriter(log, here.engine.wakes)
     for claim in claims:
         writer.begin(claim, lambda: None)
-        writer.add(claim, ThoughtDelta("m", "before"))
+        writer.add(claim, ReasoningDelta("m", "before"))
         if claim is claims[1]:
             writer.add(claim, MessageDelta("m", REFUSED))
-        writer.add(claim, ThoughtDelta("n", "after"))
+        writer.add(claim, ReasoningDelta("n", "after"))
     if is_away_then:
         with pytest.raises(StoreUnavailableError):
             await writer.flush()
@@ -231,7 +231,7 @@ def test_a_new_attempt_tells_what_is_missing() -> None:
         _logged(MessageDelta("whole", "a")),
         _logged(MessageCompleted("whole", "agent", "a")),
         _logged(MessageDelta("stored", "b")),
-        _logged(ThoughtDelta("lost", "c")),
+        _logged(ReasoningDelta("lost", "c")),
     ]
     stored: list[Event] = [
         MessageCompleted("whole", "agent", "a"),

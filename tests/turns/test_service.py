@@ -18,7 +18,7 @@ from lango.errors import (
     TurnNotFoundError,
 )
 from lango.store.sessions.entries import SessionKey
-from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.claim import ClosedTurn, TurnQueue
 from lango.store.turns.rows import Turn
 from lango.turns.service import Turns
 
@@ -152,7 +152,7 @@ async def test_a_question_can_be_answered_as_soon_as_it_is_read(
     """The turn waits for the answer from the moment that a reader sees the question."""
     close = TurnQueue.close
 
-    async def slow_close(queue: TurnQueue, *given: Any) -> Closed:
+    async def slow_close(queue: TurnQueue, *given: Any) -> ClosedTurn:
         await asyncio.sleep(0.5)
         return await close(queue, *given)
 

@@ -11,20 +11,20 @@ from faults.turn_place import Place, process
 from lango.store.db.database import Database
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
-from lango.turns.wake import STOP, WORK, LogEar, Wakes
+from lango.turns.wake import STOP, WORK, LogSubscription, WakeUps
 from tests.store.rows import beside
 
 FOREVER = 30.0
 
 
-async def _joined(wakes: Wakes) -> None:
+async def _joined(wakes: WakeUps) -> None:
     """Wait until it listens to other processes: it then wakes all local subscriptions."""
     with wakes.hear(WORK) as ear:
         assert await ear.wait(FOREVER)
 
 
 async def test_a_wake_up_in_the_process_needs_no_database(sqlite_url: str) -> None:
-    async with Wakes(Database(sqlite_url)) as wakes:
+    async with WakeUps(Database(sqlite_url)) as wakes:
         with wakes.read("turn_a") as ear, wakes.read("turn_b") as other:
             wakes.tell("turn_a")
             assert await ear.wait(FOREVER)
@@ -37,7 +37,7 @@ def _events(*numbers: int) -> list[LoggedEvent]:
 
 
 def test_a_reader_takes_what_it_is_handed() -> None:
-    ear = LogEar()
+    ear = LogSubscription()
     ear.hand(_events(3))
     ear.hand(_events(4, 5))
     assert ear.take(3) == _events(4, 5)
@@ -45,13 +45,13 @@ def test_a_reader_takes_what_it_is_handed() -> None:
 
 
 def test_a_reader_that_has_read_what_it_is_handed_does_not_look_again() -> None:
-    ear = LogEar()
+    ear = LogSubscription()
     ear.hand(_events(3))
     assert ear.take(3) == []
 
 
 def test_a_reader_that_may_have_missed_something_looks_at_the_log() -> None:
-    ear = LogEar()
+    ear = LogSubscription()
     ear.hand(_events(4))
     assert ear.take(2) is None
     ear.hand(_events(3))  # and another process has written 4
@@ -63,20 +63,20 @@ def test_a_reader_that_may_have_missed_something_looks_at_the_log() -> None:
 
 
 def test_what_a_slow_reader_does_not_take_is_not_kept() -> None:
-    ear = LogEar()
+    ear = LogSubscription()
     for number in range(3, 1_003):
         ear.hand(_events(number))
     assert ear.take(2) is None
 
 
 @asynccontextmanager
-async def two_processes(url: str) -> AsyncGenerator[tuple[Wakes, Wakes]]:
+async def two_processes(url: str) -> AsyncGenerator[tuple[WakeUps, WakeUps]]:
     """Two that hear each other, as if each were alone in a process."""
     async with (
         SqlSessionStore(url) as ours,
         SqlSessionStore(url) as theirs,
-        Wakes(ours.database) as here,
-        Wakes(theirs.database) as there,
+        WakeUps(ours.database) as here,
+        WakeUps(theirs.database) as there,
     ):
         await asyncio.gather(_joined(here), _joined(there))
         yield here, there

@@ -62,7 +62,7 @@ def _refuse_namesakes(agent: str, tools: Iterable[AdkTool]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class AgentServices:
     """The services that store sessions and artifacts."""
 
     sessions: BaseSessionService
@@ -81,12 +81,12 @@ def services(
     tenant: str = "",
     root_agent_name: str = "",
     token_budget: int | None = 0,
-) -> Services:
+) -> AgentServices:
     """ADK's services on a store or its URL; without one, in the process's memory."""
     if store is None:
-        return Services(InMemorySessionService(), InMemoryArtifactService())
+        return AgentServices(InMemorySessionService(), InMemoryArtifactService())
     sessions = SessionServiceAdapter(
         store, tenant=tenant, root_agent_name=root_agent_name, token_budget=token_budget
     )
     artifacts = SqlArtifactService(sessions.store, tenant=tenant, requires_session=True)
-    return Services(sessions, artifacts, sessions.store)
+    return AgentServices(sessions, artifacts, sessions.store)

@@ -26,7 +26,7 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
-    ThoughtDelta,
+    ReasoningDelta,
 )
 from lango.core.turns.inputs import said_in
 from lango.store.sessions.entries import SessionKey
@@ -157,7 +157,7 @@ def unfinished(logged: Iterable[LoggedEvent]) -> dict[str, str]:
     found: dict[str, str] = {}
     for event in logged:
         message = str(event.data.get("message", ""))
-        if event.type in (MessageDelta.type, ThoughtDelta.type):
+        if event.type in (MessageDelta.type, ReasoningDelta.type):
             said = str(event.data["text"]) if event.type == MessageDelta.type else ""
             found[message] = found.get(message, "") + said
         elif event.type in (MessageCompleted.type, MessageReset.type):

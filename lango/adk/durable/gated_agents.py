@@ -35,7 +35,7 @@ from lango.adk.compat.agents import (
 )
 from lango.adk.durable.claimed_service import ClaimedSessions
 from lango.adk.durable.journal import TEMP, AgentRun, Journal, Step, is_end, stamp
-from lango.adk.durable.ledger import Saving, saving
+from lango.adk.durable.ledger import RunningCall, saving
 from lango.core.values import JsonObject, storable_json
 
 _TEMP_STATE: Final = "temp:"
@@ -65,7 +65,7 @@ async def _run_callbacks(
         ctx.session.state.update(run.temp_state(step))
     if is_before and run.is_answered:
         ctx.end_invocation = True
-    token = saving.set(Saving(f"{ctx.invocation_id}/{agent.name}.{step}/{run.key}", True))
+    token = saving.set(RunningCall(f"{ctx.invocation_id}/{agent.name}.{step}/{run.key}", True))
     try:
         event = await run_callbacks(callbacks)
     finally:

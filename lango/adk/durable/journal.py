@@ -155,7 +155,7 @@ def open_transfer(events: Sequence[Event]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class SequencePosition:
     """The position of a sequence or loop: its current agent, and those before it in the round."""
 
     current: str | None = None
@@ -269,7 +269,7 @@ class AgentRun:
         )
 
     @property
-    def cursor(self) -> Cursor:
+    def cursor(self) -> SequencePosition:
         """The position of a sequence or loop."""
         noted = [
             event.actions.agent_state
@@ -277,11 +277,11 @@ class AgentRun:
             if event.author == self.name and event.actions.agent_state
         ]
         if not noted:
-            return Cursor()
+            return SequencePosition()
         rounds = _rounds(noted[-1])
         current = str(noted[-1].get("current_sub_agent", ""))
         earlier = {str(n.get("current_sub_agent")) for n in noted[:-1] if _rounds(n) == rounds}
-        return Cursor(current, rounds, frozenset(earlier - {current}))
+        return SequencePosition(current, rounds, frozenset(earlier - {current}))
 
     def temp_state(self, step: Step) -> JsonObject:
         """The `temp:` state that a callback of the run set."""

@@ -25,7 +25,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.durable.calls.ids import CallIds, without_doubles
+from lango.adk.durable.calls.ids import TurnCallIds, without_doubles
 from lango.adk.durable.calls.long_running import show_pending
 from lango.adk.durable.child_agents import ChildAgents, runs_a_child
 from lango.adk.models.caller import call_key
@@ -53,7 +53,7 @@ _CHANGE_ONLY_THE_TURN: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Saving:
+class RunningCall:
     """The running call, and how often it has saved each artifact."""
 
     call: str
@@ -66,7 +66,7 @@ class Saving:
         return f"{self.call}#{self.saves[name]}"
 
 
-saving: ContextVar[Saving | None] = ContextVar("lango_saving", default=None)
+saving: ContextVar[RunningCall | None] = ContextVar("lango_saving", default=None)
 
 
 class LedgerPlugin(BasePlugin):
@@ -77,7 +77,7 @@ class LedgerPlugin(BasePlugin):
         self._ledger = ledger
         self._claim = claim
         self._children = children
-        self.call_ids = CallIds()
+        self.call_ids = TurnCallIds()
         self.started: set[tuple[str, str]] = set()
 
     async def before_tool_callback(
@@ -92,7 +92,7 @@ class LedgerPlugin(BasePlugin):
         if isinstance(verdict, Finished):
             return _again(verdict, tool, tool_context)
         self.started.add((run.invocation_id, run.call_key))
-        saving.set(Saving(f"{run.invocation_id}/{run.call_key}", run.idempotent))
+        saving.set(RunningCall(f"{run.invocation_id}/{run.call_key}", run.idempotent))
         if verdict == UNKNOWN:
             return {"error": INTERRUPTED, "note": _ADVICE}
         if runs_a_child(tool):

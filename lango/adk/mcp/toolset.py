@@ -33,7 +33,7 @@ from lango.adk.mcp.names import own_names, toolset_names, toolsets_of
 from lango.adk.mcp.settings import McpServer
 from lango.adk.mcp.stderr import LogPipe
 from lango.adk.tools.feedback import feedback
-from lango.core.tool_names import Listing, server_tool_names
+from lango.core.tool_names import ServerTools, server_tool_names
 from lango.core.values import JsonObject
 from lango.errors import InvalidToolError, ToolError, ToolTimeoutError
 from lango.tools.schema import check_arguments, check_parameters
@@ -56,7 +56,7 @@ def _retried(method: Method) -> Method:
 
 
 @dataclass(slots=True)
-class Asking:
+class PendingRequest:
     """One running listing or call."""
 
     session: ClientSession | None = None
@@ -64,11 +64,11 @@ class Asking:
     """The server does not know the session, as after a restart, and did nothing."""
 
 
-_asking: ContextVar[Asking | None] = ContextVar("asking", default=None)
+_asking: ContextVar[PendingRequest | None] = ContextVar("asking", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTools:
     """The tools that a server lists and its agents may use."""
 
     tools: tuple[types.Tool, ...] = ()
@@ -78,7 +78,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedTools:
     """The tools that an agent gets from a server, and the problems to report."""
 
     tools: tuple[ServerTool, ...]
@@ -92,9 +92,9 @@ class ServerToolset(ConnectedToolset):
     def __init__(self, server: McpServer) -> None:
         self.server = server
         self._stderr = LogPipe(server.name)
-        self._known = Listed()
+        self._known = ListedTools()
         self._known_in: str | None = None
-        self._listing: asyncio.Task[Listed] | None = None
+        self._listing: asyncio.Task[ListedTools] | None = None
         self._complaints: set[str] = set()
         connection = _connection(server)
         self._sessions = Sessions(connection, self._stderr)
@@ -110,7 +110,7 @@ class ServerToolset(ConnectedToolset):
 
     async def offered(
         self, agent: BaseNode | None, context: ReadonlyContext | None = None
-    ) -> Offered:
+    ) -> OfferedTools:
         """The tools, with names that are unique in the agent."""
         turn = context.invocation_id if context else None
         others = [one for one in toolsets_of(agent) if isinstance(one, ServerToolset)]
@@ -126,7 +126,7 @@ class ServerToolset(ConnectedToolset):
             if name.name is not None
         )
         problems = (*own.problems, *(name.problem for name in named if name.problem))
-        return Offered(tuple(tools), problems, own.error)
+        return OfferedTools(tuple(tools), problems, own.error)
 
     async def _own_names(self, agent: BaseNode | None, context: ReadonlyContext | None) -> set[str]:
         """The names of the agent's tools that are not from MCP servers.
@@ -138,7 +138,7 @@ class ServerToolset(ConnectedToolset):
         names = own_names(agent)
         return names | await toolset_names(asked, context) if self in toolsets else names
 
-    async def listed(self, turn: str | None) -> Listed:
+    async def listed(self, turn: str | None) -> ListedTools:
         """The server's listing, fetched once per turn and shared by concurrent callers."""
         if turn is None or self._known_in != turn:
             if self._listing is None or self._listing.done():
@@ -149,12 +149,12 @@ class ServerToolset(ConnectedToolset):
             self._known_in = turn
         return self._known
 
-    def listing(self, listed: Listed) -> Listing:
+    def listing(self, listed: ListedTools) -> ServerTools:
         """The listed names, from which `server_tool_names` makes unique ones."""
         names = tuple(tool.name for tool in listed.tools)
-        return Listing(self.server.name, names, self.server.prefix)
+        return ServerTools(self.server.name, names, self.server.prefix)
 
-    async def _list(self) -> Listed:
+    async def _list(self) -> ListedTools:
         limit = asyncio.timeout(self.server.timeout)
         try:
             async with limit:
@@ -183,7 +183,7 @@ class ServerToolset(ConnectedToolset):
         # Sorted: a changed order would invalidate the model's prompt cache.
         return sorted(listed.tools, key=lambda tool: tool.name)
 
-    def _usable(self, tools: list[types.Tool]) -> Listed:
+    def _usable(self, tools: list[types.Tool]) -> ListedTools:
         """The allowed tools with a valid schema, and the problems of the others."""
         usable: list[types.Tool] = []
         problems = list(self._misspelt({tool.name for tool in tools}))
@@ -195,7 +195,7 @@ class ServerToolset(ConnectedToolset):
                     usable.append(tool)
                 except InvalidToolError as error:
                     problems.append(f"offers a tool that cannot be used and is left out. {error}")
-        return Listed(tuple(usable), tuple(problems))
+        return ListedTools(tuple(usable), tuple(problems))
 
     def _misspelt(self, listed: set[str]) -> Iterator[str]:
         """Configured names that the server lacks: else a tool is missing, or needs no approval."""
@@ -306,7 +306,7 @@ class Sessions(HookedSessions):
         A cancelled or timed-out turn does not stop the opening: stopping half way would leak a
         process, and the next turn finds a slow server ready.
         """
-        asking = _asking.get() or Asking()
+        asking = _asking.get() or PendingRequest()
         if asking.is_refused:
             self.discard(asking.session)
             asking.is_refused = False
@@ -374,9 +374,9 @@ async def _note_refusal(response: Any) -> None:
 
 
 @contextmanager
-def _ask() -> Generator[Asking]:
-    """Requests sent inside share one `Asking`."""
-    token = _asking.set(asking := Asking())
+def _ask() -> Generator[PendingRequest]:
+    """Requests sent inside share one `PendingRequest`."""
+    token = _asking.set(asking := PendingRequest())
     try:
         yield asking
     finally:

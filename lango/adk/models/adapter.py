@@ -17,9 +17,9 @@ from pydantic import Field, PrivateAttr
 from lango.adk.compat.telemetry import forget_response
 from lango.adk.models.caller import caller
 from lango.adk.models.request import PreparedCall, prepare
-from lango.adk.models.responses import Answer
+from lango.adk.models.responses import ReceivedAnswer
 from lango.core.context.calibrations import Calibrations
-from lango.core.context.model_calls import Attempt, CallHook, ModelCall
+from lango.core.context.model_calls import CallHook, ModelAttempt, ModelCall
 from lango.providers.base import Provider
 from lango.providers.policy.retry import Policy, PolicyProvider
 from lango.providers.registry import Access, resolve
@@ -101,7 +101,7 @@ class ModelAdapter(BaseLlm):
         history is shrunk and the request retried once.
         """
         call = self._prepared(llm_request)
-        answer = Answer(call.provider, call.model, call.call_ids(), streaming=stream)
+        answer = ReceivedAnswer(call.provider, call.model, call.call_ids(), streaming=stream)
         told: list[Awaitable[None]] = []
         start, note = partial(self._start, call), partial(self._note, call, told)
         try:
@@ -145,13 +145,13 @@ class ModelAdapter(BaseLlm):
         call.calibrations = self._calibrations
         return call
 
-    async def _start(self, call: PreparedCall, attempt: Attempt) -> None:
+    async def _start(self, call: PreparedCall, attempt: ModelAttempt) -> None:
         """Report an attempt before its request goes out."""
         record = call.starts(attempt)
         if call.caller is not None:
             await call.caller.start(record)
 
-    def _note(self, call: PreparedCall, told: list[Awaitable[None]], attempt: Attempt) -> None:
+    def _note(self, call: PreparedCall, told: list[Awaitable[None]], attempt: ModelAttempt) -> None:
         """Report an ended attempt, and learn from it."""
         if attempt.usage is not None:
             call.learn(attempt.usage)

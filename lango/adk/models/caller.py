@@ -23,13 +23,13 @@ from lango.store.db.database import Database
 from lango.store.sessions.entries import StoredMessage
 from lango.store.turns.holding import Holding
 from lango.store.turns.ledger import key_of_call
-from lango.store.turns.usage import NOTHING_SPENT, Spent
+from lango.store.turns.usage import NOTHING_SPENT, EarlierUsage
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RequestCut:
     """How a request was cut to fit, before its model got it."""
 
     budget: int
@@ -43,11 +43,11 @@ class ClaimedTurn:
     """The running claimed turn, and the usage of its earlier attempts."""
 
     holding: Holding
-    spent: Spent = NOTHING_SPENT
+    spent: EarlierUsage = NOTHING_SPENT
 
 
 @dataclass(eq=False, slots=True)
-class Caller:
+class ModelCaller:
     """The session and turn that a model call belongs to, and the subscribers to its records."""
 
     session: tuple[str, str, str]  # app, user, session id
@@ -61,7 +61,7 @@ class Caller:
     call: str = field(default_factory=lambda: new_id("mc"))
     request: LlmRequest | None = None
     events: Sequence[Event] = ()  # of the calling agent's session, which may be an inner one
-    cut: Cut | None = None
+    cut: RequestCut | None = None
     started: float = field(default_factory=time.time)
     first_byte: float | None = None
     starts: list[Start] = field(default_factory=list["Start"])
@@ -89,18 +89,18 @@ class Caller:
                 logger.exception("A model call was not noted; the turn goes on without it.")
 
 
-Report = Callable[[Caller, ModelCall], None]
+Report = Callable[[ModelCaller, ModelCall], None]
 """Receives the records of a call; synchronous, so it must be fast."""
-Start = Callable[[Caller, ModelCall], Awaitable[None]]
+Start = Callable[[ModelCaller, ModelCall], Awaitable[None]]
 """Receives the record of an attempt before its request goes out; the request waits for it."""
 
 claimed_turn: ContextVar[ClaimedTurn | None] = ContextVar("lango_claimed_turn", default=None)
 """Set while a claimed turn runs, for all its agents, including those that its tools run."""
-caller: ContextVar[Caller | None] = ContextVar("lango_caller", default=None)
-_around: ContextVar[Caller | None] = ContextVar("lango_caller_around", default=None)
+caller: ContextVar[ModelCaller | None] = ContextVar("lango_caller", default=None)
+_around: ContextVar[ModelCaller | None] = ContextVar("lango_caller_around", default=None)
 
 
-def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> Caller:
+def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> ModelCaller:
     """The caller of the next model call, the same object for all plugins."""
     known = caller.get()
     if known is not None and known.request is llm_request:
@@ -134,10 +134,10 @@ def is_inner(invocation_id: str) -> bool:
     return around is not None and around.turn != invocation_id
 
 
-def _caller_of(context: ReadonlyContext) -> Caller:
+def _caller_of(context: ReadonlyContext) -> ModelCaller:
     around = _around.get()
     if around is not None and around.turn != context.invocation_id:
-        return Caller(
+        return ModelCaller(
             around.session,
             around.turn,
             around.tenant,
@@ -148,7 +148,7 @@ def _caller_of(context: ReadonlyContext) -> Caller:
         )
     session = context.session
     link = link_of(session)
-    return Caller(
+    return ModelCaller(
         (session.app_name, session.user_id, session.id),
         context.invocation_id,
         link.ref.key.tenant if link.ref else None,

@@ -8,14 +8,14 @@ from typing import Any, Final, cast
 
 from google.adk.models.llm_request import LlmRequest
 
-from lango.adk.models.caller import Caller
+from lango.adk.models.caller import ModelCaller
 from lango.adk.models.convert import convert_messages
 from lango.adk.models.open_turn import turn_start
-from lango.adk.models.request_config import Options, options_of
+from lango.adk.models.request_config import RequestConfig, options_of
 from lango.adk.models.sent_rows import sent_span
-from lango.core.context.budget import Calibration, Fitted, Limits, fit, request_tokens
-from lango.core.context.calibrations import Calibrations, Conversation
-from lango.core.context.model_calls import Attempt, CutReason, ModelCall, PromptPart
+from lango.core.context.budget import Calibration, FittedConversation, Limits, fit, request_tokens
+from lango.core.context.calibrations import Calibrations, ModelConversation
+from lango.core.context.model_calls import CutReason, ModelAttempt, ModelCall, PromptPart
 from lango.core.context.tokens import estimate_tokens
 from lango.core.ids import new_id
 from lango.core.messages.messages import Message
@@ -37,17 +37,17 @@ class PreparedCall:
 
     provider: str
     model: str
-    options: Options
+    options: RequestConfig
     system: Message | None
     talk: list[Message]  # paired, all of it
     tools_text: str
     overhead: int  # estimated tokens of the instruction and tools
-    caller: Caller | None = None
+    caller: ModelCaller | None = None
     token_budget: int | None = 0
     window: int | None = None  # of the first model, and of fallbacks whose own is unknown
     calibrations: Calibrations = field(default_factory=Calibrations)
     calibration: Calibration = field(default_factory=Calibration)
-    fitted: Fitted = field(default_factory=lambda: Fitted([], 0))
+    fitted: FittedConversation = field(default_factory=lambda: FittedConversation([], 0))
     id: str = field(default_factory=lambda: new_id("mc"))
     budget: int = 0
     bound: CutReason = ""
@@ -94,7 +94,7 @@ class PreparedCall:
 
     def _fit(self, room: int | None) -> None:
         fitted = fit(self.talk, room, self.calibration, self._open_turn)
-        self.fitted = Fitted(
+        self.fitted = FittedConversation(
             pair_calls(fitted.messages), fitted.tokens, fitted.left_out, fitted.shortened
         )
 
@@ -124,9 +124,9 @@ class PreparedCall:
         return ""
 
     @property
-    def _conversation(self) -> Conversation:
+    def _conversation(self) -> ModelConversation:
         session = self.caller.session if self.caller else ()
-        return Conversation(self.provider, self.model, session, self.talk)
+        return ModelConversation(self.provider, self.model, session, self.talk)
 
     def learn(self, usage: Usage) -> None:
         """Calibrate the estimate by the provider's own count, for the next request."""
@@ -135,12 +135,12 @@ class PreparedCall:
         learnt = known.after(self.fitted.messages, estimated=self.estimated, reported=usage.input)
         self.calibrations.learn(conversation, learnt)
 
-    def starts(self, attempt: Attempt) -> ModelCall:
+    def starts(self, attempt: ModelAttempt) -> ModelCall:
         """Count an attempt, and return its record before its request goes out."""
         self.tries += 1
         return self.record(attempt)
 
-    def record(self, attempt: Attempt) -> ModelCall:
+    def record(self, attempt: ModelAttempt) -> ModelCall:
         """The record of the newest attempt."""
         labels = self.options.config.labels or {}
         fitted, usage = self.fitted, attempt.usage
@@ -173,7 +173,7 @@ def prepare(
     provider: str,
     model: str,
     extra: Mapping[str, Any],
-    caller: Caller | None,
+    caller: ModelCaller | None,
 ) -> PreparedCall:
     """Convert and pair ADK's request; the budget is not applied yet."""
     options = options_of(llm_request.config, extra)

@@ -22,7 +22,7 @@ ANY_OBJECT: Final[JsonObject] = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RequestConfig:
     """All of a request but its messages."""
 
     config: types.GenerateContentConfig
@@ -54,10 +54,10 @@ class Options:
 
 def options_of(
     config: types.GenerateContentConfig | None, extra: Mapping[str, Any] | None = None
-) -> Options:
+) -> RequestConfig:
     """The options in a configuration; BadRequestError for a tool that is not a function."""
     config = config or types.GenerateContentConfig()
-    return Options(config, tuple(_tools(config)), extra or {})
+    return RequestConfig(config, tuple(_tools(config)), extra or {})
 
 
 def _tools(config: types.GenerateContentConfig) -> Iterator[ToolSpec]:

@@ -39,7 +39,7 @@ FINISH_REASONS: Final[dict[FinishReason, types.FinishReason]] = {
 
 
 @dataclass(slots=True)
-class Answer:
+class ReceivedAnswer:
     """The received part of one answer. `taken` are the ids of earlier calls."""
 
     provider: str

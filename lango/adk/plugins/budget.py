@@ -15,11 +15,11 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.genai import types
 
 from lango.adk.models.adapter import ModelAdapter
-from lango.adk.models.caller import Cut, note_caller
+from lango.adk.models.caller import RequestCut, note_caller
 from lango.adk.models.convert import convert_messages, system_text
 from lango.adk.models.open_turn import turn_start
 from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
-from lango.adk.plugins.stopping import Stop
+from lango.adk.plugins.stopping import StopResponse
 from lango.core.context.budget import Calibration, Limits, fit
 from lango.core.context.tokens import estimate_tokens
 from lango.core.messages.messages import Message
@@ -56,7 +56,7 @@ class BudgetPlugin(BasePlugin):
             cut = cut_to_fit(llm_request, limits, callback_context.session.events)
         except ContextTooLongError as error:
             error.provider, error.model = named(model)
-            return Stop(error)
+            return StopResponse(error)
         note_caller(callback_context, llm_request).cut = cut
         return None
 
@@ -90,7 +90,7 @@ class _Piece:
         )
 
 
-def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] = ()) -> Cut:
+def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] = ()) -> RequestCut:
     """Make the contents of a request fit; contents that fit stay unchanged.
 
     `events` are the session's: they separate the open turn from earlier turns.
@@ -106,7 +106,7 @@ def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] 
     fitted = fit(messages, room, opens=partial(turn_start, events=events))
     budget = fitted.tokens if room is None else room
     if not fitted.left_out and not fitted.shortened:
-        return Cut(budget)
+        return RequestCut(budget)
     kept = _valid(list(zip(pieces[fitted.left_out :], fitted.messages, strict=True)))
     originals = {id(message) for message in messages}
     llm_request.contents = list(
@@ -118,7 +118,7 @@ def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] 
         )
     )
     left_out = len(messages) - len(kept)
-    return Cut(budget, left_out, fitted.shortened, limits.bound(Calibration()))
+    return RequestCut(budget, left_out, fitted.shortened, limits.bound(Calibration()))
 
 
 def _pieces(number: int, content: types.Content) -> Iterator[_Piece]:

@@ -14,15 +14,15 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
 from lango.adk.models.caller import (
-    Caller,
     ClaimedTurn,
+    ModelCaller,
     call_key,
     claimed_turn,
     note_caller,
     note_tool,
 )
 from lango.adk.plugins.records import RecordingPlugin
-from lango.adk.plugins.stopping import Stop
+from lango.adk.plugins.stopping import StopResponse
 from lango.adk.plugins.turns import TurnPlugin
 from lango.core.context.model_calls import ModelCall
 from lango.core.messages.streams import Usage
@@ -95,7 +95,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         used = self._used(note_caller(callback_context, llm_request).turn)
         error = next(self._reached(used), None)
         if error is not None:
-            return Stop(error)
+            return StopResponse(error)
         used.model_calls += 1
         return await super().before_model_callback(
             callback_context=callback_context, llm_request=llm_request
@@ -127,7 +127,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
             return None
         return {"error": f"Not run: a turn may call tools {self.tool_calls} times."}
 
-    def recorded(self, who: Caller, record: ModelCall) -> None:
+    def recorded(self, who: ModelCaller, record: ModelCall) -> None:
         """Add a call's usage to its turn's usage."""
         usage = record.attempt.usage
         if usage is None:

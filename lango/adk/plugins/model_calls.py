@@ -11,7 +11,7 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 
-from lango.adk.models.caller import Caller, claimed_turn, is_inner, note_caller
+from lango.adk.models.caller import ModelCaller, claimed_turn, is_inner, note_caller
 from lango.adk.plugins.models import is_surely_asked
 from lango.adk.plugins.records import RecordingPlugin, record_of
 from lango.adk.plugins.writing import Writer
@@ -73,7 +73,7 @@ class ModelCallsPlugin(RecordingPlugin):
             await self.started(who, record_of(who, callback_context, "started"))
         return replaced
 
-    async def started(self, who: Caller, record: ModelCall) -> None:
+    async def started(self, who: ModelCaller, record: ModelCall) -> None:
         """Write the row of a claimed turn's call; Fenced if another worker holds the turn."""
         held = who.claimed.holding if who.claimed else None
         if held is None or record.session_pk != held.claim.turn.session_pk or not self._has(who):
@@ -86,17 +86,17 @@ class ModelCallsPlugin(RecordingPlugin):
         if self._calls.has_new_parts(tenant, record):
             self._writers.get().put(_Written(tenant, record, "parts"))
 
-    def recorded(self, who: Caller, record: ModelCall) -> None:
+    def recorded(self, who: ModelCaller, record: ModelCall) -> None:
         """Queue the record for writing."""
         if not self._has(who):  # the session is in another database
             record = replace(record, session_pk=None, turn_number=None)
         how: _How = "settle" if record.number in who.entered else "add"
         self._writers.get().put(_Written(self._tenant(who), record, how))
 
-    def _tenant(self, who: Caller) -> str:
+    def _tenant(self, who: ModelCaller) -> str:
         return self.tenant if who.tenant is None else who.tenant
 
-    def _has(self, who: Caller) -> bool:
+    def _has(self, who: ModelCaller) -> bool:
         """Whether the caller's session is in the database of the records."""
         return self.store.database.is_same(who.database)
 

@@ -13,13 +13,13 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.models.caller import Caller, Cut, caller, note_caller, note_tool
+from lango.adk.models.caller import ModelCaller, RequestCut, caller, note_caller, note_tool
 from lango.adk.models.convert import convert_messages
 from lango.adk.models.sent_rows import sent_span
 from lango.adk.models.usage import usage_of
 from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
 from lango.core.context.budget import request_tokens
-from lango.core.context.model_calls import Attempt, CallOutcome, ModelCall, PromptPart
+from lango.core.context.model_calls import CallOutcome, ModelAttempt, ModelCall, PromptPart
 from lango.core.context.tokens import estimate_tokens
 from lango.core.messages.streams import Usage
 from lango.providers.registry import price
@@ -33,7 +33,7 @@ class RecordingPlugin(BasePlugin):
     """
 
     @abstractmethod
-    def recorded(self, who: Caller, record: ModelCall) -> None:
+    def recorded(self, who: ModelCaller, record: ModelCall) -> None:
         """Process a record; the turn waits meanwhile."""
 
     async def before_model_callback(
@@ -46,7 +46,7 @@ class RecordingPlugin(BasePlugin):
             who.reports.append(self.recorded)
         return None
 
-    async def started(self, who: Caller, record: ModelCall) -> None:
+    async def started(self, who: ModelCaller, record: ModelCall) -> None:
         """Process the record of an attempt before its request goes out; the request waits."""
         del who, record
 
@@ -84,7 +84,7 @@ class RecordingPlugin(BasePlugin):
 
 
 def record_of(
-    who: Caller,
+    who: ModelCaller,
     context: CallbackContext,
     outcome: CallOutcome,
     error: str = "",
@@ -97,9 +97,9 @@ def record_of(
     sent = messages[1:] if system else messages
     tools = declared_text(request.config)
     span = sent_span(who.rows, sent)
-    cut = who.cut or Cut(0)
+    cut = who.cut or RequestCut(0)
     provider, model = named(model_of(context))
-    attempt = Attempt(
+    attempt = ModelAttempt(
         provider=provider,
         model=model,
         started=who.started,

@@ -13,7 +13,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
 from lango.adk.models.caller import note_caller, note_tool
-from lango.adk.plugins.stopping import Stop
+from lango.adk.plugins.stopping import StopResponse
 from lango.adk.plugins.turns import TurnPlugin
 from lango.core.values import storable_json
 from lango.errors import RepeatedCallError
@@ -75,7 +75,7 @@ class RepeatStopPlugin(TurnPlugin[_Turn]):
     ) -> LlmResponse | None:
         """End the turn if a call repeated too often: at this point every call has a response."""
         error = self.turns[note_caller(callback_context, llm_request).turn].error
-        return Stop(error) if error else None
+        return StopResponse(error) if error else None
 
 
 def _times(streak: _Streak, name: str, arguments: dict[str, Any]) -> int:

@@ -8,7 +8,7 @@ from pydantic import PrivateAttr
 from lango.errors import LangoError
 
 
-class Stop(LlmResponse):
+class StopResponse(LlmResponse):
     """Returned by `before_model_callback` to end the turn instead of calling the model.
 
     ADK wraps what a plugin raises in a RuntimeError. But it tests the truth of a plugin's response

@@ -36,7 +36,7 @@ _HARMLESS_VALIDATOR = "_check_field_type_mismatches"
 _SCALARS = (str, int, float, bool, object, type(None))
 
 
-class Mould(Generic[M]):
+class FastModel(Generic[M]):
     """Creates the instances of one class."""
 
     def __init__(self, model: type[M]) -> None:
@@ -111,11 +111,11 @@ class Mould(Generic[M]):
 _moulds: dict[type[BaseModel], Any] = {}
 
 
-def mould(model: type[M]) -> Mould[M]:
-    """The `Mould` of a class, created once."""
+def mould(model: type[M]) -> FastModel[M]:
+    """The `FastModel` of a class, created once."""
     found = _moulds.get(model)
     if found is None:
-        found = _moulds[model] = Mould(model)
+        found = _moulds[model] = FastModel(model)
     return found
 
 

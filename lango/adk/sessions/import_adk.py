@@ -29,7 +29,7 @@ from lango.store.db.retry import retrying
 from lango.store.sessions.entries import Entry, SessionKey
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.transfer.adk_source import AdkSource, SourceSession
-from lango.store.transfer.bulk_import import ForeignSession, Imported, SessionImporter
+from lango.store.transfer.bulk_import import ForeignSession, ImportResult, SessionImporter
 
 Watch = Callable[[int], None]
 """Called with the number of events copied since the last call."""
@@ -46,7 +46,7 @@ _NOT_THIS_SESSION: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ImportProblem:
     """Something that was not imported, or differs from the source."""
 
     what: str
@@ -67,7 +67,7 @@ class ImportReport:
     user_states: int = 0
     checksum: str = ""
     problem_count: int = 0
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[ImportProblem] = field(default_factory=list[ImportProblem])
 
     @property
     def ok(self) -> bool:
@@ -78,7 +78,7 @@ class ImportReport:
         """Record a problem; only the first MAX_PROBLEMS are kept."""
         self.problem_count += 1
         if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(what, why))
+            self.problems.append(ImportProblem(what, why))
 
 
 async def import_adk(
@@ -145,7 +145,7 @@ class _Import:
                 yield [entry for event in batch if (entry := reading.entry_of(event)) is not None]
                 self._watch(len(batch))
 
-    def _count(self, session: SourceSession, reading: _Reading, imported: Imported) -> None:
+    def _count(self, session: SourceSession, reading: _Reading, imported: ImportResult) -> None:
         self.report.events += reading.events
         self.report.empty_events += reading.events - reading.expected.entries
         self.report.added += imported.added

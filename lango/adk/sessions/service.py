@@ -22,7 +22,7 @@ from lango.adk.compat.sessions import move_temp_state, update_state
 from lango.adk.errors import as_adk_errors
 from lango.adk.sessions.decode import EventsAdapter, message_of, moved_names
 from lango.adk.sessions.encode import entry_of, split_state
-from lango.adk.sessions.session import Link, SessionAdapter, link_of, ref_of
+from lango.adk.sessions.session import SessionAdapter, StoreLink, link_of, ref_of
 from lango.core.messages.history import effective_budget, unsafe_head
 from lango.core.messages.messages import CONTROL, TOOL_ROLES, Message
 from lango.core.values import storable_json
@@ -35,9 +35,9 @@ from lango.store.sessions.entries import (
     StoredMessage,
     StoredSession,
 )
-from lango.store.sessions.listing import Page, SessionSummary, Wanted
-from lango.store.sessions.load import Recent
-from lango.store.sessions.retained_rows import Pinned
+from lango.store.sessions.listing import Page, SessionFilter, SessionSummary
+from lango.store.sessions.load import NewestEvents
+from lango.store.sessions.retained_rows import RetainedRows
 from lango.store.sessions.store import SqlSessionStore
 
 logger = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class SessionServiceAdapter(BaseSessionService):
         """The session with the newest events that fit the budget, or exactly those of `config`."""
         key = self._key(app_name, user_id, session_id)
         if config is not None and config != GetSessionConfig():
-            recent = Recent(config.num_recent_events, config.after_timestamp)
+            recent = NewestEvents(config.num_recent_events, config.after_timestamp)
             loaded = await self.store.load_recent(key, recent)
         else:
             loaded = await self.store.load(key, self._budget())
@@ -147,7 +147,7 @@ class SessionServiceAdapter(BaseSessionService):
             events=events,
             last_update_time=stored.updated,
         )
-        session.attach(Link(stored.ref, loaded.messages, loaded.whole, self.store.database))
+        session.attach(StoreLink(stored.ref, loaded.messages, loaded.whole, self.store.database))
         return session
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -212,7 +212,7 @@ class SessionServiceAdapter(BaseSessionService):
     ) -> Page[SessionSummary]:
         """A page of sessions for user interfaces, the last active first."""
         return await self.store.page(
-            self.tenant, app_name, user_id, wanted=Wanted(title), cursor=cursor, limit=limit
+            self.tenant, app_name, user_id, wanted=SessionFilter(title), cursor=cursor, limit=limit
         )
 
     async def messages(
@@ -276,7 +276,7 @@ def _safely_cut(loaded: LoadedSession) -> LoadedSession:
 
 def _cut_rows(loaded: LoadedSession) -> Iterator[StoredMessage]:
     """The rows that only the budget loaded, up to the open turn or the first pinned row."""
-    pinned = Pinned(loaded.session.open_calls)
+    pinned = RetainedRows(loaded.session.open_calls)
     for row in loaded.messages:
         if row.seq <= loaded.window_after:
             continue

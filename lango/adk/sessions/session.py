@@ -15,7 +15,7 @@ from lango.store.sessions.entries import SessionKey, SessionRef, StoredMessage
 
 
 @dataclass(slots=True)
-class Link:
+class StoreLink:
     """Links a session object to the store; one private attribute, as pydantic's are slow."""
 
     ref: SessionRef | None = None
@@ -31,7 +31,7 @@ class Link:
 class SessionAdapter(Session):
     """ADK's session with its rows, and whether it has all of them."""
 
-    _link: Link = PrivateAttr(default_factory=Link)
+    _link: StoreLink = PrivateAttr(default_factory=StoreLink)
 
     @property
     def whole(self) -> bool:
@@ -44,21 +44,21 @@ class SessionAdapter(Session):
         return [message_of(row) for row in self.link.rows if row.role != CONTROL]
 
     @property
-    def link(self) -> Link:
+    def link(self) -> StoreLink:
         """The link to the store."""
         return private_values(self)["_link"]
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: StoreLink) -> None:
         """Bind the object to its session in the store."""
         self._link = link
 
 
-def link_of(session: Session) -> Link:
+def link_of(session: Session) -> StoreLink:
     """The link of any session object; an empty one if lango did not load it."""
-    return session.link if isinstance(session, SessionAdapter) else Link()
+    return session.link if isinstance(session, SessionAdapter) else StoreLink()
 
 
-def ref_of(session: Session, link: Link, tenant: str) -> SessionRef:
+def ref_of(session: Session, link: StoreLink, tenant: str) -> SessionRef:
     """The session in the store; if another tenant loaded it, it is looked up, not trusted."""
     if link.ref is not None and link.ref.key.tenant == tenant:
         return link.ref

@@ -25,7 +25,7 @@ _STOCK_HINT: Final = "Please approve or reject the tool call "
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """A question in a session."""
 
     approval: Approval
@@ -69,22 +69,24 @@ def closed_waits(event: Event) -> set[str]:
     }
 
 
-def asked_in(events: Iterable[Event]) -> dict[str, Asked]:
+def asked_in(events: Iterable[Event]) -> dict[str, Question]:
     """Every question in a session by its id, in order."""
-    found: dict[str, Asked] = {}
+    found: dict[str, Question] = {}
     for event in events:
         for call in event.get_function_calls():
             approval = approval_of(call, event.author)
             if approval is not None:
-                found[approval.id] = Asked(approval, call.name or "", event.invocation_id)
+                found[approval.id] = Question(approval, call.name or "", event.invocation_id)
         for response in event.get_function_responses():
             known = found.get(response.id or "")
             if known is not None:
-                found[known.approval.id] = Asked(known.approval, known.question, known.turn, False)
+                found[known.approval.id] = Question(
+                    known.approval, known.question, known.turn, False
+                )
     return found
 
 
-def matched(answers: Sequence[Answer], asked: Mapping[str, Asked]) -> dict[str, Answer]:
+def matched(answers: Sequence[Answer], asked: Mapping[str, Question]) -> dict[str, Answer]:
     """The answers by question id; each must match an open question of the same turn."""
     found: dict[str, Answer] = {}
     for answer in answers:
@@ -98,7 +100,7 @@ def matched(answers: Sequence[Answer], asked: Mapping[str, Asked]) -> dict[str, 
     return found
 
 
-def _question(given: str, asked: Mapping[str, Asked]) -> Asked:
+def _question(given: str, asked: Mapping[str, Question]) -> Question:
     """The question with this id, or the newest about this call, preferably an open one."""
     if given in asked:
         return asked[given]
@@ -111,7 +113,7 @@ def _question(given: str, asked: Mapping[str, Asked]) -> Asked:
     return (still_open or same)[-1]
 
 
-def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Asked]) -> types.Content:
+def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Question]) -> types.Content:
     """The answers as the message that ADK expects."""
     parts = [
         types.Part(
@@ -126,7 +128,7 @@ def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Asked]) -> typ
     return types.Content(role="user", parts=parts)
 
 
-def _response(answer: Answer, asked: Asked) -> dict[str, Any]:
+def _response(answer: Answer, asked: Question) -> dict[str, Any]:
     payload = storable_json(answer.payload)
     if asked.question == CONFIRMATION:
         return {"confirmed": answer.approved, "payload": payload}

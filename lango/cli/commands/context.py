@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lango.cli.opened import Opened, with_store
+from lango.cli.opened import OpenStore, with_store
 from lango.cli.options import DEFAULT_USER, Config, Schema, Url, UserName
 from lango.cli.output.tables import print_json
 
@@ -34,7 +34,7 @@ def context(
 ) -> None:
     """Show what a model call saw, what was left out of it, and why."""
 
-    async def read(opened: Opened) -> SessionContext:
+    async def read(opened: OpenStore) -> SessionContext:
         from lango.insight.context_reader import ContextReader
 
         settings = opened.settings
@@ -53,7 +53,7 @@ def context(
         typer.echo(line)
 
 
-async def _found(opened: Opened, apps: list[str], user: str, session: str) -> SessionKey:
+async def _found(opened: OpenStore, apps: list[str], user: str, session: str) -> SessionKey:
     """The session of that id, in the one app that has it."""
     from lango.core.ids import check_id
     from lango.errors import ConfigError, SessionNotFoundError

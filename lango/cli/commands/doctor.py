@@ -11,8 +11,8 @@ from lango.cli.options import Config, Url, store_flags
 from lango.cli.output.printable import printable
 
 if TYPE_CHECKING:
-    from lango.cli.diagnosis import Finding
-    from lango.config.load import Loaded
+    from lango.cli.diagnosis import CheckResult
+    from lango.config.load import LoadedSettings
 
 
 def doctor(
@@ -36,7 +36,7 @@ def doctor(
         typer.echo("\nAll of it works." if models else "\nAll of it works; no model was tried.")
 
 
-async def _examine(loaded: Loaded, models: bool) -> tuple[int, int]:
+async def _examine(loaded: LoadedSettings, models: bool) -> tuple[int, int]:
     from lango.cli.diagnosis import examine
 
     broken = warnings = 0
@@ -47,7 +47,7 @@ async def _examine(loaded: Loaded, models: bool) -> tuple[int, int]:
     return broken, warnings
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: CheckResult) -> None:
     mark, colour = ("ok", typer.colors.GREEN) if finding.ok else ("!!", typer.colors.RED)
     if finding.warns:
         mark, colour = "??", typer.colors.YELLOW

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from lango.cli.opened import Opened, with_store
+from lango.cli.opened import OpenStore, with_store
 from lango.cli.options import Config, Json, Place, Schema, Tenant, Url
 from lango.cli.output.printable import one_line
 
@@ -123,7 +123,7 @@ def _with_keys(
 ) -> T:
     """Run `work` with the keys of the store and the tenant of the command."""
 
-    def with_keys(opened: Opened) -> Awaitable[T]:
+    def with_keys(opened: OpenStore) -> Awaitable[T]:
         from lango.store.keys import KeyStore
 
         return work(KeyStore(opened.store.database), opened.tenant)

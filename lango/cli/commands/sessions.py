@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lango.cli.completing import AnyUser, AppName
-from lango.cli.opened import Opened, with_store
+from lango.cli.opened import OpenStore, with_store
 from lango.cli.options import Config, Json, Schema, Tenant, Url
 from lango.cli.output.moments import Since, Until, age, exact
 from lango.cli.output.printable import one_line, printable
@@ -59,11 +59,11 @@ def list_sessions(
     as_json: Json = False,
 ) -> None:
     """List sessions, the last active first."""
-    from lango.store.sessions.listing import Wanted
+    from lango.store.sessions.listing import SessionFilter
 
-    wanted = Wanted(title, status, since, until)
+    wanted = SessionFilter(title, status, since, until)
 
-    async def read(opened: Opened) -> Page[SessionSummary]:
+    async def read(opened: OpenStore) -> Page[SessionSummary]:
         names = [app] if app is not None else await opened.store.app_names(opened.tenant)
         return await opened.store.page(
             opened.tenant, names, user, wanted=wanted, cursor=cursor, limit=limit
@@ -94,7 +94,7 @@ def show(
 ) -> None:
     """Show a session and its newest messages."""
 
-    async def read(opened: Opened) -> tuple[SessionSummary, list[StoredMessage]]:
+    async def read(opened: OpenStore) -> tuple[SessionSummary, list[StoredMessage]]:
         found = await find(opened, session, app, user)
         rows = await opened.store.messages(found.key, limit=messages) if messages else []
         return found, rows
@@ -130,7 +130,7 @@ def export(
     from lango.cli.output.session_files import export_to, whole_file
     from lango.store.transfer.export import open_export
 
-    async def write(opened: Opened) -> tuple[str, int]:
+    async def write(opened: OpenStore) -> tuple[str, int]:
         found = await find(opened, session, app, user)
         export = await open_export(opened.store.database, found.key)
         if file is not None and str(file) == "-":
@@ -193,10 +193,10 @@ def delete(
     """Delete sessions with all that is kept of them; turns of theirs that run are stopped."""
     place = (url, schema, config)
 
-    async def look(opened: Opened) -> list[SessionSummary]:
+    async def look(opened: OpenStore) -> list[SessionSummary]:
         return [await find(opened, one, app, user) for one in sessions]
 
-    async def remove(opened: Opened) -> None:
+    async def remove(opened: OpenStore) -> None:
         for one in found:
             await opened.store.delete(one.key, public_id=one.public_id)
 
@@ -210,7 +210,9 @@ def delete(
     typer.echo("Deleted." if len(found) == 1 else f"Deleted {len(found)} sessions.")
 
 
-async def find(opened: Opened, session: str, app: str | None, user: str | None) -> SessionSummary:
+async def find(
+    opened: OpenStore, session: str, app: str | None, user: str | None
+) -> SessionSummary:
     """The session of an id; ConfigError if several have it, SessionNotFoundError if none."""
     from lango.core.ids import check_id
     from lango.errors import ConfigError, SessionNotFoundError
@@ -280,9 +282,9 @@ def _described(one: SessionSummary) -> list[str]:
 
 
 def _message(row: StoredMessage) -> dict[str, Any]:
-    from lango.server.routes.schemas import Message
+    from lango.server.routes.schemas import SessionMessage
 
-    return Message.of(row).model_dump(mode="json")
+    return SessionMessage.of(row).model_dump(mode="json")
 
 
 def _heading(row: StoredMessage) -> str:

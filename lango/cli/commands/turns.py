@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lango.cli.completing import AnyUser, AppName
-from lango.cli.opened import Opened, with_store, with_turns
+from lango.cli.opened import OpenStore, with_store, with_turns
 from lango.cli.options import Config, Json, Schema, Tenant, Url
 from lango.cli.output.moments import Since, Until, age, span
 from lango.cli.output.tables import Column, print_json, print_page
@@ -63,12 +63,12 @@ def list_turns(
     as_json: Json = False,
 ) -> None:
     """List turns, the newest first."""
-    from lango.store.turns.listing import TurnsWanted
+    from lango.store.turns.listing import TurnFilter
     from lango.store.turns.listing import list_turns as listed
 
-    async def read(opened: Opened) -> Page[ListedTurn]:
+    async def read(opened: OpenStore) -> Page[ListedTurn]:
         pk = None if session is None else await _session_pk(opened, session, app, user)
-        wanted = TurnsWanted(pk, app, user, status, since, until)
+        wanted = TurnFilter(pk, app, user, status, since, until)
         database = opened.store.database
         return await listed(database, opened.tenant, wanted, cursor=cursor, limit=limit)
 
@@ -95,7 +95,7 @@ def show(
 ) -> None:
     """Show a turn on a time axis: its model calls, tools, retries, waits, and why it failed."""
 
-    async def read(opened: Opened) -> tuple[Turn, Timeline, Causes]:
+    async def read(opened: OpenStore) -> tuple[Turn, Timeline, Causes]:
         from lango.insight.timeline import read_timeline
         from lango.store.turns.submit import SqlTurnStore
 
@@ -199,7 +199,7 @@ def _known(turn: str) -> Generator[None]:
         ) from error
 
 
-async def _session_pk(opened: Opened, session: str, app: str | None, user: str | None) -> int:
+async def _session_pk(opened: OpenStore, session: str, app: str | None, user: str | None) -> int:
     from lango.cli.commands.sessions import find
 
     found = await find(opened, session, app, user)

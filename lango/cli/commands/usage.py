@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lango.cli.completing import AnyUser, AppName
-from lango.cli.opened import Opened, with_store
+from lango.cli.opened import OpenStore, with_store
 from lango.cli.options import Config, Json, Schema, Tenant, Url
 from lango.cli.output.moments import Since, Until
 from lango.cli.output.tables import Column, money, print_json, print_table
@@ -48,7 +48,7 @@ def usage(
     """Show the tokens and the cost of model calls, of 30 days unless it says otherwise."""
     chosen = _checked(by or ())
 
-    async def read(opened: Opened) -> UsageReport:
+    async def read(opened: OpenStore) -> UsageReport:
         from lango.insight.usage import recent_usage
         from lango.store.insight.usage import read_usage
 

@@ -20,8 +20,8 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
+    ReasoningDelta,
     Retrying,
-    ThoughtDelta,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -83,7 +83,7 @@ class TextScreen:
             case MessageReset():
                 self._note(_remark(event))
                 self._close(event.message)
-            case ThoughtDelta():
+            case ReasoningDelta():
                 self._think(event.text)
             case Completed() | Cancelled() | Waiting():
                 self._show_held()

@@ -19,10 +19,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from lango.cli.opened import Opened
+from lango.cli.opened import OpenStore
 from lango.errors import ConfigError, ImportSourceError
 from lango.store.transfer.export import SessionExport
-from lango.store.transfer.restore import Renamed, Restored, restore_session
+from lango.store.transfer.restore import NewNames, RestoreResult, restore_session
 
 Advance = Callable[[int], None]
 
@@ -54,9 +54,9 @@ def whole_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-async def import_from(opened: Opened, path: Path, names: dict[str, str | None]) -> Restored:
+async def import_from(opened: OpenStore, path: Path, names: dict[str, str | None]) -> RestoreResult:
     """Import the session of a file."""
-    to = Renamed(opened.tenant, **names)
+    to = NewNames(opened.tenant, **names)
     try:
         with _bar("importing", _size(path), DownloadColumn()) as advance:
             return await restore_session(opened.store.database, lambda: _lines(path, advance), to)

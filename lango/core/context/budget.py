@@ -112,7 +112,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedConversation:
     """A conversation that fits its limits."""
 
     messages: list[Message]
@@ -141,7 +141,7 @@ def fit(
     room: int | None,
     calibration: Calibration | None = None,
     opens: Callable[[Sequence[Message]], int] = open_turn,
-) -> Fitted:
+) -> FittedConversation:
     """The newest messages that fit the room, with all messages of the open turn.
 
     Calls and their results stay together. `opens` finds the index where the open turn begins.
@@ -150,7 +150,7 @@ def fit(
     tokens = (calibration or Calibration()).tokens
     total = sum(map(tokens, messages))
     if room is None or total <= room:
-        return Fitted(list(messages), total)
+        return FittedConversation(list(messages), total)
     start = opens(messages)
     turn = _shortened(messages[start:], room, tokens)
     needed = sum(map(tokens, turn))
@@ -163,7 +163,7 @@ def fit(
     kept = token_budget_truncate(older, left, tokens=tokens) if left > 0 else []
     fitted = [*kept, *turn]
     before = messages[len(messages) - len(fitted) :]
-    return Fitted(
+    return FittedConversation(
         fitted,
         needed + sum(map(tokens, kept)),
         left_out=start - len(kept),

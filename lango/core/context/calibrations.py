@@ -23,7 +23,7 @@ Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ModelConversation:
     """A conversation with one model, whose requests share a calibration."""
 
     provider: str
@@ -48,12 +48,12 @@ class Calibrations:
     most: int = _MOST
     _known: OrderedDict[Key, Calibration] = field(default_factory=OrderedDict[Key, Calibration])
 
-    def of(self, conversation: Conversation) -> Calibration:
+    def of(self, conversation: ModelConversation) -> Calibration:
         """The conversation's calibration; an empty one if it is new."""
         found = (self._known.get(name) for name in conversation.names())
         return next(filter(None, found), Calibration())
 
-    def learn(self, conversation: Conversation, calibration: Calibration) -> None:
+    def learn(self, conversation: ModelConversation, calibration: Calibration) -> None:
         """Replace the conversation's calibration."""
         names = list(conversation.names())
         if not names:

@@ -17,7 +17,7 @@ CutReason = Literal["", "budget", "window", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ModelAttempt:
     """One attempt at a request, as the provider's client saw it. Times are epoch seconds."""
 
     provider: str
@@ -47,7 +47,7 @@ class PromptPart:
 class ModelCall:
     """One attempt of a model call, with the numbers of messages sent and left out."""
 
-    attempt: Attempt
+    attempt: ModelAttempt
     number: int  # of the attempt, within its call, from 1
     call: str = ""  # the id that all attempts of one call share
     session: tuple[str, ...] = ()  # app, user, session id, when known

@@ -11,14 +11,14 @@ from lango.core.values import json_text, storable_text
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class VisibleMessage:
     """One visible message."""
 
     role: str
     text: str
 
 
-def conversation_hash(said: Iterable[Said], before: str = "") -> str:
+def conversation_hash(said: Iterable[VisibleMessage], before: str = "") -> str:
     """The hash that identifies a conversation: chained, `before` is that of earlier messages."""
     for one in said:
         told = json_text([before, one.role, normalised(one.text)])

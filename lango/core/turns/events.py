@@ -96,7 +96,7 @@ class MessageDelta(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ThoughtDelta(Event):
+class ReasoningDelta(Event):
     """More of the model's reasoning before a message."""
 
     type: ClassVar[str] = "thought.delta"
@@ -230,7 +230,7 @@ GivenUp = Failed | Cancelled
 TurnEvent = (
     Started
     | MessageDelta
-    | ThoughtDelta
+    | ReasoningDelta
     | MessageCompleted
     | MessageReset
     | ToolStarted

@@ -13,7 +13,7 @@ AT_ONCE: Final = 16
 """Tasks per pass of the event loop: each works for about a millisecond before it waits."""
 
 
-class Turnstile:
+class LoopThrottle:
     """Lets `at_once` tasks through per pass of the loop; the others wait, in order."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:

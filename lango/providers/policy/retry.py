@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from lango.core.backoff import delays
-from lango.core.context.model_calls import Attempt, CallOutcome
+from lango.core.context.model_calls import CallOutcome, ModelAttempt
 from lango.core.messages.streams import Done, StreamEvent, StreamEventError, TextDelta, Usage
 from lango.errors import (
     BadRequestError,
@@ -34,7 +34,7 @@ from lango.errors import (
     ModelTimeoutError,
 )
 from lango.providers.base import Closing, ModelRequest, Provider, Warming
-from lango.providers.policy.loop_throttle import Turnstile
+from lango.providers.policy.loop_throttle import LoopThrottle
 from lango.providers.policy.per_loop import PerLoop
 from lango.providers.policy.timeouts import Timeouts, Watch
 
@@ -45,11 +45,11 @@ _OURS: Final = (BadRequestError, MissingExtraError)
 
 Slots = dict[tuple[str, str, int], asyncio.Semaphore]
 _SLOTS: Final[PerLoop[Slots]] = PerLoop(dict)
-_ARRIVALS: Final[PerLoop[Turnstile]] = PerLoop(Turnstile)
+_ARRIVALS: Final[PerLoop[LoopThrottle]] = PerLoop(LoopThrottle)
 """Throttles the events of all models: many at the same time would block the event loop."""
 
-OnAttempt = Callable[[Attempt], None]
-OnStart = Callable[[Attempt], Awaitable[None]]
+OnAttempt = Callable[[ModelAttempt], None]
+OnStart = Callable[[ModelAttempt], Awaitable[None]]
 """Called before a request is sent; if it raises, the call ends and the request is not sent."""
 
 
@@ -154,9 +154,9 @@ class _Try:
             self.reported = True
             on_attempt(self.record())
 
-    def record(self, outcome: CallOutcome | None = None) -> Attempt:
+    def record(self, outcome: CallOutcome | None = None) -> ModelAttempt:
         """The record of the attempt."""
-        return Attempt(
+        return ModelAttempt(
             provider=self.provider.name,
             model=self.request.model,
             started=self.started,

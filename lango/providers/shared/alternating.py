@@ -17,30 +17,30 @@ Side = Literal["user", "assistant"]
 
 
 @dataclass(slots=True)
-class Turn:
+class SideMessages:
     """Consecutive messages of one side."""
 
     side: Side
     messages: list[Message] = field(default_factory=list[Message])
 
 
-def take_turns(messages: Iterable[Message]) -> list[Turn]:
+def take_turns(messages: Iterable[Message]) -> list[SideMessages]:
     """The conversation as alternating turns, with the user first and last.
 
     Pass it without the instruction. Empty messages are left out.
     """
-    turns: list[Turn] = []
+    turns: list[SideMessages] = []
     for message in messages:
         if not (message.content.strip() or message.tool_calls or message.media):
             continue
         side: Side = "assistant" if message.is_assistant else "user"
         if not turns or turns[-1].side != side:
-            turns.append(Turn(side))
+            turns.append(SideMessages(side))
         turns[-1].messages.append(message)
     if turns and turns[0].side == "assistant":
-        turns.insert(0, Turn("user", [Message("user", EARLIER)]))
+        turns.insert(0, SideMessages("user", [Message("user", EARLIER)]))
     if not turns or turns[-1].side == "assistant":
-        turns.append(Turn("user", [Message("user", GO_ON)]))
+        turns.append(SideMessages("user", [Message("user", GO_ON)]))
     return turns
 
 

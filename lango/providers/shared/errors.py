@@ -39,7 +39,7 @@ _MOST_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class VendorError:
     """The vendor-neutral content of a vendor's exception."""
 
     message: str
@@ -56,7 +56,7 @@ class FaultTable:
     codes: Mapping[str, type[ModelError]]
     too_long: tuple[str, ...] = ()
 
-    def error(self, said: Said) -> ModelError:
+    def error(self, said: VendorError) -> ModelError:
         """The corresponding lango error."""
         kind = self._kind(said)
         return kind(
@@ -66,7 +66,7 @@ class FaultTable:
             retry_after=retry_after(said.headers),
         )
 
-    def _kind(self, said: Said) -> type[ModelError]:
+    def _kind(self, said: VendorError) -> type[ModelError]:
         found = next((self.codes[code] for code in said.codes if code in self.codes), None)
         if found in (None, BadRequestError) and any(
             words in said.message for words in self.too_long

@@ -15,7 +15,7 @@ _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NAME_ROOM: Final = 64
 
 
-class CallIds:
+class ApiCallIds:
     """Call ids: kept if the API accepts them, else replaced deterministically."""
 
     def __init__(self, legal: str, replacement: Callable[[bytes], str]) -> None:
@@ -34,10 +34,12 @@ def _nine(digest: bytes) -> str:
 
 
 # The vendors' SDKs document no rule; these are the ones that their servers enforce.
-CHAT_IDS: Final = CallIds(r"[\x21-\x7e]{1,40}", lambda digest: f"call_{digest.hex()[:24]}")
-RESPONSES_IDS: Final = CallIds(r"[\x21-\x7e]{1,64}", lambda digest: f"call_{digest.hex()[:24]}")
-ANTHROPIC_IDS: Final = CallIds(r"[a-zA-Z0-9_-]{1,64}", lambda digest: f"toolu_{digest.hex()[:24]}")
-NINE_LETTER_IDS: Final = CallIds(r"[a-zA-Z0-9]{9}", _nine)
+CHAT_IDS: Final = ApiCallIds(r"[\x21-\x7e]{1,40}", lambda digest: f"call_{digest.hex()[:24]}")
+RESPONSES_IDS: Final = ApiCallIds(r"[\x21-\x7e]{1,64}", lambda digest: f"call_{digest.hex()[:24]}")
+ANTHROPIC_IDS: Final = ApiCallIds(
+    r"[a-zA-Z0-9_-]{1,64}", lambda digest: f"toolu_{digest.hex()[:24]}"
+)
+NINE_LETTER_IDS: Final = ApiCallIds(r"[a-zA-Z0-9]{9}", _nine)
 
 
 class ToolNames:

@@ -19,7 +19,7 @@ from lango.errors import (
     UnknownModelError,
 )
 from lango.providers.shared.decoding import missing
-from lango.providers.shared.errors import FaultTable, Said
+from lango.providers.shared.errors import FaultTable, VendorError
 from lango.providers.shared.sdk import Chunk, SdkProvider
 
 if TYPE_CHECKING:
@@ -107,4 +107,4 @@ def said_error(error: APIError) -> ModelError:
         status = next((int(code) for code in codes if code.isdecimal()), None)
     message = str(body.get("message") or error.message)
     request_id = str(headers.get(REQUEST_ID) or "")
-    return FAULTS.error(Said(message, status, codes, headers, request_id))
+    return FAULTS.error(VendorError(message, status, codes, headers, request_id))

@@ -32,7 +32,7 @@ _IN_URLS: Final = frozenset({"access_token", "api_key", "apikey", "authorization
 _HOW: Final = "Send it as `Authorization: Bearer …`."
 
 
-class Holder(Protocol):
+class CredentialKind(Protocol):
     """Identifies callers by one kind of credential: a key, or a token."""
 
     async def caller(self, request: Request, credential: str) -> Caller:
@@ -48,7 +48,7 @@ class Credentials:
     """Identifies callers by API keys, and by tokens if an issuer is configured."""
 
     def __init__(
-        self, keys: Keys, tokens: Holder | None = None, run_key: RunKey | None = None
+        self, keys: Keys, tokens: CredentialKind | None = None, run_key: RunKey | None = None
     ) -> None:
         allowances = Allowances(keys.database)
         self._rates = Rates(allowances, keys.clock)
@@ -76,7 +76,7 @@ class Credentials:
         if self._run_key is None or not self._run_key.fits(credential):
             await self._holder(credential).recheck(request, credential)
 
-    def _holder(self, credential: str) -> Holder:
+    def _holder(self, credential: str) -> CredentialKind:
         if self._tokens is None or credential.startswith(_KEY_PREFIX):
             return self._keys
         return self._tokens

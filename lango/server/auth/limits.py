@@ -21,7 +21,7 @@ from fastapi import Depends, Request
 
 from lango.errors import KeyLimitError, TooManyAttemptsError
 from lango.server.auth.callers import Caller, NamedCaller, User
-from lango.server.backend import Served, Services
+from lango.server.backend import EndpointServices, Served
 from lango.store.allowances import Allowances
 
 MOST_ATTEMPTS: Final = 50
@@ -180,7 +180,7 @@ class Admits(Protocol):
 class Admission:
     """Checks whether the caller of a request, and its tenant, may have another turn."""
 
-    def __init__(self, request: Request, user: NamedCaller, served: Services) -> None:
+    def __init__(self, request: Request, user: NamedCaller, served: EndpointServices) -> None:
         self.user = user
         self._request = request
         self._quotas = served.quotas

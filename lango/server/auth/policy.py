@@ -21,7 +21,7 @@ from lango.store.sessions.store import SqlSessionStore
 _FORWARDED: Final = "x-forwarded-"
 
 
-class Doorkeeper(NamedTuple):
+class AuthPolicy(NamedTuple):
     """The identity of a server, and the lines to print at its start."""
 
     identity: Identity
@@ -30,7 +30,7 @@ class Doorkeeper(NamedTuple):
 
 async def identity_for(
     settings: Settings, store: SqlSessionStore, *, host: str, port: int, insecure: bool = False
-) -> Doorkeeper:
+) -> AuthPolicy:
     """The identity of a server on that host.
 
     ConfigError if other machines can reach the host and no authentication is configured.
@@ -42,11 +42,11 @@ async def identity_for(
                 f"--insecure-no-auth is for this machine alone, not for {host}. "
                 "Leave it out, or serve on 127.0.0.1."
             )
-        return Doorkeeper(NoAuth(tenant), _open_lines(host, port))
+        return AuthPolicy(NoAuth(tenant), _open_lines(host, port))
     keys, oidc = Keys(store.database), settings.server.oidc
     if oidc is not None or await KeyStore(store.database).any():
         identity = Credentials(keys, None if oidc is None else Tokens(oidc))
-        return Doorkeeper(identity, (_console_line(host, port),))
+        return AuthPolicy(identity, (_console_line(host, port),))
     if not local:
         raise ConfigError(
             f"Others can reach {host}, and there is no credential to tell them by. Make a key with "
@@ -54,7 +54,7 @@ async def identity_for(
         )
     key = KeyText.new()
     identity = Credentials(keys, run_key=RunKey(key, tenant))  # also accepts keys created later
-    return Doorkeeper(identity, _key_lines(host, port, key))
+    return AuthPolicy(identity, _key_lines(host, port, key))
 
 
 class NoAuth:

@@ -57,15 +57,15 @@ class OpenConnections:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._open: set[PatientProtocol] = set()
-        self._waiting: dict[PatientProtocol, None] = {}  # the longest wait first
+        self._open: set[LimitedProtocol] = set()
+        self._waiting: dict[LimitedProtocol, None] = {}  # the longest wait first
 
     @property
     def are_too_many(self) -> bool:
         """Whether there are more connections than the limit."""
         return len(self._open) > self._most
 
-    def add(self, new: PatientProtocol) -> None:
+    def add(self, new: LimitedProtocol) -> None:
         """Add a connection; at the limit, drop one that waits for a request."""
         if len(self._open) >= self._most and self._waiting:
             self._drop(next(iter(self._waiting)))
@@ -74,26 +74,26 @@ class OpenConnections:
         if len(self._open) > self._most + RESERVE:
             self._drop(new)
 
-    def wait(self, connection: PatientProtocol) -> None:
+    def wait(self, connection: LimitedProtocol) -> None:
         """Mark a connection as waiting for a request."""
         if connection in self._open:
             self._waiting[connection] = None
 
-    def serve(self, connection: PatientProtocol) -> None:
+    def serve(self, connection: LimitedProtocol) -> None:
         """Mark a connection as serving a request."""
         self._waiting.pop(connection, None)
 
-    def remove(self, connection: PatientProtocol) -> None:
+    def remove(self, connection: LimitedProtocol) -> None:
         """Remove a closed connection."""
         self._open.discard(connection)
         self._waiting.pop(connection, None)
 
-    def _drop(self, connection: PatientProtocol) -> None:
+    def _drop(self, connection: LimitedProtocol) -> None:
         self.remove(connection)
         connection.transport.abort()
 
 
-class PatientProtocol(HttpToolsProtocol):
+class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits to what a client may send, and to the time it may take.
 
     Between requests, uvicorn's own keep-alive timeout applies.
@@ -245,7 +245,7 @@ class _TooLongError(Exception):
     """Stops the parser: the head is too long."""
 
 
-class Crowd:
+class ConnectionLimit:
     """Middleware that answers ServerBusyError above the limit of connections."""
 
     def __init__(self, app: ASGIApp, connections: OpenConnections) -> None:

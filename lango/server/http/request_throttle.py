@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lango.providers.policy.loop_throttle import Turnstile
+from lango.providers.policy.loop_throttle import LoopThrottle
 
 
-class Entrance:
+class RequestThrottle:
     """Middleware whose requests start through a turnstile."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._turnstile = Turnstile()
+        self._turnstile = LoopThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on as soon as the turnstile allows."""

@@ -17,7 +17,7 @@ from typing import Final
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from lango.core.turns.events import ThoughtDelta
+from lango.core.turns.events import ReasoningDelta
 from lango.core.values import json_text
 from lango.errors import (
     KeyLimitError,
@@ -28,7 +28,7 @@ from lango.errors import (
 )
 from lango.server.auth.callers import Caller
 from lango.store.turns.log import LoggedEvent
-from lango.turns.wake import Ear
+from lango.turns.wake import Subscription
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +59,11 @@ async def frames(
     """A log as frames; the model's thoughts only with `thoughts`."""
     async with aclosing(events):
         async for event in events:
-            if thoughts or event.type != ThoughtDelta.type:
+            if thoughts or event.type != ReasoningDelta.type:
                 yield frame(turn_id, event)
 
 
-class Seat:
+class StreamSlot:
     """The slot of one stream among those of a process."""
 
     def __init__(self, streams: Streams, who: Caller, recheck: Recheck) -> None:
@@ -118,12 +118,12 @@ class Streams:
 
     def __init__(self, limits: StreamLimits, heartbeat: float = HEARTBEAT) -> None:
         self.heartbeat = heartbeat
-        self.seats: set[Seat] = set()
+        self.seats: set[StreamSlot] = set()
         self._limits = limits
         self._is_draining = False
 
     @contextmanager
-    def opening(self, who: Caller, recheck: Recheck) -> Generator[Seat]:
+    def opening(self, who: Caller, recheck: Recheck) -> Generator[StreamSlot]:
         """Reserve a stream slot for a response made within; ServerBusyError if none is free.
 
         KeyLimitError if the caller's key, or its tenant, has reached its limit. `watch` calls
@@ -132,7 +132,7 @@ class Streams:
         if self._is_draining or len(self.seats) >= self._limits.most:
             raise ServerBusyError
         self._check(who)
-        seat = Seat(self, who, recheck)
+        seat = StreamSlot(self, who, recheck)
         self.seats.add(seat)
         try:
             yield seat
@@ -181,7 +181,7 @@ class EventStream(StreamingResponse):
     """A streaming response. If the client disconnects, the turn continues."""
 
     def __init__(
-        self, seat: Seat, source: AsyncGenerator[bytes], headers: dict[str, str] | None = None
+        self, seat: StreamSlot, source: AsyncGenerator[bytes], headers: dict[str, str] | None = None
     ) -> None:
         self._seat = seat
         self._pipe = _Pipe(source)
@@ -206,7 +206,7 @@ class _Pipe:
     def __init__(self, source: AsyncGenerator[bytes]) -> None:
         self._source = source
         self._waiting: list[bytes] = []
-        self._some = Ear()
+        self._some = Subscription()
         self._room = asyncio.Event()
         self._is_over = False
 

@@ -19,7 +19,7 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
-    ThoughtDelta,
+    ReasoningDelta,
     Waiting,
     error_data,
 )
@@ -49,7 +49,7 @@ Remember = Callable[[str | None], Awaitable[None]]
 """Records the answer that the client is about to have; None if it has an unknown part of it."""
 
 
-class Reading:
+class DeltaReader:
     """Converts a turn's events into OpenAI's deltas, and keeps how the turn ended."""
 
     def __init__(self, turn: Turn) -> None:
@@ -63,7 +63,7 @@ class Reading:
     def read(self, event: LoggedEvent) -> Iterator[JsonObject]:
         """The deltas of one event."""
         data = event.data
-        if event.type == ThoughtDelta.type:
+        if event.type == ReasoningDelta.type:
             self.thoughts += data["text"]
             yield {"reasoning_content": data["text"]}
         elif event.type == MessageDelta.type:
@@ -106,7 +106,7 @@ class Reading:
 
 async def completion(turn: Turn, events: Events, remember: Remember) -> Response:
     """The answer of a turn, after the turn has ended."""
-    reading = Reading(turn)
+    reading = DeltaReader(turn)
     async with aclosing(events):
         async for event in events:
             if event.type != MessageDelta.type:  # completed messages only, no reset ones
@@ -170,7 +170,7 @@ async def chunks(
     turn: Turn, events: Events, remember: Remember, *, usage_apart: bool
 ) -> AsyncGenerator[bytes]:
     """The answer of a turn as it comes; the last chunk has the usage."""
-    reading, chunk = Reading(turn), _Chunks(turn.id, turn.session.app_name)
+    reading, chunk = DeltaReader(turn), _Chunks(turn.id, turn.session.app_name)
     answer: str | None = None
     try:
         yield chunk.first()

@@ -14,11 +14,11 @@ from lango.server.auth.callers import SECURED, AnyCaller, recheck
 from lango.server.auth.limits import Admitting
 from lango.server.backend import Served
 from lango.server.http import problems
-from lango.server.http.streams import MEDIA_TYPE, EventStream, Seat
+from lango.server.http.streams import MEDIA_TYPE, EventStream, StreamSlot
 from lango.server.openai.answers import chunks, completion, local_answer
 from lango.server.openai.errors import OpenAIRoute, responses
 from lango.server.openai.schemas import ChatCompletion, ChatRequest, ModelInfo, ModelList
-from lango.server.openai.sessions import Conversation, Door
+from lango.server.openai.sessions import ConversationSubmitter, SentConversation
 from lango.server.openai.tasks import task_answer
 from lango.server.routes.schemas import Id, IdempotencyKey
 
@@ -73,11 +73,11 @@ async def create_chat_completion(
     """Submit the new messages of a conversation. Disconnecting does not stop the turn."""
     if asked.model not in served.options.apps:
         raise UnknownAppError(_NO_MODEL)
-    sent = Conversation.of(asked)
+    sent = SentConversation.of(asked)
     if served.options.openai_tasks == "local" and (told := task_answer(sent)) is not None:
         return local_answer(asked, told)
     user = admission.user
-    door = Door(served, admission, asked.model, idempotency_key)
+    door = ConversationSubmitter(served, admission, asked.model, idempotency_key)
     with served.streams.opening(user, partial(recheck, request)) as seat:
         turn, session = await door.hand_in(sent, x_session_id or chat_id)
         headers = {"Lango-Session": session, "Lango-Turn": turn.id}
@@ -96,7 +96,9 @@ async def create_chat_completion(
         return answer
 
 
-async def _whole(request: Request, seat: Seat, work: Coroutine[Any, Any, Response]) -> Response:
+async def _whole(
+    request: Request, seat: StreamSlot, work: Coroutine[Any, Any, Response]
+) -> Response:
     """Wait for an answer, until the client disconnects or the server stops."""
     waiting, gone = asyncio.create_task(work), asyncio.create_task(_gone(request))
     seat.run(waiting)

@@ -16,13 +16,13 @@ _NAME: Final = re.compile(r"[a-z_]{1,40}")
 _MOST_NAMED: Final = 20
 
 
-class Sent(BaseModel):
+class RequestPart(BaseModel):
     """A part of a request. Unlisted fields are ignored: the agent has its own settings."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class ContentPart(Sent):
+class ContentPart(RequestPart):
     """A part of a message."""
 
     type: str
@@ -30,20 +30,20 @@ class ContentPart(Sent):
     refusal: str | None = None
 
 
-class ChatMessage(Sent):
+class ChatMessage(RequestPart):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
 
 
-class StreamOptions(Sent):
+class StreamOptions(RequestPart):
     """How to stream."""
 
     include_usage: bool | None = None
 
 
-class ChatRequest(Sent):
+class ChatRequest(RequestPart):
     """A conversation so far, with new messages at its end."""
 
     model_config = ConfigDict(extra="allow")  # to report the ignored fields

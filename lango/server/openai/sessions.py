@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from lango.core.ids import new_id
-from lango.core.messages.conversations import Said, conversation_hash, normalised
+from lango.core.messages.conversations import VisibleMessage, conversation_hash, normalised
 from lango.core.values import json_text
 from lango.errors import (
     SessionBusyError,
@@ -25,17 +25,17 @@ from lango.errors import (
     UnsupportedRequestError,
 )
 from lango.server.auth.limits import Admission
-from lango.server.backend import Services
-from lango.server.openai.answers import Reading
+from lango.server.backend import EndpointServices
+from lango.server.openai.answers import DeltaReader
 from lango.server.openai.schemas import ChatMessage, ChatRequest, ContentPart
-from lango.store.sessions.conversations import ConversationStore, Point
+from lango.store.sessions.conversations import ConversationPoint, ConversationStore
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.fork import fork
 from lango.store.turns.rows import Turn
 
 _SYSTEM: Final = ("system", "developer")
 _TRIES: Final = 3
-_BROKEN_OFF: Final = Said("broken off", "")
+_BROKEN_OFF: Final = VisibleMessage("broken off", "")
 """Stands for an answer of which the client has an unknown part."""
 _PATIENCE: Final = 2.0  # seconds to find the client's part of an answer in its turn
 _QUOTED: Final = (
@@ -45,19 +45,19 @@ _QUOTED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class SentConversation:
     """The messages that a client sent: the new ones, and those before them."""
 
-    earlier: tuple[Said, ...]
-    new: tuple[Said, ...]
+    earlier: tuple[VisibleMessage, ...]
+    new: tuple[VisibleMessage, ...]
     ignored: tuple[str, ...] = ()  # of the request, by name
 
     @classmethod
-    def of(cls, request: ChatRequest) -> Conversation:
+    def of(cls, request: ChatRequest) -> SentConversation:
         """The conversation of a request; UnsupportedRequestError if an agent cannot fulfil it."""
         _check(request)
         said = [(one.role, _text(number, one)) for number, one in enumerate(request.messages)]
-        visible = [Said(role, text) for role, text in said if role not in _SYSTEM]
+        visible = [VisibleMessage(role, text) for role, text in said if role not in _SYSTEM]
         first = len(visible)
         while first and visible[first - 1].role == "user":
             first -= 1
@@ -82,15 +82,15 @@ class Conversation:
 
     def known_by(self, answer: str | None) -> str:
         """The hash of the conversation with this answer; None: with an unknown part of one."""
-        said = _BROKEN_OFF if answer is None else Said("assistant", answer)
+        said = _BROKEN_OFF if answer is None else VisibleMessage("assistant", answer)
         return conversation_hash([*self.earlier, *self.new, said])
 
 
-class Door:
+class ConversationSubmitter:
     """Submits conversations with one app, for one caller."""
 
     def __init__(
-        self, served: Services, admission: Admission, app: str, idempotency_key: str | None
+        self, served: EndpointServices, admission: Admission, app: str, idempotency_key: str | None
     ) -> None:
         self._store = served.store
         self._conversations = ConversationStore(served.store.database)
@@ -100,7 +100,7 @@ class Door:
         self._app = app
         self._key = idempotency_key
 
-    async def hand_in(self, sent: Conversation, named: str | None) -> tuple[Turn, str]:
+    async def hand_in(self, sent: SentConversation, named: str | None) -> tuple[Turn, str]:
         """Submit the new messages to the session they belong to; the turn and the session's id."""
         if named is not None:
             return await self._in_named(sent, named)
@@ -111,11 +111,11 @@ class Door:
         except SessionNotFoundError:  # or just deleted
             return await self._in_new(sent)
 
-    async def remember(self, turn: Turn, sent: Conversation, answer: str | None) -> None:
+    async def remember(self, turn: Turn, sent: SentConversation, answer: str | None) -> None:
         """Record the conversation's hash, with the answer that the client has, or a part of it."""
         await self._conversations.add(turn, sent.known_by(answer))
 
-    async def _in_named(self, sent: Conversation, named: str) -> tuple[Turn, str]:
+    async def _in_named(self, sent: SentConversation, named: str) -> tuple[Turn, str]:
         """Submit to the session that the client names, by id or alias; create a new alias."""
         key = SessionKey(self._user.tenant, self._app, self._user.user, named)
         with suppress(SessionNotFoundError):
@@ -134,7 +134,7 @@ class Door:
         except TurnConflictError:  # a repeated request, which was first submitted with a quotation
             return await self._submit(key, sent.quoted), session.public_id
 
-    async def _in_known(self, sent: Conversation) -> tuple[Turn, str]:
+    async def _in_known(self, sent: SentConversation) -> tuple[Turn, str]:
         """Submit to the session that the earlier messages lead to, or to a fork of it.
 
         On a concurrent continuation: retry, then fork. If the change was the answer to an
@@ -153,18 +153,18 @@ class Door:
         await fork(self._store.database, point, to, public_id)
         return await self._submit(to, sent.text), public_id
 
-    async def _point(self, sent: Conversation) -> Point:
+    async def _point(self, sent: SentConversation) -> ConversationPoint:
         point = await self._known(sent.earlier) or await self._broken_off(sent.earlier)
         if point is None:
             raise SessionNotFoundError
         return point
 
-    async def _known(self, said: Sequence[Said]) -> Point | None:
+    async def _known(self, said: Sequence[VisibleMessage]) -> ConversationPoint | None:
         who = self._user.tenant, self._user.user, self._app
         known_by = conversation_hash(said)
         return await self._conversations.find(*who, known_by, idempotency_key=self._key)
 
-    async def _broken_off(self, said: Sequence[Said]) -> Point | None:
+    async def _broken_off(self, said: Sequence[VisibleMessage]) -> ConversationPoint | None:
         """The point of a conversation whose client disconnected during the last answer.
 
         The session has the whole answer. If the client's text is not its beginning, the client has
@@ -182,7 +182,7 @@ class Door:
 
     async def _begins_with(self, turn: Turn, text: str) -> bool:
         """Whether a turn's answer, as sent to clients, begins with this text."""
-        wanted, reading = normalised(text), Reading(turn)
+        wanted, reading = normalised(text), DeltaReader(turn)
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE), aclosing(self._turns.events(turn.id)) as events:
                 async for event in events:
@@ -194,7 +194,7 @@ class Door:
                         return told.startswith(wanted)
         return False
 
-    async def _in_new(self, sent: Conversation) -> tuple[Turn, str]:
+    async def _in_new(self, sent: SentConversation) -> tuple[Turn, str]:
         key, public_id = self._new_session()
         await self._admit(key)
         with suppress(SessionExistsError):

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from lango.core.values import JsonObject, json_text
-from lango.server.openai.sessions import Conversation
+from lango.server.openai.sessions import SentConversation
 
 _MOST_TITLE: Final = 60
 _TASK: Final = "### Task:\n"
@@ -21,7 +21,7 @@ _FIRST_MESSAGE: Final = re.compile(r"USER: (.*?)(?:\nASSISTANT: |\Z)", re.DOTALL
 _UNTITLED: Final = "New chat"
 
 
-def task_answer(sent: Conversation) -> str | None:
+def task_answer(sent: SentConversation) -> str | None:
     """The answer to a task; None if the message is not one."""
     text = sent.text.lstrip()
     if sent.earlier or len(sent.new) > 1 or not text.startswith(_TASK):

@@ -60,13 +60,13 @@ IdempotencyKey = Annotated[
 ]
 
 
-class Given(BaseModel):
+class RequestBody(BaseModel):
     """A request body. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class NewSession(Given):
+class NewSession(RequestBody):
     """A session to create."""
 
     app: Id
@@ -76,13 +76,13 @@ class NewSession(Given):
     title: Title = ""
 
 
-class SessionChange(Given):
+class SessionChange(RequestBody):
     """A change of a session."""
 
     title: Title
 
 
-class NewTurn(Given):
+class TurnRequest(RequestBody):
     """A message for the agent."""
 
     message: str = Field(min_length=1)
@@ -97,7 +97,7 @@ class NewTurn(Given):
     run_at: Moment | None = Field(default=None, description="Not before this time.")
 
 
-class NewApproval(Given):
+class NewApproval(RequestBody):
     """A person's decision about a tool call that waits for approval."""
 
     call: Id = Field(description="`approval` or `call` of the event `approval.required`.")
@@ -105,7 +105,7 @@ class NewApproval(Given):
     payload: Any = Field(default=None, description="What the tool asked for beside a yes or no.")
 
 
-class NewResult(Given):
+class NewResult(RequestBody):
     """The result of a long-running tool call, which the tool itself could not return."""
 
     call: Id = Field(description="The call, as in `waits_for` of the turn.")
@@ -171,7 +171,7 @@ class SessionPage(BaseModel):
         return cls(sessions=[Session.of(each) for each in page.items], next=page.next_cursor)
 
 
-class Message(BaseModel):
+class SessionMessage(BaseModel):
     """One message of a session's history."""
 
     number: int
@@ -185,7 +185,7 @@ class Message(BaseModel):
     at: datetime
 
     @classmethod
-    def of(cls, stored: StoredMessage) -> Message:
+    def of(cls, stored: StoredMessage) -> SessionMessage:
         """A row of the store."""
         calls = cast("list[dict[str, Any]]", json_value(stored.tool_calls or "[]"))
         return cls(
@@ -204,7 +204,7 @@ class Message(BaseModel):
 class MessagePage(BaseModel):
     """A page of messages, in order."""
 
-    messages: list[Message]
+    messages: list[SessionMessage]
     before: int | None = Field(
         default=None, description="`before` of the page of older ones, if any."
     )

@@ -22,17 +22,17 @@ from lango.server.routes.schemas import (
     MAX_TITLE,
     Id,
     IdempotencyKey,
-    Message,
     MessagePage,
     Moment,
     NewSession,
     Number,
     Session,
     SessionChange,
+    SessionMessage,
     SessionPage,
 )
 from lango.store.sessions.entries import SessionKey
-from lango.store.sessions.listing import SessionSummary, Wanted
+from lango.store.sessions.listing import SessionFilter, SessionSummary
 
 router = APIRouter(
     prefix="/v1/sessions",
@@ -134,7 +134,7 @@ async def list_sessions(
         viewer.tenant,
         served.options.apps if app is None else app,
         viewer.user,
-        wanted=Wanted(storable_text(q), status, since, until),
+        wanted=SessionFilter(storable_text(q), status, since, until),
         cursor=cursor,
         limit=limit,
     )
@@ -175,4 +175,4 @@ async def list_messages(
     rows = (found[:limit] if is_forward else found[1:]) if more else found
     older = rows[0].seq if rows and (is_forward or more) else None
     newer = rows[-1].seq if rows else after
-    return MessagePage(messages=[Message.of(row) for row in rows], before=older, after=newer)
+    return MessagePage(messages=[SessionMessage.of(row) for row in rows], before=older, after=newer)

@@ -15,20 +15,20 @@ from lango.core.turns.states import TurnState
 from lango.errors import TurnNotFoundError
 from lango.server.auth.callers import SECURED, AnyCaller, ListViewer, User, Viewer, recheck
 from lango.server.auth.limits import Admission, Admitting
-from lango.server.backend import Served, Services
+from lango.server.backend import EndpointServices, Served
 from lango.server.http.bodies import JsonRoute
 from lango.server.http.problems import responses
-from lango.server.http.streams import MEDIA_TYPE, EventStream, Seat, frames
+from lango.server.http.streams import MEDIA_TYPE, EventStream, StreamSlot, frames
 from lango.server.routes.schemas import (
     Id,
     IdempotencyKey,
     NewApproval,
     NewResult,
-    NewTurn,
     Number,
     TurnInfo,
     TurnListPage,
     TurnPage,
+    TurnRequest,
 )
 from lango.server.routes.sessions import (
     OUR_ID,
@@ -40,7 +40,7 @@ from lango.server.routes.sessions import (
     Until,
 )
 from lango.store.sessions.listing import SessionSummary
-from lango.store.turns.listing import TurnsWanted
+from lango.store.turns.listing import TurnFilter
 from lango.store.turns.rows import Turn
 from lango.turns.service import Turns
 
@@ -96,20 +96,20 @@ async def _find(turns: Turns, turn_id: str, user: str | None) -> Turn:
 
 async def wished_seat(
     request: Request, served: Served, who: AnyCaller
-) -> AbstractContextManager[Seat | None]:
+) -> AbstractContextManager[StreamSlot | None]:
     """Reserve a stream slot if Accept is text/event-stream, before the turn is accepted."""
     wanted = MEDIA_TYPE in request.headers.get("accept", "")
     return served.streams.opening(who, partial(recheck, request)) if wanted else nullcontext()
 
 
-WishedSeat = Annotated[AbstractContextManager[Seat | None], Depends(wished_seat)]
+WishedSeat = Annotated[AbstractContextManager[StreamSlot | None], Depends(wished_seat)]
 OwnTurn = Annotated[Turn, Depends(own_turn)]
 SeenTurn = Annotated[Turn, Depends(seen_turn)]
 
 
 @router.post("/sessions/{session_id}/turns", **_ACCEPTING)
 async def submit_turn(
-    new: NewTurn,
+    new: TurnRequest,
     session: OwnSession,
     admission: Admitting,
     turns: TenantsTurns,
@@ -162,7 +162,7 @@ async def list_all_turns(
     limit: PageSize = 50,
 ) -> TurnListPage:
     """A page of the user's turns, the newest first; an admin can list other users' too."""
-    wanted = TurnsWanted(app=app, user=viewer.user, state=state, since=since, until=until)
+    wanted = TurnFilter(app=app, user=viewer.user, state=state, since=since, until=until)
     return TurnListPage.of(await turns.list(wanted, cursor=cursor, limit=limit))
 
 
@@ -223,14 +223,14 @@ async def retry_turn(
 
 
 @dataclass(frozen=True)
-class GoesOn:
+class TurnContinuation:
     """Answers a waiting turn by a new turn, under the caller's limits."""
 
     turn: Turn
     admission: Admission
     turns: Turns
-    served: Services
-    wished_seat: AbstractContextManager[Seat | None]
+    served: EndpointServices
+    wished_seat: AbstractContextManager[StreamSlot | None]
     idempotency_key: str | None
     thoughts: bool
 
@@ -258,12 +258,12 @@ async def goes_on(
     wished_seat: WishedSeat,
     idempotency_key: IdempotencyKey = None,
     thoughts: Thoughts = False,
-) -> GoesOn:
+) -> TurnContinuation:
     """How this request goes on with the turn in its path."""
-    return GoesOn(turn, admission, turns, served, wished_seat, idempotency_key, thoughts)
+    return TurnContinuation(turn, admission, turns, served, wished_seat, idempotency_key, thoughts)
 
 
-Going = Annotated[GoesOn, Depends(goes_on)]
+Going = Annotated[TurnContinuation, Depends(goes_on)]
 
 
 @router.post("/turns/{turn_id}/approvals", **_ACCEPTING)
@@ -279,7 +279,7 @@ async def deliver_result(new: NewResult, turns: TenantsTurns, goes_on: Going) ->
 
 
 def _accepted(
-    turn: Turn, session: SessionSummary, turns: Turns, seat: Seat | None, *, thoughts: bool
+    turn: Turn, session: SessionSummary, turns: Turns, seat: StreamSlot | None, *, thoughts: bool
 ) -> Response:
     """The response to a submission: the turn, or its events from the first."""
     where = {"Location": f"{router.prefix}/turns/{turn.id}"}

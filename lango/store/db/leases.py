@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from lango.store.db.liveness import idle_connections, is_in_transaction, must_be_tried
 from lango.store.db.retry import in_our_words, is_out_of_step, is_read_only
-from lango.store.db.statement import Prepared, Row, Wired, only
+from lango.store.db.statement import DriverStatement, Prepared, Row, only
 from lango.store.db.waiting import FairSemaphore, acquired
 
 _ALONE: Final = 3
@@ -57,7 +57,7 @@ class Lease:
         arguments = [wired.arguments(values) for values in rows]
         await self._done(self.raw.executemany(wired.sql, arguments))
 
-    def _wired(self, statement: Prepared, values: Mapping[str, Any]) -> Wired:
+    def _wired(self, statement: Prepared, values: Mapping[str, Any]) -> DriverStatement:
         return statement.wired(self.connection.dialect, values)
 
     async def _done(self, work: Awaitable[Any]) -> Any:

@@ -28,7 +28,7 @@ class _Result(NamedTuple):
 _NOTHING = _Result([], None, -1, None)
 
 
-class Cursor:
+class SqliteCursor:
     """The part of a cursor that SQLAlchemy uses; it holds no statement open."""
 
     arraysize = 1
@@ -78,9 +78,9 @@ class Connection(aiosqlite.Connection):
         super().__init__(connect, iter_chunk_size=64)
         self._thread.daemon = True  # a process that ends does not wait for it
 
-    def cursor(self) -> Cursor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def cursor(self) -> SqliteCursor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A cursor for SQLAlchemy."""
-        return Cursor(self)
+        return SqliteCursor(self)
 
     async def run(self, work: Callable[..., _Result], sql: str, parameters: Any) -> _Result:
         """Work on the connection in its thread."""

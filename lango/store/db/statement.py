@@ -31,7 +31,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class DriverStatement:
     """A statement as asyncpg takes it."""
 
     sql: str
@@ -60,9 +60,9 @@ class Prepared:
 
     def __init__(self, statement: sa.Executable) -> None:
         self.statement: Final = statement
-        self._wired: dict[tuple[str, ...], Wired] = {}
+        self._wired: dict[tuple[str, ...], DriverStatement] = {}
 
-    def wired(self, dialect: sa.Dialect, names: Iterable[str]) -> Wired:
+    def wired(self, dialect: sa.Dialect, names: Iterable[str]) -> DriverStatement:
         """The statement for PostgreSQL, with values of these names."""
         key = tuple(names)
         known = self._wired.get(key)
@@ -71,7 +71,7 @@ class Prepared:
         return known
 
 
-def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> Wired:
+def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> DriverStatement:
     compiled = statement.compile(dialect=dialect, column_keys=list(names))
     places: list[_Place] = []
     for name in compiled.positiontup:
@@ -82,7 +82,7 @@ def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> Wired:
         places.append(_Place(name if name in names else None, bind.effective_value, encode))
     columns = statement.exported_columns.keys()
     kind: Any = namedtuple("Row", columns)  # pyright: ignore[reportUntypedNamedTuple]
-    return Wired(str(compiled), tuple(places), kind._make)
+    return DriverStatement(str(compiled), tuple(places), kind._make)
 
 
 class Transaction(Protocol):

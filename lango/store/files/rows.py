@@ -59,7 +59,7 @@ class Content(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BytesInMemory:
     """Bytes in memory."""
 
     data: bytes
@@ -164,7 +164,7 @@ async def insert_artifact(
     InvalidIdError if the name is too long.
     """
     check_key("artifact name", *key.columns, new.name)
-    content = Held(new.data) if isinstance(new.data, bytes) else new.data
+    content = BytesInMemory(new.data) if isinstance(new.data, bytes) else new.data
     pk = await connection.scalar(
         upsert(connection, artifacts)
         .on_conflict_do_nothing()

@@ -16,7 +16,7 @@ from lango.store.sessions.load import ROW
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class MessageRange:
     """A range of stored messages: its first and last seq, their number and their tokens."""
 
     first: int
@@ -52,7 +52,7 @@ class SeenMessages:
 
         return await self._database.read(read)
 
-    async def stretch(self, first: int, end: int) -> Stretch | None:
+    async def stretch(self, first: int, end: int) -> MessageRange | None:
         """The range of messages from seq `first` on, before `end`; None if it is empty."""
         column = messages.c.seq
         counted = sa.select(
@@ -62,8 +62,8 @@ class SeenMessages:
             sa.func.coalesce(sa.func.sum(messages.c.tokens), 0),
         ).where(*self._seen, column >= first, column < end)
 
-        async def read(connection: AsyncConnection) -> Stretch | None:
+        async def read(connection: AsyncConnection) -> MessageRange | None:
             oldest, newest, count, tokens = (await connection.execute(counted)).one()
-            return Stretch(oldest, newest, count, int(tokens)) if count else None
+            return MessageRange(oldest, newest, count, int(tokens)) if count else None
 
         return await self._database.read(read)

@@ -28,7 +28,7 @@ _FIELDS: Final = ("call", "name", "approval", "error", "error_id", "why")
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedEvent:
+class TimelineEvent:
     """The part of a logged event that a timeline needs."""
 
     turn: int
@@ -66,7 +66,7 @@ class TimelineRows:
     turns: list[Turn]
     calls: list[ModelCall]
     runs: list[LedgerRun]
-    events: list[LoggedEvent]
+    events: list[TimelineEvent]
 
 
 async def read_timeline_rows(database: Database, turn: Turn) -> TimelineRows:
@@ -136,7 +136,7 @@ async def _runs(connection: AsyncConnection, turn: Turn) -> list[LedgerRun]:
 
 async def _events(
     connection: AsyncConnection, session_pk: int, numbers: list[int]
-) -> list[LoggedEvent]:
+) -> list[TimelineEvent]:
     data = turn_events.c.data
     statement = (
         sa.select(
@@ -152,7 +152,7 @@ async def _events(
         .limit(4 * MOST_STEPS)
     )
     return [
-        LoggedEvent(
+        TimelineEvent(
             turn=row.turn,
             type=row.type,
             at=seconds(row.created),

@@ -26,7 +26,7 @@ _SUMS: dict[str, sa.ColumnElement[Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class UsageOf:
+class UsageFilter:
     """Which calls are summed up; None: of all users, of all apps."""
 
     tenant: str
@@ -36,7 +36,9 @@ class UsageOf:
     app: str | None = None
 
 
-async def read_usage(database: Database, whose: UsageOf, by: Sequence[UsageBy] = ()) -> UsageReport:
+async def read_usage(
+    database: Database, whose: UsageFilter, by: Sequence[UsageBy] = ()
+) -> UsageReport:
     """The sums grouped by `by`, or else by day, and the total."""
     kept = tuple(sorted(set(by or ("day",)), key=BY.index))
 
@@ -59,7 +61,7 @@ async def read_usage(database: Database, whose: UsageOf, by: Sequence[UsageBy] =
     return await database.read(once)
 
 
-def _conditions(whose: UsageOf) -> list[sa.ColumnElement[bool]]:
+def _conditions(whose: UsageFilter) -> list[sa.ColumnElement[bool]]:
     where = [
         model_calls.c.tenant == whose.tenant,
         model_calls.c.started >= whose.since.astimezone(UTC),

@@ -28,7 +28,7 @@ from lango.store.schema.tables import (
 from lango.store.sessions.counters import Counters, advance
 from lango.store.sessions.entries import Appended, Entry, SessionRef, StateChange
 from lango.store.sessions.retained_rows import check_room
-from lango.store.sessions.rewind import Undone, undo
+from lango.store.sessions.rewind import RewindResult, undo
 from lango.store.turns.ledger import keys_of_call
 
 
@@ -120,7 +120,7 @@ async def _insert(
     session: sa.Row[Any],
     entry: Entry,
     after: Counters,
-    undone: Undone | None,
+    undone: RewindResult | None,
 ) -> None:
     table, row = new_row(session.pk, entry, after)
     if undone and not entry.state_only:
@@ -165,7 +165,7 @@ async def _update_session(
     session: sa.Row[Any],
     entry: Entry,
     after: Counters,
-    undone: Undone | None,
+    undone: RewindResult | None,
 ) -> None:
     delta = undone.state if undone else entry.state.session
     values = after.columns | {"state": {**session.state, **delta}, "updated": entry.created}

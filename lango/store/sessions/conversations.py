@@ -19,7 +19,7 @@ _LOOKED_AT: Final = 100  # of the newest points with the same hash
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ConversationPoint:
     """A turn of a session, after which a conversation continues."""
 
     session: SessionKey
@@ -63,7 +63,7 @@ class ConversationStore:
 
     async def find(
         self, tenant: str, user: str, app: str, known_by: str, *, idempotency_key: str | None = None
-    ) -> Point | None:
+    ) -> ConversationPoint | None:
         """Where a conversation continues; None if no point matches.
 
         Prefers a session with the idempotency key, then a point at the end of its session.
@@ -75,9 +75,9 @@ class ConversationStore:
             conversations.c.hash == known_by,
         )
 
-        async def once(connection: AsyncConnection) -> list[Point]:
+        async def once(connection: AsyncConnection) -> list[ConversationPoint]:
             return [
-                Point(
+                ConversationPoint(
                     SessionKey(tenant, app, user, row.id),
                     row.session_pk,
                     row.public_id,

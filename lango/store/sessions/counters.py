@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lango.core.values import JsonObject
 from lango.store.sessions import retained_rows as pins
 from lango.store.sessions.entries import Entry
-from lango.store.sessions.retained_rows import Calls, Pins
+from lango.store.sessions.retained_rows import Calls, RetainedCalls
 
 
 class Counters(NamedTuple):
@@ -46,9 +46,9 @@ class Counters(NamedTuple):
         return self._asdict()
 
     @property
-    def pins(self) -> Pins:
+    def pins(self) -> RetainedCalls:
         """The calls of the session."""
-        return Pins(self.open_calls, self.closed_calls)
+        return RetainedCalls(self.open_calls, self.closed_calls)
 
 
 def advance(before: Counters, entry: Entry) -> Counters:

@@ -25,14 +25,16 @@ from lango.store.schema.tables import (
 )
 from lango.store.sessions import rewind as rewinding
 from lango.store.sessions.append import missing
-from lango.store.sessions.conversations import Point
+from lango.store.sessions.conversations import ConversationPoint
 from lango.store.sessions.counters import Counters
 from lango.store.sessions.entries import SessionKey, SessionRef
 from lango.store.sessions.retained_rows import before_rewind
 from lango.store.turns.rows import is_turn
 
 
-async def fork(database: Database, point: Point, to: SessionKey, public_id: str) -> None:
+async def fork(
+    database: Database, point: ConversationPoint, to: SessionKey, public_id: str
+) -> None:
     """Create the session `to` with the history up to `point`; an existing one is left as it is.
 
     SessionNotFoundError if the session of the point was deleted.
@@ -72,7 +74,11 @@ async def _insert(
 
 
 async def _fill(
-    connection: AsyncConnection, source: sa.Row[Any], point: Point, to: SessionKey, new_pk: int
+    connection: AsyncConnection,
+    source: sa.Row[Any],
+    point: ConversationPoint,
+    to: SessionKey,
+    new_pk: int,
 ) -> None:
     invocation = await connection.scalar(
         sa.select(turns.c.invocation_id).where(is_turn(source.pk, point.turn))

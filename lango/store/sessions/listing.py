@@ -59,7 +59,7 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SessionFilter:
     """Filters of a session list, besides app and user."""
 
     title: str = ""  # substring, case-insensitive
@@ -68,7 +68,7 @@ class Wanted:
     until: datetime | None = None  # last active before
 
 
-ANY: Final = Wanted()
+ANY: Final = SessionFilter()
 
 
 def _encode(place: list[Any]) -> str:
@@ -112,7 +112,7 @@ async def list_page(
     tenant: str,
     app_names: Sequence[str],
     user_id: str | None,
-    wanted: Wanted,
+    wanted: SessionFilter,
     cursor: str | None,
     limit: int,
 ) -> Page[SessionSummary]:
@@ -131,7 +131,7 @@ async def list_page(
     return Page([_summary(row) for row in rows], next_cursor)
 
 
-def _values(user_id: str | None, wanted: Wanted) -> dict[str, Any]:
+def _values(user_id: str | None, wanted: SessionFilter) -> dict[str, Any]:
     """The values of the filters that are set, by bind parameter."""
     values = {
         "of_user": user_id,

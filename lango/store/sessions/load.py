@@ -33,7 +33,7 @@ _SPANS: Final = 200  # of one statement: SQLite takes 500 rows of values
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class NewestEvents:
     """ADK's GetSessionConfig: the newest `count` events, and none before `after` (a timestamp)."""
 
     count: int | None = None
@@ -199,7 +199,7 @@ def _spans(pinned: Sequence[tuple[str | None, int, int]]) -> sa.CTE:
 
 
 async def load_recent(
-    connection: AsyncConnection, key: SessionKey, recent: Recent
+    connection: AsyncConnection, key: SessionKey, recent: NewestEvents
 ) -> LoadedSession | None:
     """Exactly what a GetSessionConfig asks for, even if that separates calls from responses."""
     found = await read_session(connection, key)

@@ -24,14 +24,16 @@ MAX_CLOSED: Final = 64
 Calls = dict[str, dict[str, Any]]
 
 
-class Pins(NamedTuple):
+class RetainedCalls(NamedTuple):
     """The calls of a session; None if there are none, as the append statement expects."""
 
     open: Calls | None
     closed: Calls | None
 
 
-def after_append(pins: Pins, entry: Entry, *, seq: int, turn_seq: int, new_turn: bool) -> Pins:
+def after_append(
+    pins: RetainedCalls, entry: Entry, *, seq: int, turn_seq: int, new_turn: bool
+) -> RetainedCalls:
     """The calls after the entry is stored at `seq`."""
     open_calls, closed = dict(pins.open or {}), dict(pins.closed or {})
     if new_turn:
@@ -44,10 +46,10 @@ def after_append(pins: Pins, entry: Entry, *, seq: int, turn_seq: int, new_turn:
         open_calls[call_id] = _new_call(entry.invocation_id, first, seq)
     if entry.scope and entry.scope not in open_calls:
         open_calls[entry.scope] = _new_call(None, turn_seq, seq)
-    return Pins(open_calls or None, _newest(closed))
+    return RetainedCalls(open_calls or None, _newest(closed))
 
 
-def check_room(pins: Pins, entry: Entry) -> None:
+def check_room(pins: RetainedCalls, entry: Entry) -> None:
     """TurnLimitError if the entry opens calls and the session has too many open ones already."""
     open_calls = [call_id for call_id, call in (pins.open or {}).items() if not call["answered"]]
     used = len({*open_calls, *entry.opens_calls})
@@ -83,7 +85,7 @@ def _newest(calls: Calls) -> Calls | None:
     return dict(list(calls.items())[-MAX_CLOSED:]) or None
 
 
-def before_rewind(pins: Pins, first: int) -> Pins:
+def before_rewind(pins: RetainedCalls, first: int) -> RetainedCalls:
     """The calls as they were before a seq, without later calls and answers."""
     known = {**(pins.closed or {}), **(pins.open or {})}
     kept = {call_id: call for call_id, call in known.items() if call["from"] < first}
@@ -93,10 +95,10 @@ def before_rewind(pins: Pins, first: int) -> Pins:
         if call["answered"] is None or call["answered"] >= first
     }
     closed = {call_id: call for call_id, call in kept.items() if call_id not in waiting}
-    return Pins(waiting or None, _newest(closed))
+    return RetainedCalls(waiting or None, _newest(closed))
 
 
-class Pinned:
+class RetainedRows:
     """The rows of open calls and tasks: `row in Pinned(open_calls)`."""
 
     def __init__(self, open_calls: Calls | None) -> None:

@@ -27,7 +27,7 @@ _SHARED = ("app:", "user:", "temp:")
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class RewindResult:
     """The session after a rewind undid its rows, and what the rewind changes."""
 
     counters: Counters
@@ -41,7 +41,9 @@ class Undone:
         return {name: change for name, change in changes.items() if change} or None
 
 
-async def undo(connection: AsyncConnection, session: sa.Row[Any], entry: Entry) -> Undone | None:
+async def undo(
+    connection: AsyncConnection, session: sa.Row[Any], entry: Entry
+) -> RewindResult | None:
     """Mark the rows from the rewound invocation on, and compute the state before it.
 
     None if the entry rewinds no stored invocation: its own changes then apply.
@@ -52,7 +54,7 @@ async def undo(connection: AsyncConnection, session: sa.Row[Any], entry: Entry) 
         return None
     before, behind = await changes_around(connection, session.pk, first)
     tokens, count = await _mark(connection, session, first)
-    return Undone(
+    return RewindResult(
         counters=rewound(
             Counters.of(session),
             first,

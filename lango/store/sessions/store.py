@@ -36,8 +36,8 @@ from lango.store.sessions.entries import (
     StoredMessage,
     StoredSession,
 )
-from lango.store.sessions.listing import ANY, Page, SessionSummary, Wanted
-from lango.store.sessions.load import Recent, key_is
+from lango.store.sessions.listing import ANY, Page, SessionFilter, SessionSummary
+from lango.store.sessions.load import NewestEvents, key_is
 
 
 class SqlSessionStore:
@@ -130,7 +130,7 @@ class SqlSessionStore:
 
         return await retrying(once)
 
-    async def load_recent(self, key: SessionKey, recent: Recent) -> LoadedSession | None:
+    async def load_recent(self, key: SessionKey, recent: NewestEvents) -> LoadedSession | None:
         """Exactly what a GetSessionConfig asks for."""
         return await self.database.read(loading.load_recent, key, recent)
 
@@ -209,7 +209,7 @@ class SqlSessionStore:
         app_name: str | Sequence[str],
         user_id: str | None = None,
         *,
-        wanted: Wanted = ANY,
+        wanted: SessionFilter = ANY,
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SessionSummary]:

@@ -43,7 +43,7 @@ class ForeignSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """The result of importing a session."""
 
     is_new: bool
@@ -68,7 +68,7 @@ class SessionImporter:
     def __init__(self, store: SqlSessionStore) -> None:
         self._database = store.database
 
-    async def import_session(self, session: ForeignSession, batches: EntryBatches) -> Imported:
+    async def import_session(self, session: ForeignSession, batches: EntryBatches) -> ImportResult:
         """Import a session; `batches` yields its entries in order, from the start on each call."""
         session.key.checked()
         imported = await self._database.write(_import, session, batches)
@@ -124,7 +124,7 @@ class StoredCopy:
 
 async def _import(
     connection: AsyncConnection, session: ForeignSession, batches: EntryBatches
-) -> Imported:
+) -> ImportResult:
     await _wait_for_source(connection)
     inserted = await _insert_session(connection, session)
     is_new = inserted is not None
@@ -136,7 +136,7 @@ async def _import(
         async for batch in stream:
             failpoint("import.batch")
             await writer.add(batch)
-    imported = Imported(is_new, writer.added, writer.known, row.next_seq - 1 - writer.known)
+    imported = ImportResult(is_new, writer.added, writer.known, row.next_seq - 1 - writer.known)
     if imported.continued and imported.added:  # raising rolls the transaction back
         raise SessionExistsError(
             "It has been used here since, and has new events in the source as well."

@@ -33,7 +33,7 @@ _MOST: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Renamed:
+class NewNames:
     """The names of the restored session; None: as in the export."""
 
     tenant: str = ""
@@ -43,7 +43,7 @@ class Renamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """The result of a restore."""
 
     key: SessionKey
@@ -52,14 +52,14 @@ class Restored:
     artifacts: int
 
 
-async def restore_session(database: Database, lines: Lines, to: Renamed) -> Restored:
+async def restore_session(database: Database, lines: Lines, to: NewNames) -> RestoreResult:
     """Write the session of an export.
 
     SessionExistsError if there is one of its name, ImportSourceError if the export is incomplete
     or damaged. Of the states of the user and the app, only new keys are written.
     """
 
-    async def once(connection: AsyncConnection) -> Restored:
+    async def once(connection: AsyncConnection) -> RestoreResult:
         restorer = _Restorer(connection, to)
         for line in lines():
             await restorer.take(line)
@@ -80,7 +80,7 @@ def _damaged(why: str) -> ImportSourceError:
 class _Restorer:
     """Takes the lines of an export, one by one."""
 
-    def __init__(self, connection: AsyncConnection, to: Renamed) -> None:
+    def __init__(self, connection: AsyncConnection, to: NewNames) -> None:
         self._connection = connection
         self._to = to
         self._root: tuple[SessionKey, int, str] | None = None  # with its pk and public id
@@ -116,12 +116,12 @@ class _Restorer:
         self._lines += 1
         self._hash.update(line)
 
-    def restored(self) -> Restored:
+    def restored(self) -> RestoreResult:
         """The result, after the last line."""
         if self._root is None or not self._is_over:
             raise _damaged("its end is missing")
         key, _, public_id = self._root
-        return Restored(key, public_id, self._entries, self._artifacts)
+        return RestoreResult(key, public_id, self._entries, self._artifacts)
 
     async def _header(self, told: JsonObject) -> None:
         if told.get("version") != exporting.VERSION:

@@ -27,7 +27,7 @@ from lango.store.turns import heads as turn_heads
 from lango.store.turns import rows as turn_rows
 from lango.store.turns import suspects
 from lango.store.turns.rows import OF_SESSION, Claim, Head, LockedSession, Turn, turn_of
-from lango.store.turns.workers import Roll, Worker, Workers, call_roll
+from lango.store.turns.workers import LiveWorkers, Worker, Workers, call_roll
 
 _WHILE_LOCKED: Final = (0.01, 0.02, 0.04)
 """Seconds between tries to lock a session that another transaction has locked, mostly briefly."""
@@ -36,7 +36,7 @@ DEAD_AFTER: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedTurn:
     """A closed turn, and whether its session has another one to run."""
 
     turn: Turn
@@ -215,14 +215,14 @@ class TurnQueue:
         end: End,
         events: Sequence[Event] = (),
         causes: Causes | None = None,
-    ) -> Closed:
+    ) -> ClosedTurn:
         """End a turn in one transaction: write state, last events and usage, release the session.
 
         `causes` are those of tools that failed, by error id. Fenced if another worker has taken the
         turn over. Idempotent.
         """
 
-        async def once(transaction: Transaction) -> Closed:
+        async def once(transaction: Transaction) -> ClosedTurn:
             pk, number = claim.turn.session_pk, claim.turn.number
             session = await turn_rows.lock_session(transaction, pk)
             row = await turn_rows.turn_row(transaction, pk, number)
@@ -232,7 +232,7 @@ class TurnQueue:
                 return await self._close(transaction, session, row, end, events, causes)
             first = await turn_rows.first_queued(transaction, pk)
             more = first is not None and first.ready is not None
-            return Closed(turn_of(row, session.key), more)
+            return ClosedTurn(turn_of(row, session.key), more)
 
         return await self.database.transact(once, session=claim.turn.session)
 
@@ -303,7 +303,7 @@ class TurnQueue:
         end: End,
         events: Sequence[Event],
         causes: Causes | None,
-    ) -> Closed:
+    ) -> ClosedTurn:
         if session.epoch != row.epoch or session.owner is None:
             raise Fenced
         ended = await turn_rows.end_turn(
@@ -314,7 +314,7 @@ class TurnQueue:
             ended = await turn_rows.turn_row(transaction, session.pk, row.number) or ended
         await turn_rows.change_session(transaction, session, owner=None)
         head = await turn_rows.make_ready(transaction, session)
-        return Closed(turn_of(ended, session.key), head is not None)
+        return ClosedTurn(turn_of(ended, session.key), head is not None)
 
     async def promote_due(self, limit: int = 100) -> list[Head]:
         """Queue the scheduled turns that are due; returns the sessions that now have work."""
@@ -366,7 +366,7 @@ async def _take(
     session: LockedSession,
     running: Row | None,
     taker: _Taker,
-    roll: Roll,
+    roll: LiveWorkers,
 ) -> Claim | None:
     """Take over a dead worker's turn, to run or to close it, or claim the first queued one."""
     row = running or await turn_rows.first_queued(transaction, session.pk)
@@ -454,7 +454,7 @@ def _ran_under(row: Row, agent: str) -> str:
     return row.ran_under if is_same and row.ran_under else row.fingerprint
 
 
-def _claim(session: LockedSession, row: Row, taker: _Taker, roll: Roll | None) -> Claim:
+def _claim(session: LockedSession, row: Row, taker: _Taker, roll: LiveWorkers | None) -> Claim:
     left = kept_time_limit(row.time_limit)
     if roll is not None:
         left = seconds(row.deadline) - roll.clock

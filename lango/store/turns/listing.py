@@ -23,7 +23,7 @@ _CLOCKS_DIFFER: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class TurnsWanted:
+class TurnFilter:
     """Filters for a tenant's turns; None: any."""
 
     session_pk: int | None = None
@@ -45,7 +45,7 @@ class ListedTurn:
 async def list_turns(
     database: Database,
     tenant: str,
-    wanted: TurnsWanted,
+    wanted: TurnFilter,
     *,
     cursor: str | None = None,
     limit: int = 50,
@@ -80,7 +80,7 @@ async def list_turns(
     return Page(shown, shown[-1].turn.id if len(found) > limit else None)
 
 
-def _conditions(wanted: TurnsWanted) -> Iterator[sa.ColumnElement[bool]]:
+def _conditions(wanted: TurnFilter) -> Iterator[sa.ColumnElement[bool]]:
     columns = {
         turns.c.session_pk: wanted.session_pk,
         turns.c.app: wanted.app,

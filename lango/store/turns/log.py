@@ -89,7 +89,7 @@ _OF_BATCH: Final = Prepared(
 )
 
 
-class Write(NamedTuple):
+class LogWrite(NamedTuple):
     """Events to append to one turn's log."""
 
     claim: Claim
@@ -135,12 +135,12 @@ class TurnLog:
 
     async def append(self, claim: Claim, events: Sequence[Event]) -> int:
         """Append to one turn's log; returns the last event's number. Fenced if the turn is lost."""
-        (written,) = await self.append_many([Write(claim, events)])
+        (written,) = await self.append_many([LogWrite(claim, events)])
         if written is None:
             raise Fenced
         return written[-1].number
 
-    async def append_many(self, writes: Sequence[Write]) -> list[Sequence[LoggedEvent] | None]:
+    async def append_many(self, writes: Sequence[LogWrite]) -> list[Sequence[LoggedEvent] | None]:
         """Append to many logs at once; returns the logged events, None for a turn that is lost.
 
         ValueError for an end event: closing a turn writes it.
@@ -168,7 +168,7 @@ class TurnLog:
         return [written.get(write.claim.id) for write in writes]
 
     async def _append_at_once(
-        self, writes: Sequence[Write], batch: str
+        self, writes: Sequence[LogWrite], batch: str
     ) -> dict[str, list[LoggedEvent] | None]:
         turns_of = [(w.claim.turn.session_pk, w.claim.turn.number, w.claim.id) for w in writes]
         told = {write.claim.id: _told(write.events) for write in writes}
@@ -271,7 +271,7 @@ def _logged(row: Row) -> LoggedEvent:
     return LoggedEvent(row.number, row.type, row.data, row.epoch, seconds(row.created))
 
 
-def _merged(writes: Sequence[Write]) -> list[Write]:
+def _merged(writes: Sequence[LogWrite]) -> list[LogWrite]:
     """One write per claim, sorted: all transactions lock turns in the same order."""
     merged: dict[tuple[int, int, str], list[Event]] = {}
     claims: dict[str, Claim] = {}
@@ -279,10 +279,12 @@ def _merged(writes: Sequence[Write]) -> list[Write]:
         claims[claim.id] = claim
         place = (claim.turn.session_pk, claim.turn.number, claim.id)
         merged.setdefault(place, []).extend(events)
-    return [Write(claims[place[2]], merged[place]) for place in sorted(merged)]
+    return [LogWrite(claims[place[2]], merged[place]) for place in sorted(merged)]
 
 
-async def _append(transaction: Transaction, write: Write, batch: str) -> list[LoggedEvent] | None:
+async def _append(
+    transaction: Transaction, write: LogWrite, batch: str
+) -> list[LoggedEvent] | None:
     """Append one batch in a transaction, unless it is there; None if the turn is lost."""
     claim, events = write
     row = await turn_rows.lock_claimed(transaction, claim)

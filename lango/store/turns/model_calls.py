@@ -25,7 +25,7 @@ from lango.store.turns import rows as turn_rows
 from lango.store.turns import usage as turn_usage
 from lango.store.turns.ledger import NODE
 from lango.store.turns.rows import Claim
-from lango.store.turns.usage import Spent
+from lango.store.turns.usage import EarlierUsage
 
 _NEW: Final = "new_"
 _COLUMNS: Final = [column for column in model_calls.c if column.name != "pk"]
@@ -74,14 +74,14 @@ async def enter_call(database: Database, claim: Claim, record: ModelCall) -> Non
     failpoint("call.enter.after")
 
 
-async def resume_calls(database: Database, claim: Claim) -> Spent:
+async def resume_calls(database: Database, claim: Claim) -> EarlierUsage:
     """Mark the unfinished calls of earlier attempts as cut off; returns what the attempts spent.
 
     Fenced if the turn is lost.
     """
     turn = claim.turn
 
-    async def once(transaction: Transaction) -> Spent:
+    async def once(transaction: Transaction) -> EarlierUsage:
         held = await turn_rows.hold(transaction, claim)
         place = turn.session_pk, turn.number
         await turn_usage.mark_cut_off(transaction, *place, held.clock)

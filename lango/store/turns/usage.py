@@ -18,7 +18,7 @@ CUT_OFF: Final[CallOutcome] = "cut_off"
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class EarlierUsage:
     """What the earlier attempts of a turn spent, for its limits."""
 
     model_calls: int = 0
@@ -29,7 +29,7 @@ class Spent:
     tools: frozenset[tuple[str, str]] = frozenset()  # invocation id and call key of each tool call
 
 
-NOTHING_SPENT: Final = Spent()
+NOTHING_SPENT: Final = EarlierUsage()
 
 _OF_TURN: Final = sa.and_(
     model_calls.c.session_pk == sa.bindparam("of_session"),
@@ -92,10 +92,10 @@ async def close_calls(
     return Usage(int(used.input), int(used.output), int(used.cached), int(used.reasoning))
 
 
-async def spent_on_models(transaction: Transaction, session_pk: int, number: int) -> Spent:
+async def spent_on_models(transaction: Transaction, session_pk: int, number: int) -> EarlierUsage:
     """What the calls of a turn have used so far, as its limits count it."""
     rows = await transaction.all(_CALLS, of_session=session_pk, of_turn=number)
-    return Spent(
+    return EarlierUsage(
         model_calls=len({row.call_id for row in rows}),
         tokens=sum((row.input_tokens or 0) + (row.output_tokens or 0) for row in rows),
         cost=sum(row.price or 0.0 for row in rows),

@@ -101,7 +101,7 @@ def beat_since(connection: AsyncConnection, dead_after: float) -> sa.ColumnEleme
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class LiveWorkers:
     """Which of two workers are alive, and the database's time of that query."""
 
     living: frozenset[str]
@@ -117,11 +117,11 @@ _ROLL: Final = Prepared(
 
 async def call_roll(
     transaction: Transaction, dead_after: float, one: str, other: str | None
-) -> Roll | None:
+) -> LiveWorkers | None:
     """Query whether two workers are alive; None if neither is registered."""
     rows = await transaction.all(_ROLL, one=one, other=other)
     if not rows:
         return None
     clock = seconds(rows[0].clock)
     living = {row.id for row in rows if seconds(row.beat) > clock - dead_after}
-    return Roll(frozenset(living), clock)
+    return LiveWorkers(frozenset(living), clock)

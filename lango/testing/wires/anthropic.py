@@ -11,7 +11,7 @@ from lango.core.values import JsonObject
 from lango.testing.wires.anthropic_rules import check
 from lango.testing.wires.http import HttpRequest
 from lango.testing.wires.rules import Problems
-from lango.testing.wires.script import Answer, Call, Frame, Refusal, Trouble
+from lango.testing.wires.script import Call, Frame, Refusal, ScriptedAnswer, Trouble
 
 _STOPS: Final[dict[FinishReason, str]] = {
     "stop": "end_turn",
@@ -46,7 +46,7 @@ class AnthropicWire:
     path = r"/v1/messages"
     request_id_header = "request-id"
 
-    def frames(self, answer: Answer, model: str) -> list[Frame]:
+    def frames(self, answer: ScriptedAnswer, model: str) -> list[Frame]:
         """An answer as the vendor streams it."""
         return [_frame(*step) for step in _steps(answer, model)]
 
@@ -72,7 +72,7 @@ class AnthropicWire:
         return check(request, body)
 
 
-def _steps(answer: Answer, model: str) -> Iterator[Step]:
+def _steps(answer: ScriptedAnswer, model: str) -> Iterator[Step]:
     usage = answer.usage
     given: JsonObject = {
         "input_tokens": usage.input - usage.cached - usage.written,
@@ -103,7 +103,7 @@ def _steps(answer: Answer, model: str) -> Iterator[Step]:
     yield "message_stop", {}
 
 
-def _thinking(answer: Answer) -> Iterator[Step]:
+def _thinking(answer: ScriptedAnswer) -> Iterator[Step]:
     block: JsonObject = {"type": "thinking", "thinking": "", "signature": ""}
     pieces = answer.pieces(answer.thoughts)
     deltas: list[JsonObject] = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
@@ -112,7 +112,7 @@ def _thinking(answer: Answer) -> Iterator[Step]:
     yield from _block(0, block, deltas)
 
 
-def _call(answer: Answer, call: Call, index: int) -> Iterator[Step]:
+def _call(answer: ScriptedAnswer, call: Call, index: int) -> Iterator[Step]:
     block: JsonObject = {"type": "tool_use", "name": call.name, "input": {}}
     if call.id is not None:
         block["id"] = call.id

@@ -12,7 +12,7 @@ from lango.core.values import JsonObject
 from lango.testing.wires.gemini_rules import check
 from lango.testing.wires.http import HttpRequest
 from lango.testing.wires.rules import Problems
-from lango.testing.wires.script import Answer, Call, Frame, Refusal, Trouble
+from lango.testing.wires.script import Call, Frame, Refusal, ScriptedAnswer, Trouble
 
 _REASONS: Final[dict[FinishReason, str]] = {
     "stop": "STOP",
@@ -45,7 +45,7 @@ class GeminiWire:
     path = r"/v1beta/models/[^/:]+:streamGenerateContent"
     request_id_header = "x-request-id"
 
-    def frames(self, answer: Answer, model: str) -> list[Frame]:
+    def frames(self, answer: ScriptedAnswer, model: str) -> list[Frame]:
         """An answer as the vendor streams it."""
         return list(_frames(answer, model))
 
@@ -70,7 +70,7 @@ class GeminiWire:
         return check(request, body)
 
 
-def _frames(answer: Answer, model: str) -> Iterator[Frame]:
+def _frames(answer: ScriptedAnswer, model: str) -> Iterator[Frame]:
     for piece in answer.pieces(answer.thoughts):
         yield Frame(_chunk(model, [{"text": piece, "thought": True}]))
     for piece in answer.pieces(answer.text):
@@ -98,7 +98,7 @@ def _call(call: Call) -> JsonObject:
     return {"functionCall": function}
 
 
-def _chunk(model: str, parts: list[JsonObject], ended: Answer | None = None) -> bytes:
+def _chunk(model: str, parts: list[JsonObject], ended: ScriptedAnswer | None = None) -> bytes:
     candidate: JsonObject = {"content": {"parts": parts, "role": "model"}, "index": 0}
     chunk: JsonObject = {"candidates": [candidate], "modelVersion": model, "responseId": "resp-1"}
     if ended is not None:

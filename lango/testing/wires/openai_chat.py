@@ -20,7 +20,7 @@ from lango.testing.wires.rules import (
     open_objects,
     text,
 )
-from lango.testing.wires.script import Answer, Call, Frame
+from lango.testing.wires.script import Call, Frame, ScriptedAnswer
 
 _FIELDS: Final = frozenset(
     {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "response_format"}
@@ -38,7 +38,7 @@ class OpenAIChatWire(OpenAIRefusals):
     base = "/v1"
     path = r"/v1/chat/completions"
 
-    def frames(self, answer: Answer, model: str) -> list[Frame]:
+    def frames(self, answer: ScriptedAnswer, model: str) -> list[Frame]:
         """An answer as the vendor streams it."""
         return [_frame(model, *each) for each in _steps(answer)] + [
             Frame(b"data: [DONE]\n\n", finish=True)
@@ -76,7 +76,7 @@ class OpenAIChatWire(OpenAIRefusals):
         return found
 
 
-def _steps(answer: Answer) -> Iterator[tuple[JsonObject, str | None, Any, bool]]:
+def _steps(answer: ScriptedAnswer) -> Iterator[tuple[JsonObject, str | None, Any, bool]]:
     """Delta, finish reason, usage, and whether the step opens a call."""
     yield {"role": "assistant", "content": ""}, None, None, False
     for piece in answer.pieces(answer.thoughts):

@@ -19,7 +19,7 @@ from lango.testing.wires.rules import (
     open_objects,
     text,
 )
-from lango.testing.wires.script import Answer, Call, Frame
+from lango.testing.wires.script import Call, Frame, ScriptedAnswer
 
 _FIELDS: Final = frozenset(
     {"model", "input", "instructions", "stream", "store", "tools", "tool_choice", "text"}
@@ -38,7 +38,7 @@ class OpenAIResponsesWire(OpenAIRefusals):
     base = "/v1"
     path = r"/v1/responses"
 
-    def frames(self, answer: Answer, model: str) -> list[Frame]:
+    def frames(self, answer: ScriptedAnswer, model: str) -> list[Frame]:
         """An answer as the vendor streams it."""
         return [_frame(n, *step) for n, step in enumerate(_steps(answer, model))]
 
@@ -72,7 +72,7 @@ class OpenAIResponsesWire(OpenAIRefusals):
         return found
 
 
-def _steps(answer: Answer, model: str) -> Iterator[Step]:
+def _steps(answer: ScriptedAnswer, model: str) -> Iterator[Step]:
     yield "response.created", {"response": _response(model, "in_progress")}
     output: list[JsonObject] = []
     if answer.thoughts or answer.signature:
@@ -88,7 +88,7 @@ def _steps(answer: Answer, model: str) -> Iterator[Step]:
     yield f"response.{ended['status']}", {"response": ended}
 
 
-def _reasoning(answer: Answer, output: list[JsonObject]) -> Iterator[Step]:
+def _reasoning(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]:
     at: JsonObject = {"output_index": len(output)}
     item: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": []}
     yield "response.output_item.added", {**at, "item": item}
@@ -105,7 +105,7 @@ def _reasoning(answer: Answer, output: list[JsonObject]) -> Iterator[Step]:
     output.append(item)
 
 
-def _message(answer: Answer, output: list[JsonObject]) -> Iterator[Step]:
+def _message(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]:
     at: JsonObject = {"output_index": len(output)}
     item: JsonObject = {"id": "msg_1", "type": "message", "role": "assistant"}
     yield "response.output_item.added", {**at, "item": {**item, "content": []}}
@@ -122,7 +122,7 @@ def _message(answer: Answer, output: list[JsonObject]) -> Iterator[Step]:
     output.append(item)
 
 
-def _call(answer: Answer, call: Call, output: list[JsonObject]) -> Iterator[Step]:
+def _call(answer: ScriptedAnswer, call: Call, output: list[JsonObject]) -> Iterator[Step]:
     index = len(output)
     item: JsonObject = {"id": f"fc_{index}", "type": "function_call", "name": call.name}
     if call.id is not None:
@@ -143,7 +143,7 @@ def _response(
     model: str,
     status: str,
     output: list[JsonObject] | None = None,
-    answer: Answer | None = None,
+    answer: ScriptedAnswer | None = None,
 ) -> JsonObject:
     response: JsonObject = {
         "id": "resp_1",

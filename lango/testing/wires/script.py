@@ -23,7 +23,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScriptedAnswer:
     """One answer of the model."""
 
     text: str = ""
@@ -61,11 +61,13 @@ class Broken:
     """
 
     how: Break
-    answer: Answer = field(default_factory=lambda: Answer("This will not end well."))
+    answer: ScriptedAnswer = field(
+        default_factory=lambda: ScriptedAnswer("This will not end well.")
+    )
     at: int = -1
 
 
-Reply = Answer | Refusal | Broken
+Reply = ScriptedAnswer | Refusal | Broken
 
 
 @dataclass(frozen=True, slots=True)

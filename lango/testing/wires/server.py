@@ -20,7 +20,7 @@ from lango.testing.wires.http import HttpReply, HttpRequest, HttpServer
 from lango.testing.wires.openai_chat import OpenAIChatWire
 from lango.testing.wires.openai_responses import OpenAIResponsesWire
 from lango.testing.wires.rules import Problems
-from lango.testing.wires.script import Answer, Broken, Frame, Refusal, Reply
+from lango.testing.wires.script import Broken, Frame, Refusal, Reply, ScriptedAnswer
 
 _SSE: Final = "text/event-stream; charset=utf-8"
 _HTML: Final = b"<!DOCTYPE html>\n<html><body><h1>502 Bad Gateway</h1></body></html>\n"
@@ -50,7 +50,7 @@ class Wire(Protocol):
         """The response header with the request id."""
         ...
 
-    def frames(self, answer: Answer, model: str) -> list[Frame]:
+    def frames(self, answer: ScriptedAnswer, model: str) -> list[Frame]:
         """An answer as the vendor streams it."""
         ...
 
@@ -99,7 +99,7 @@ class WireServer:
         self.refused: list[str] = []
         """The faults of the requests that it received."""
         self._piece = piece
-        self._replies: deque[Reply] = deque(replies or (Answer("Hello."),))
+        self._replies: deque[Reply] = deque(replies or (ScriptedAnswer("Hello."),))
         self._http = HttpServer(self._handle)
         self._providers: list[Provider] = []
 
@@ -158,9 +158,11 @@ class WireServer:
             headers["retry-after"] = refusal.retry_after
         return HttpReply(status, headers, _pieces([body]))
 
-    def _answer(self, reply: Answer | Broken, headers: dict[str, str], model: str) -> HttpReply:
+    def _answer(
+        self, reply: ScriptedAnswer | Broken, headers: dict[str, str], model: str
+    ) -> HttpReply:
         headers = {**headers, "content-type": _SSE}
-        if isinstance(reply, Answer):
+        if isinstance(reply, ScriptedAnswer):
             data = b"".join(frame.data for frame in self.wire.frames(reply, model))
             return HttpReply(200, headers, _pieces([data], self._piece))
         if reply.how == "html":

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from lango.core.context.model_calls import Attempt
+from lango.core.context.model_calls import ModelAttempt
 from lango.core.messages.messages import Message
 from lango.core.messages.streams import Done, StreamEvent, StreamEventError, TextDelta, Usage
 from lango.errors import (
@@ -55,7 +55,7 @@ class Model:
 
 async def test_a_passing_fault_is_not_seen() -> None:
     model = Model(ModelUnavailableError(), RateLimitedError(), "Hello.")
-    attempts: list[Attempt] = []
+    attempts: list[ModelAttempt] = []
     provider = PolicyProvider(model, FAST)
     events = await events_of(provider.stream(ask(), on_attempt=attempts.append))
     assert text_of(events) == "Hello."
@@ -298,7 +298,7 @@ async def test_a_consumer_that_leaves_frees_its_place() -> None:
         finally:
             closed.set()
 
-    attempts: list[Attempt] = []
+    attempts: list[ModelAttempt] = []
     provider = PolicyProvider(Odd(chatty), replace(FAST, at_once=1))
     stream = provider.stream(ask("left"), on_attempt=attempts.append)
     await anext(stream)
@@ -329,7 +329,7 @@ class Metered(Model):
 
 
 async def test_a_stream_that_is_cut_off_has_what_it_said_of_its_usage() -> None:
-    attempts: list[Attempt] = []
+    attempts: list[ModelAttempt] = []
     model = Metered(("Hel", BadStreamError()), "Hello.")
     for _ in range(2):
         stream = PolicyProvider(model, FAST).stream(ask(), on_attempt=attempts.append)
@@ -346,11 +346,11 @@ async def test_a_stream_that_is_cut_off_has_what_it_said_of_its_usage() -> None:
 async def test_nothing_is_sent_that_could_not_be_noted_before() -> None:
     """Nor is it taken for a fault of the model, which another one could mend."""
 
-    async def refuse(attempt: Attempt) -> None:
+    async def refuse(attempt: ModelAttempt) -> None:
         assert (attempt.outcome, attempt.provider) == ("started", "m")
         raise OSError("no place to note it")
 
-    attempts: list[Attempt] = []
+    attempts: list[ModelAttempt] = []
     model, other = Model("Hello."), Model("Hello.")
     provider = PolicyProvider(model, FAST, fallbacks=[Fallback(other, "o")])
     with pytest.raises(OSError, match="no place"):

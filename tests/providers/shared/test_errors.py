@@ -15,7 +15,13 @@ from lango.errors import (
     RateLimitedError,
     UnknownModelError,
 )
-from lango.providers.shared.errors import FaultTable, Said, by_status, of_transport, retry_after
+from lango.providers.shared.errors import (
+    FaultTable,
+    VendorError,
+    by_status,
+    of_transport,
+    retry_after,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +50,12 @@ def test_statuses(status: int | None, error: type[ModelError]) -> None:
 
 def test_the_most_exact_word_wins() -> None:
     table = FaultTable({"quota": AuthenticationError, "bad": BadRequestError}, ("too many",))
-    assert type(table.error(Said("no", 429, ("quota", "bad")))) is AuthenticationError
-    assert type(table.error(Said("too many tokens", 400, ("bad",)))) is ContextTooLongError
-    assert type(table.error(Said("too many requests", 429, ("quota",)))) is AuthenticationError
-    assert type(table.error(Said("no", 429, ("new",)))) is RateLimitedError
+    assert type(table.error(VendorError("no", 429, ("quota", "bad")))) is AuthenticationError
+    assert type(table.error(VendorError("too many tokens", 400, ("bad",)))) is ContextTooLongError
+    assert (
+        type(table.error(VendorError("too many requests", 429, ("quota",)))) is AuthenticationError
+    )
+    assert type(table.error(VendorError("no", 429, ("new",)))) is RateLimitedError
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from lango.providers.shared.names import (
     ANTHROPIC_IDS,
     CHAT_IDS,
     NINE_LETTER_IDS,
-    CallIds,
+    ApiCallIds,
     ToolNames,
     arguments_text,
 )
 
 
 @pytest.mark.parametrize("ids", [CHAT_IDS, ANTHROPIC_IDS, NINE_LETTER_IDS])
-def test_ids_are_made_legal_the_same_way_each_time(ids: CallIds) -> None:
+def test_ids_are_made_legal_the_same_way_each_time(ids: ApiCallIds) -> None:
     odd = "functions.é:0 " * 9
     assert ids(odd) == ids(odd) != ids(odd + "x")
     assert ids(ids(odd)) == ids(odd)

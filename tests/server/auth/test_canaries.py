@@ -12,7 +12,7 @@ from faults.turn_place import Place, Process, process
 from lango.core.keys import KeyText
 from lango.server.auth.identity import Credentials, Keys
 from lango.server.listening import listen
-from lango.server.process import Stop, serve
+from lango.server.process import StopSignal, serve
 from lango.store.sessions.store import SqlSessionStore
 from tests.server.auth.canaries import (
     REQUESTS,
@@ -103,7 +103,7 @@ async def test_a_database_that_is_down(canaries: Canaries, monkeypatch: pytest.M
 async def test_over_a_real_connection(
     here: Process, issuer: Issuer, canaries: Canaries, tenant: str
 ) -> None:
-    listening, stop, ready = listen("127.0.0.1", 0), Stop(), asyncio.Event()
+    listening, stop, ready = listen("127.0.0.1", 0), StopSignal(), asyncio.Event()
     port = listening.getsockname()[1]
     app = app_of(here, issuer)
     serving = asyncio.create_task(serve(app, listening, stop=stop, on_ready=ready.set))

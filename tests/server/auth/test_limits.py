@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 
 from faults.turn_place import Place, process
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.ids import new_id
 from lango.core.keys import KeyLimits
 from lango.core.turns.states import NewTurn
@@ -124,7 +124,7 @@ async def test_money_in_a_day(
         turn = (await turns.submit(key(tenant, session_id), new)).turn
         moment = since.timestamp() + 1
         told = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
-        attempt = Attempt("p", "m", moment, moment)
+        attempt = ModelAttempt("p", "m", moment, moment)
         await calls.add(tenant, [ModelCall(attempt, *told, price=price)])
 
     await spend("s", 0.25)
@@ -155,7 +155,7 @@ async def test_money_is_looked_at_again_when_a_turn_starts(place: Place) -> None
         other = await submit("c", new_id("k"))
         moment = datetime.now(UTC).timestamp()
         told = (1, new_id("mc"), (place.app, "user", "a"), first.invocation_id)
-        call = ModelCall(Attempt("p", "m", moment, moment), *told, price=0.5)
+        call = ModelCall(ModelAttempt("p", "m", moment, moment), *told, price=0.5)
         await ModelCallStore(here.store.database).add(here.turns.tenant, [call])
         async with here.worker():
             ended = [await here.turns.wait(turn.id) for turn in (second, other)]

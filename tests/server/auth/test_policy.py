@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from lango.config.settings import Settings
 from lango.core.keys import KeyText
 from lango.errors import ConfigError
-from lango.server.auth.policy import Doorkeeper, identity_for
+from lango.server.auth.policy import AuthPolicy, identity_for
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
 from tests.server.auth.issuers import AUDIENCE, issuing, new_key
@@ -31,7 +31,7 @@ async def store(sqlite_url: str) -> AsyncIterator[SqlSessionStore]:
 
 async def opened(
     kept: SqlSessionStore, host: str, /, *, insecure: bool = False, **settings: Any
-) -> Doorkeeper:
+) -> AuthPolicy:
     said = Settings.model_validate(settings)
     return await identity_for(said, kept, host=host, port=8000, insecure=insecure)
 

@@ -17,8 +17,8 @@ from lango.errors import ConfigError
 from lango.server.http.connections import (
     MOST_PIPELINED,
     RESERVE,
+    LimitedProtocol,
     OpenConnections,
-    PatientProtocol,
     room_for,
 )
 from lango.server.http.problems import MEDIA_TYPE
@@ -223,12 +223,12 @@ class Connection:
 def test_no_more_than_the_reserve_is_taken_in_beside_what_is_served() -> None:
     everyone = OpenConnections(3)
     made = [Connection() for _ in range(3 + RESERVE + 1)]
-    for each in cast("list[PatientProtocol]", made):
+    for each in cast("list[LimitedProtocol]", made):
         everyone.add(each)
         everyone.serve(each)
     assert everyone.are_too_many
     assert [each.is_open for each in made] == [True] * (3 + RESERVE) + [False]
-    for each in cast("list[PatientProtocol]", made[3:]):
+    for each in cast("list[LimitedProtocol]", made[3:]):
         everyone.remove(each)
     assert not everyone.are_too_many
 

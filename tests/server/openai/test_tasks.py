@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from faults.turn_place import Place
-from lango.server.openai.sessions import Conversation, Said
+from lango.server.openai.sessions import SentConversation, VisibleMessage
 from lango.server.openai.tasks import task_answer
 from tests.server.places import House, house
 
@@ -20,8 +20,8 @@ def task(wanted: str, chat: str = CHAT) -> str:
     )
 
 
-def said(text: str, *earlier: Said) -> Conversation:
-    return Conversation(earlier, (Said("user", text),))
+def said(text: str, *earlier: VisibleMessage) -> SentConversation:
+    return SentConversation(earlier, (VisibleMessage("user", text),))
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,13 @@ def test_a_task_is_answered(text: str, answer: dict[str, Any]) -> None:
         said(task("poem")),
         said("### Task:\nTranslate this."),
         said(task("title").replace("chat_history", "notes")),
-        said(task("title"), Said("user", "Hi."), Said("assistant", "Hello.")),
-        Conversation((), (Said("user", "Hi."), Said("user", task("title")))),
+        said(task("title"), VisibleMessage("user", "Hi."), VisibleMessage("assistant", "Hello.")),
+        SentConversation(
+            (), (VisibleMessage("user", "Hi."), VisibleMessage("user", task("title")))
+        ),
     ],
 )
-def test_what_a_person_says_is_not_a_task(sent: Conversation) -> None:
+def test_what_a_person_says_is_not_a_task(sent: SentConversation) -> None:
     assert task_answer(sent) is None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from lango.core.messages.conversations import Said
+from lango.core.messages.conversations import VisibleMessage
 from lango.core.turns.events import (
     Approval,
     ApprovalRequired,
@@ -21,8 +21,8 @@ from lango.core.turns.events import (
 )
 from lango.errors import RateLimitedError
 from lango.server.backend import services_of
-from lango.server.openai.answers import Reading, chunks
-from lango.server.openai.sessions import Conversation
+from lango.server.openai.answers import DeltaReader, chunks
+from lango.server.openai.sessions import SentConversation
 from lango.store.sessions.conversations import ConversationStore
 from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn
@@ -81,7 +81,7 @@ async def break_off(house: House, client: Any, text: str) -> str:
         has += (await anext(stream)).choices[0].delta.content or ""
     await stream.close()
     store = ConversationStore(house.here.store.database)
-    known_by = Conversation((), (Said("user", text),)).known_by(None)
+    known_by = SentConversation((), (VisibleMessage("user", text),)).known_by(None)
     async with asyncio.timeout(PATIENCE):
         while not await store.find(house.tenant, "ann", house.agent, known_by):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -141,7 +141,7 @@ async def test_what_goes_wrong_inside_is_not_told(
     async def broken(*_: Any, **__: Any) -> None:
         raise ValueError("a secret")
 
-    monkeypatch.setattr("lango.server.openai.sessions.Door.hand_in", broken)
+    monkeypatch.setattr("lango.server.openai.sessions.ConversationSubmitter.hand_in", broken)
     async with live(small) as server, sdk(server) as client:
         with pytest.raises(openai.InternalServerError, match="err_") as raised:
             await client.chat.completions.create(model=small.agent, messages=[user("hi")])
@@ -158,9 +158,9 @@ def logged(*events: Event) -> list[LoggedEvent]:
     return [LoggedEvent(n, each.type, each.data(), 0, 0.0) for n, each in enumerate(events, 1)]
 
 
-def told(turn: Turn, *events: Event) -> tuple[str, Reading]:
+def told(turn: Turn, *events: Event) -> tuple[str, DeltaReader]:
     """What a client has at the end of a stream."""
-    reading = Reading(turn)
+    reading = DeltaReader(turn)
     deltas = [delta for event in logged(*events) for delta in reading.read(event)]
     return "".join(delta.get("content", "") for delta in deltas), reading
 

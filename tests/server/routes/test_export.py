@@ -9,7 +9,7 @@ import pytest
 from lango.server.auth.callers import Caller
 from lango.store.sessions.entries import SessionKey, StateChange
 from lango.store.transfer.export import SessionExport
-from lango.store.transfer.restore import Renamed, restore_session
+from lango.store.transfer.restore import NewNames, restore_session
 from tests.server.eventful import eventful
 from tests.server.places import House
 
@@ -44,7 +44,7 @@ def state(lines: list[bytes], scope: str) -> Any:
 async def test_what_is_exported_can_be_brought_in(served: House) -> None:
     session = await filled(served)
     lines = await exported(served, session)
-    to = Renamed(served.tenant, user_id="bob")
+    to = NewNames(served.tenant, user_id="bob")
     await restore_session(served.here.store.database, lambda: iter(lines), to)
     async with served.client() as ann, served.client("bob") as bob:
         mine = (await ann.get(f"/v1/sessions/{session}/messages")).json()

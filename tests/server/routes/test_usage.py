@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.messages.streams import Usage
 from lango.server.auth.callers import Caller
 from lango.server.routes.insight import LONGEST
@@ -19,7 +19,7 @@ SPAN = {"since": "2026-02-01T00:00:00Z", "until": "2026-04-01T00:00:00Z"}
 def record(name: str, **told: Any) -> ModelCall:
     """A call of ann's at noon, but for what is said."""
     at = told.pop("at", NOON).timestamp()
-    attempt = Attempt(
+    attempt = ModelAttempt(
         provider="p",
         model=told.pop("model", "m1"),
         started=at,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import sqlalchemy as sa
 
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.tenants import current_tenant
 from lango.errors import StoreBusyError
 from lango.store.db import engines
@@ -119,7 +119,7 @@ async def test_sessions_queue_in_order_and_are_forgotten() -> None:
 
 
 def _call(session_pk: int, name: str) -> ModelCall:
-    attempt = Attempt(provider="p", model="m", started=1.0, ended=2.0, outcome="completed")
+    attempt = ModelAttempt(provider="p", model="m", started=1.0, ended=2.0, outcome="completed")
     return ModelCall(attempt=attempt, number=1, call=name, session_pk=session_pk)
 
 

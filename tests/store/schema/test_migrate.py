@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from faults.newer_schema import newer
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.errors import SchemaError
 from lango.store.model_calls import ModelCallStore
 from lango.store.schema import migrate
@@ -153,7 +153,9 @@ async def test_an_older_database_keeps_its_data(
         await store.append((await store.locate(key(tenant))), said("e2", "and more"))
         assert await texts(store, key(tenant)) == ["kept", "and more"]
         calls = ModelCallStore(store.database)
-        await calls.add(tenant, [ModelCall(Attempt("p", "m", 1.0, 2.0), 1, "c", ("a", "u", "s"))])
+        await calls.add(
+            tenant, [ModelCall(ModelAttempt("p", "m", 1.0, 2.0), 1, "c", ("a", "u", "s"))]
+        )
         assert len(await calls.of_session(key(tenant))) == 1
     finally:
         await store.close()

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 from lango.core.turns.events import Waiting
 from lango.store.schema.tables import conversations
-from lango.store.sessions.conversations import ConversationStore, Point
+from lango.store.sessions.conversations import ConversationPoint, ConversationStore
 from lango.store.turns.rows import Turn
 from tests.store.rows import beside, key
 from tests.store.turns.worker_context import Desk, opened, said
@@ -12,7 +12,9 @@ from tests.store.turns.worker_context import Desk, opened, said
 HASH = "f" * 64
 
 
-async def found(desk: Desk, tenant: str, known_by: str = HASH, **of: str) -> Point | None:
+async def found(
+    desk: Desk, tenant: str, known_by: str = HASH, **of: str
+) -> ConversationPoint | None:
     who = {"user": "u", "app": "a"} | of
     store = ConversationStore(desk.sessions.database)
     return await store.find(tenant, known_by=known_by, **who)

@@ -13,7 +13,7 @@ from lango.core.turns.events import MessageDelta
 from lango.errors import Fenced, SessionNotFoundError
 from lango.store.files import rows as artifact_rows
 from lango.store.files.artifacts import SqlArtifactStore
-from lango.store.files.rows import Held, NewArtifact
+from lango.store.files.rows import BytesInMemory, NewArtifact
 from lango.store.files.uploads import NewFile, SqlFileStore
 from lango.store.model_calls import ModelCallStore
 from lango.store.schema.tables import turns
@@ -60,7 +60,9 @@ async def fill(desk: Desk, claim: Claim) -> int:
     await desk.ledger.finish(claim, run, CANARY)
     await desk.log.append(claim, [MessageDelta("m", CANARY)])
     await writes.save_artifact(where, artifact())
-    await SqlFileStore(database).save(where, NewFile(CANARY, "text/plain", Held(b"upload")))
+    await SqlFileStore(database).save(
+        where, NewFile(CANARY, "text/plain", BytesInMemory(b"upload"))
+    )
     child = replace(where, session_id=f"{claim.turn.id}/call-1")
     await writes.open_child(child, StateChange({"k": CANARY}))
     ref = await desk.sessions.locate(child)
@@ -162,7 +164,7 @@ async def test_what_is_meant_for_a_deleted_session_does_not_reach_the_next(
         await desk.sessions.delete(where)
         new = await desk.sessions.create(where)
         files, calls = SqlFileStore(desk.sessions.database), ModelCallStore(desk.sessions.database)
-        file = NewFile(CANARY, "text/plain", Held(b"upload"))
+        file = NewFile(CANARY, "text/plain", BytesInMemory(b"upload"))
         with pytest.raises(SessionNotFoundError):
             await files.save(where, file, public_id=old.public_id)
         record = call(system=PromptPart(CANARY))

@@ -11,7 +11,7 @@ from lango.errors import SessionNotFoundError
 from lango.store.files.artifacts import SqlArtifactStore
 from lango.store.files.rows import NewArtifact
 from lango.store.schema.tables import messages, sessions, state_changes
-from lango.store.sessions.conversations import Point
+from lango.store.sessions.conversations import ConversationPoint
 from lango.store.sessions.entries import Blob, Entry, Rewind, SessionKey, StateChange
 from lango.store.sessions.fork import fork
 from lango.store.turns.rows import Turn
@@ -66,9 +66,11 @@ async def append(desk: Desk, where: SessionKey, entries: Sequence[Entry]) -> Non
         await desk.sessions.append(ref, one)
 
 
-async def point_of(desk: Desk, turn: Turn) -> Point:
+async def point_of(desk: Desk, turn: Turn) -> ConversationPoint:
     public_id = (await desk.sessions.summary(turn.session)).public_id
-    return Point(turn.session, turn.session_pk, public_id, turn.number, turn.id, 2, False, False)
+    return ConversationPoint(
+        turn.session, turn.session_pk, public_id, turn.number, turn.id, 2, False, False
+    )
 
 
 async def begun(desk: Desk, where: SessionKey) -> Turn:

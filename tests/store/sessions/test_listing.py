@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from lango.errors import InvalidIdError, SessionExistsError, SessionNotFoundError
 from lango.store.schema.tables import messages, sessions
 from lango.store.sessions.entries import SessionKey
-from lango.store.sessions.listing import SessionSummary, Wanted
+from lango.store.sessions.listing import SessionFilter, SessionSummary
 from lango.store.sessions.store import SqlSessionStore
 from tests.store.rows import beside, created, key, said
 
@@ -36,7 +36,9 @@ async def _pages(
     pages: list[list[SessionSummary]] = []
     cursor: str | None = None
     while True:
-        page = await store.page(tenant, "a", wanted=Wanted(title), cursor=cursor, limit=limit)
+        page = await store.page(
+            tenant, "a", wanted=SessionFilter(title), cursor=cursor, limit=limit
+        )
         pages.append(list(page.items))
         cursor = page.next_cursor
         if cursor is None:
@@ -119,8 +121,8 @@ async def test_pages_of_one_user_and_by_title(store_url: str, tenant: str) -> No
         await store.create(key(tenant, "Tea", app="other"), title="Tea")
         mine = await store.page(tenant, "a", "ann", limit=2)
         rest = await store.page(tenant, "a", "ann", limit=2, cursor=mine.next_cursor)
-        teas = await store.page(tenant, "a", wanted=Wanted("tEa"))
-        percent = await store.page(tenant, "a", wanted=Wanted("0% o"))
+        teas = await store.page(tenant, "a", wanted=SessionFilter("tEa"))
+        percent = await store.page(tenant, "a", wanted=SessionFilter("0% o"))
         carls = await store.page(tenant, "a", "carl")
     assert {one.user_id for one in (*mine.items, *rest.items)} == {"ann"}
     assert len(mine.items) + len(rest.items) == 3

@@ -8,7 +8,7 @@ from lango.store.sessions.retained_rows import (
     MAX_CLOSED,
     MAX_OPEN,
     Calls,
-    Pins,
+    RetainedCalls,
     after_append,
     before_rewind,
     check_room,
@@ -42,7 +42,7 @@ def entry(invocation: str = "turn-1", opens: str = "", answers: str = "", scope:
 def append(
     open_calls: Calls | None, new: Entry, *, seq: int = 9, turn_seq: int = 7, new_turn: bool
 ) -> Calls | None:
-    pins = Pins(open_calls, None)
+    pins = RetainedCalls(open_calls, None)
     return after_append(pins, new, seq=seq, turn_seq=turn_seq, new_turn=new_turn).open
 
 
@@ -107,17 +107,17 @@ def test_no_open_call_is_dropped_however_many_there_are() -> None:
 
 def test_the_newest_closed_calls_are_kept() -> None:
     answered: Calls = {f"call-{number}": call(answered=8) for number in range(MAX_CLOSED + 10)}
-    after = after_append(Pins(answered, None), entry(), seq=9, turn_seq=7, new_turn=True)
+    after = after_append(RetainedCalls(answered, None), entry(), seq=9, turn_seq=7, new_turn=True)
     assert list(after.closed or {}) == [f"call-{n}" for n in range(10, MAX_CLOSED + 10)]
 
 
 def test_a_call_beyond_the_bound_is_refused_and_none_is_lost() -> None:
     waiting: Calls = {f"call-{number}": call() for number in range(MAX_OPEN)}
     with pytest.raises(TurnLimitError, match="wait for an answer"):
-        check_room(Pins(waiting, None), entry(opens="another"))
-    check_room(Pins(waiting, None), entry(opens="call-3"))
-    check_room(Pins(waiting, None), entry(answers="call-3"))
-    check_room(Pins(waiting | {"call-3": call(answered=9)}, None), entry(opens="another"))
+        check_room(RetainedCalls(waiting, None), entry(opens="another"))
+    check_room(RetainedCalls(waiting, None), entry(opens="call-3"))
+    check_room(RetainedCalls(waiting, None), entry(answers="call-3"))
+    check_room(RetainedCalls(waiting | {"call-3": call(answered=9)}, None), entry(opens="another"))
 
 
 def test_the_given_calls_are_not_changed() -> None:
@@ -143,10 +143,12 @@ def test_a_task_keeps_its_rows_whatever_their_invocation() -> None:
 
 def test_a_rewind_takes_back_calls_and_answers() -> None:
     waiting, answered = call(first=3, last=4), call(first=3, last=4, answered=9)
-    pins = Pins({"late": call(first=20, last=21), "a": waiting}, {"b": answered, "c": answered})
-    assert before_rewind(pins, 10) == Pins({"a": waiting}, {"b": answered, "c": answered})
-    assert before_rewind(pins, 9) == Pins({"b": waiting, "c": waiting, "a": waiting}, None)
-    assert before_rewind(pins, 3) == Pins(None, None)
+    pins = RetainedCalls(
+        {"late": call(first=20, last=21), "a": waiting}, {"b": answered, "c": answered}
+    )
+    assert before_rewind(pins, 10) == RetainedCalls({"a": waiting}, {"b": answered, "c": answered})
+    assert before_rewind(pins, 9) == RetainedCalls({"b": waiting, "c": waiting, "a": waiting}, None)
+    assert before_rewind(pins, 3) == RetainedCalls(None, None)
 
 
 def test_spans_are_the_rows_before_the_window() -> None:

@@ -16,7 +16,7 @@ from lango.store.schema.tables import artifacts, messages, sessions, state_chang
 from lango.store.sessions.entries import Rewind, SessionKey, StateChange
 from lango.store.sessions.store import SqlSessionStore, create_session
 from lango.store.transfer.export import PAGE, SESSION_COLUMNS, open_export
-from lango.store.transfer.restore import Renamed, Restored, restore_session
+from lango.store.transfer.restore import NewNames, RestoreResult, restore_session
 from tests.store.rows import key, said
 from tests.store.sessions.test_fork import first_turn, second_turn
 
@@ -58,8 +58,8 @@ async def exported(store: SqlSessionStore, where: SessionKey, **options: Any) ->
 
 async def restored(
     store: SqlSessionStore, lines: list[bytes], tenant: str, **names: str
-) -> Restored:
-    return await restore_session(store.database, lambda: iter(lines), Renamed(tenant, **names))
+) -> RestoreResult:
+    return await restore_session(store.database, lambda: iter(lines), NewNames(tenant, **names))
 
 
 async def rows(store: SqlSessionStore, where: SessionKey) -> dict[str, list[Any]]:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from lango.core.turns.events import Completed, MessageDelta, ToolFinished
 from lango.errors import Fenced
 from lango.store.schema.tables import sessions, turns
-from lango.store.turns.log import Write
+from lango.store.turns.log import LogWrite
 from lango.store.turns.rows import OF_SESSION, Claim
 from tests.store.rows import beside, execute, key
 from tests.store.turns.worker_context import Desk, count, opened
@@ -68,13 +68,13 @@ async def test_many_logs_are_written_at_once(store_url: str, tenant: str) -> Non
         good = [await _claimed(desk, tenant, name) for name in ("one", "two")]
         lost = await _claimed(desk, tenant, "lost")
         await desk.finish(lost)
-        writes = [Write(claim, [delta("x"), delta("y")]) for claim in (good[0], lost, good[1])]
+        writes = [LogWrite(claim, [delta("x"), delta("y")]) for claim in (good[0], lost, good[1])]
         one, none, two = await desk.log.append_many(writes)
         assert none is None
         for claim, written in zip(good, (one, two), strict=True):
             assert written == (await desk.log.read(tenant, claim.turn.id, after=2)).events
         # Two for one turn are one after the other.
-        twice = [Write(good[0], [delta("first")]), Write(good[0], [delta("second")])]
+        twice = [LogWrite(good[0], [delta("first")]), LogWrite(good[0], [delta("second")])]
         both = await desk.log.append_many(twice)
         page = await desk.log.read(tenant, good[0].turn.id, after=4)
         assert both == [page.events, page.events]

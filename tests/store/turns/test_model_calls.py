@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.messages.streams import Usage
 from lango.core.turns.events import Completed
 from lango.errors import Fenced
@@ -13,7 +13,7 @@ from lango.store.model_calls import ModelCallStore
 from lango.store.turns.ledger import ToolRun
 from lango.store.turns.model_calls import enter_call, resume_calls
 from lango.store.turns.rows import Claim
-from lango.store.turns.usage import Spent
+from lango.store.turns.usage import EarlierUsage
 from tests.store.rows import key
 from tests.store.turns.worker_context import Desk, Lossy, count, opened
 
@@ -25,7 +25,7 @@ def started(claim: Claim, call: str = "", **fields: Any) -> ModelCall:
     moment = 1_760_000_000.25
     where = claim.turn.session
     given: dict[str, Any] = {
-        "attempt": Attempt("openai", "gpt-5", moment, moment, outcome="started"),
+        "attempt": ModelAttempt("openai", "gpt-5", moment, moment, outcome="started"),
         "number": 1,
         "call": f"{claim.turn.id}{call}",
         "session": (where.app_name, where.user_id, where.session_id),
@@ -97,7 +97,7 @@ async def test_what_was_under_way_is_cut_off_until_its_worker_settles_it(
         await calls.settle([answered(first)])
         taken = await taken_over(desk, claim)
         spent = await resume_calls(database, taken)
-        assert spent == Spent(2, 120, 0.5, (("openai:gpt-5", 130),))
+        assert spent == EarlierUsage(2, 120, 0.5, (("openai:gpt-5", 130),))
         assert await outcomes(desk, claim) == [("completed", USAGE), ("cut_off", None)]
         await calls.settle([answered(second)])
         assert await outcomes(desk, claim) == [("completed", USAGE)] * 2
@@ -148,7 +148,7 @@ async def test_turns_of_one_session_are_told_apart(store_url: str, tenant: str) 
         await desk.finish(claim)
         await desk.submit(key(tenant))
         other = await desk.claim(claim.turn.session_pk, await desk.worker())
-        assert (await resume_calls(database, other)) == Spent()
+        assert (await resume_calls(database, other)) == EarlierUsage()
         closed = await desk.queue.close(other, Completed(Usage(7, 7)))
         assert closed.turn.usage == asdict(Usage(7, 7))  # no call of it is recorded
 
@@ -160,7 +160,7 @@ async def test_tool_calls_of_earlier_attempts_are_counted(store_url: str, tenant
         for invocation, call in ((own, "c1"), (f"{own}/c1", "c2"), (own, "node:a"), ("x", "c3")):
             await desk.ledger.start(claim, ToolRun(invocation, call, "tool", {}))
         spent = await resume_calls(desk.ledger.database, await taken_over(desk, claim))
-        assert spent == Spent(tools=frozenset({(own, "c1"), (f"{own}/c1", "c2")}))
+        assert spent == EarlierUsage(tools=frozenset({(own, "c1"), (f"{own}/c1", "c2")}))
 
 
 async def test_a_deleted_session_stays_without_rows(store_url: str, tenant: str) -> None:

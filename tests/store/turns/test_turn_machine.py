@@ -41,7 +41,7 @@ async def _any_claim(transaction: Any, claim: Any) -> Any:
 
 async def _everybody(transaction: Any, dead_after: float, one: str, other: str | None) -> Any:
     roll = await _call_roll(transaction, dead_after, one, other)
-    return roll and turn_queue.Roll(frozenset({one}), roll.clock)
+    return roll and turn_queue.LiveWorkers(frozenset({one}), roll.clock)
 
 
 _call_roll = turn_queue.call_roll

@@ -13,7 +13,7 @@ from lango.core.turns.states import NewTurn
 from lango.errors import Fenced
 from lango.store.sessions.entries import SessionKey, SessionRef
 from lango.store.sessions.store import SqlSessionStore
-from lango.store.turns.claim import Closed, TurnQueue
+from lango.store.turns.claim import ClosedTurn, TurnQueue
 from lango.store.turns.ledger import ToolLedger, ToolRun
 from lango.store.turns.log import TurnLog
 from lango.store.turns.rows import Claim, Head, Turn
@@ -60,7 +60,7 @@ class Desk:
         assert claim is not None
         return claim
 
-    async def finish(self, claim: Claim) -> Closed:
+    async def finish(self, claim: Claim) -> ClosedTurn:
         return await self.queue.close(claim, Completed())
 
     async def state(self, turn: Turn) -> str:

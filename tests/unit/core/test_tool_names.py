@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.core.tool_names import RESERVED, TOOL_NAME, Listing, Named, server_tool_names
+from lango.core.tool_names import RESERVED, TOOL_NAME, NamedTool, ServerTools, server_tool_names
 
 NAMES = st.sampled_from(
     [
@@ -18,7 +18,7 @@ NAMES = st.sampled_from(
 SERVERS = st.sampled_from(["a", "b", "transfer"])
 
 
-def names_of(*listings: Listing, taken: tuple[str, ...] = ()) -> list[dict[str, str | None]]:
+def names_of(*listings: ServerTools, taken: tuple[str, ...] = ()) -> list[dict[str, str | None]]:
     """The name each tool gets, by the server's own name for it; a later double is not shown."""
     shown: list[dict[str, str | None]] = []
     for named in server_tool_names(listings, taken):
@@ -29,25 +29,25 @@ def names_of(*listings: Listing, taken: tuple[str, ...] = ()) -> list[dict[str, 
 
 
 def test_a_name_that_nothing_else_has_stays() -> None:
-    [[named]] = server_tool_names([Listing("files", ("read",))], ["write"])
-    assert named == Named("read", "read")
+    [[named]] = server_tool_names([ServerTools("files", ("read",))], ["write"])
+    assert named == NamedTool("read", "read")
 
 
 def test_an_own_tool_keeps_its_name() -> None:
-    [[named]] = server_tool_names([Listing("shop", ("pay",))], ["pay"])
+    [[named]] = server_tool_names([ServerTools("shop", ("pay",))], ["pay"])
     assert (named.tool, named.name) == ("pay", "shop_pay")
     assert "another tool of the agent is called 'pay'" in named.problem
 
 
 def test_neither_of_two_servers_gets_a_name_that_both_list() -> None:
-    assert names_of(Listing("a", ("go", "stay")), Listing("b", ("go",))) == [
+    assert names_of(ServerTools("a", ("go", "stay")), ServerTools("b", ("go",))) == [
         {"go": "a_go", "stay": "stay"},
         {"go": "b_go"},
     ]
 
 
 def test_a_prefix_settles_it() -> None:
-    listings = [Listing("a", ("go",), prefix="first"), Listing("b", ("go",))]
+    listings = [ServerTools("a", ("go",), prefix="first"), ServerTools("b", ("go",))]
     assert names_of(*listings) == [{"go": "first_go"}, {"go": "go"}]
     assert not [
         named.problem for server in server_tool_names(listings) for named in server if named.problem
@@ -56,15 +56,20 @@ def test_a_prefix_settles_it() -> None:
 
 def test_the_longer_name_gives_way_if_it_is_held_too() -> None:
     taken = ("go", "a_go")
-    [[named]] = server_tool_names([Listing("a", ("go",))], taken)
+    [[named]] = server_tool_names([ServerTools("a", ("go",))], taken)
     assert named.name is None
     assert "left out" in named.problem
-    assert names_of(Listing("a", ("go", "a_go")), taken=("go",)) == [{"go": None, "a_go": "a_go"}]
-    assert names_of(Listing("a", ("go",)), Listing("a", ("go",))) == [{"go": None}, {"go": None}]
+    assert names_of(ServerTools("a", ("go", "a_go")), taken=("go",)) == [
+        {"go": None, "a_go": "a_go"}
+    ]
+    assert names_of(ServerTools("a", ("go",)), ServerTools("a", ("go",))) == [
+        {"go": None},
+        {"go": None},
+    ]
 
 
 def test_names_that_no_provider_takes() -> None:
-    listing = Listing("my server", ("a b", "", "x" * 65, "2fa", "disk.free", "é"))
+    listing = ServerTools("my server", ("a b", "", "x" * 65, "2fa", "disk.free", "é"))
     assert names_of(listing) == [
         {
             **{"a b": None, "": None, "x" * 65: None, "é": None},
@@ -74,25 +79,27 @@ def test_names_that_no_provider_takes() -> None:
 
 
 def test_a_server_that_lists_a_name_twice_keeps_the_first() -> None:
-    [[first, second]] = server_tool_names([Listing("a", ("go", "go"))])
+    [[first, second]] = server_tool_names([ServerTools("a", ("go", "go"))])
     assert (first.name, second.name) == ("go", None)
     assert "lists 'go' twice" in second.problem
 
 
 def test_a_name_of_adks_own_is_left_out() -> None:
-    [[named]] = server_tool_names([Listing("a", ("transfer_to_agent",), prefix="p")])
+    [[named]] = server_tool_names([ServerTools("a", ("transfer_to_agent",), prefix="p")])
     assert named.name is None
     assert "ADK" in named.problem
 
 
 @given(
     st.lists(
-        st.builds(Listing, SERVERS, st.lists(NAMES).map(tuple), st.sampled_from(["", "a"])),
+        st.builds(ServerTools, SERVERS, st.lists(NAMES).map(tuple), st.sampled_from(["", "a"])),
         max_size=3,
     ),
     st.sets(NAMES),
 )
-def test_names_are_legal_and_each_is_held_once(listings: list[Listing], taken: set[str]) -> None:
+def test_names_are_legal_and_each_is_held_once(
+    listings: list[ServerTools], taken: set[str]
+) -> None:
     given_names = [tool.name for server in server_tool_names(listings, taken) for tool in server]
     names = [name for name in given_names if name is not None]
     assert all(TOOL_NAME.fullmatch(name) for name in names)

@@ -18,7 +18,16 @@ from lango.core.values import (
     storable_text,
 )
 from lango.testing.same import differences
-from lango.testing.values import Colour, Level, Opaque, Reply, any_values, nested, plain_json, texts
+from lango.testing.values import (
+    Colour,
+    Level,
+    Opaque,
+    ToolReply,
+    any_values,
+    nested,
+    plain_json,
+    texts,
+)
 
 KEYS_AS_TEXT = {"1": "int", "null": "null", "false": "no", "2.5": "float"}
 
@@ -100,7 +109,7 @@ def test_the_given_value_is_left_as_it_was(value: Any) -> None:
         ({1: "int", None: "null", False: "no", 2.5: "float"}, KEYS_AS_TEXT),
         (Colour.RED, "red"),
         (Level.HIGH, 3),
-        (Reply(), {"text": "ok"}),
+        (ToolReply(), {"text": "ok"}),
         (Opaque(), "<opaque>"),
         ({"a\x00": "b\x00"}, {"a\ufffd": "b\ufffd"}),
     ],

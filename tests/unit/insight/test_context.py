@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lango.core.context.budget import request_tokens
-from lango.core.context.model_calls import Attempt, ModelCall
+from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
 from lango.core.messages.streams import Usage
 from lango.insight.context import (
@@ -19,7 +19,7 @@ from lango.insight.context import (
     view,
 )
 
-ATTEMPT = Attempt("scripted", "demo", started=10.0, ended=12.5, first_byte=11.0)
+ATTEMPT = ModelAttempt("scripted", "demo", started=10.0, ended=12.5, first_byte=11.0)
 
 
 def stored(number: int, *messages: Message, turn: str = "t1", author: str = "user") -> StoredTalk:
@@ -41,8 +41,10 @@ ANSWERED = stored(3, result("a"), result("b"), author="root")
 
 def test_the_facts_of_the_record() -> None:
     usage = Usage(input=90, output=5)
-    failed = ModelCall(Attempt("scripted", "demo", 1.0, 2.0, outcome="failed", error="E"), 1, "mc")
-    made = Attempt("scripted", "demo", 10.0, 12.5, 11.0, request_id="r", usage=usage)
+    failed = ModelCall(
+        ModelAttempt("scripted", "demo", 1.0, 2.0, outcome="failed", error="E"), 1, "mc"
+    )
+    made = ModelAttempt("scripted", "demo", 10.0, 12.5, 11.0, request_id="r", usage=usage)
     done = ModelCall(made, 2, "mc", turn="t1", agent="root", budget=99, estimated=100, price=0.5)
     seen = view([failed, done], Prompt(), [], [])
     assert (seen.call, seen.turn, seen.agent, seen.budget) == ("mc", "t1", "root", 99)

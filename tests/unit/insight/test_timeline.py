@@ -1,13 +1,13 @@
 """The steps of model calls on a timeline."""
 
-from lango.core.context.model_calls import Attempt, CallOutcome, ModelCall
+from lango.core.context.model_calls import CallOutcome, ModelAttempt, ModelCall
 from lango.core.times import moment
 from lango.insight.timeline import model_steps
 
 
 def call(number: int, outcome: CallOutcome) -> ModelCall:
     at = 100.0 * number
-    attempt = Attempt("openai", "gpt-5", at, at + 1.0, outcome=outcome)
+    attempt = ModelAttempt("openai", "gpt-5", at, at + 1.0, outcome=outcome)
     return ModelCall(attempt, 1, call=f"mc_{number}")
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lango.providers.policy.loop_throttle import Turnstile
+from lango.providers.policy.loop_throttle import LoopThrottle
 
 AT_ONCE = 3
 
@@ -12,7 +12,7 @@ class House:
 
     def __init__(self) -> None:
         self.inside: list[int] = []
-        self.door = Turnstile(AT_ONCE)
+        self.door = LoopThrottle(AT_ONCE)
 
     async def _stay(self, number: int) -> None:
         await self.door.enter()

@@ -23,7 +23,7 @@ _ROOM: Final = MAX_ID_LENGTH - 32
 """Shorter than the maximum: keys that are made of a call's id add to it."""
 
 
-class CallIds:
+class TurnCallIds:
     """The call ids that a claimed turn has seen, in its session and in those of its tools."""
 
     def __init__(self) -> None:

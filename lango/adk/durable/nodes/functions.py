@@ -27,7 +27,7 @@ from lango.adk.compat.workflow import (
     replace_run_function,
     run_function,
 )
-from lango.adk.durable.ledger import Saving, saving
+from lango.adk.durable.ledger import RunningCall, saving
 from lango.adk.durable.nodes.failures import failure_of, is_failure, is_of_child, raised_again
 from lango.adk.sessions.encode import said_actions
 from lango.adk.sessions.normalise import storable_actions, storable_event
@@ -113,7 +113,7 @@ async def _tried(
         )
     if isinstance(verdict, Finished) and verdict.result is not None:
         return list(_again(verdict, kept, key, ctx))
-    saving.set(Saving(f"{run.invocation_id}/{run.call_key}", run.idempotent))
+    saving.set(RunningCall(f"{run.invocation_id}/{run.call_key}", run.idempotent))
     try:
         made = await _made(node, ctx, node_input)
     except Exception as error:

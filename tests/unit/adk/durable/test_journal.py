@@ -15,8 +15,8 @@ from google.adk.events.event import Event
 from lango.adk.durable.journal import (
     TEMP,
     AgentRun,
-    Cursor,
     Journal,
+    SequencePosition,
     Step,
     agent_places,
     open_transfer,
@@ -156,15 +156,15 @@ def test_a_run_begins_with_the_transfer_to_it() -> None:
 
 def test_the_cursor_of_a_sequence() -> None:
     root = sequence("root", agent("a"), agent("b"))
-    assert run(root, "root", asked()).cursor == Cursor()
+    assert run(root, "root", asked()).cursor == SequencePosition()
     found = run(root, "root", asked(), state("root", current_sub_agent="a"), at("root", "b"))
-    assert found.cursor == Cursor("b", 0, frozenset({"a"}))
+    assert found.cursor == SequencePosition("b", 0, frozenset({"a"}))
 
 
 def test_the_cursor_of_a_loop_forgets_earlier_rounds() -> None:
     events = [asked(), at("root", "a"), at("root", "b"), at("root", "a", 1)]
     found = run(loop("root", agent("a"), agent("b")), "root", *events)
-    assert found.cursor == Cursor("a", 1, frozenset())
+    assert found.cursor == SequencePosition("a", 1, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_cursor_of_a_loop_forgets_earlier_rounds() -> None:
     ],
 )
 def test_what_has_run_never_runs_again_and_the_rest_does(names: str, order: str) -> None:
-    cursor = Cursor("b", 0, frozenset({"a"}))
+    cursor = SequencePosition("b", 0, frozenset({"a"}))
     assert cursor.order(list(names)) == list(order)
 
 

@@ -10,7 +10,7 @@ from google.adk.models.registry import LLMRegistry
 from google.genai import types
 
 from lango.adk.models.adapter import ModelAdapter
-from lango.adk.models.caller import Caller, caller
+from lango.adk.models.caller import ModelCaller, caller
 from lango.core.context.model_calls import ModelCall
 from lango.core.messages.messages import Message, ToolCall
 from lango.core.messages.streams import Done, StreamEvent, TextDelta, Usage
@@ -245,7 +245,7 @@ async def test_a_record_says_what_was_sent_and_what_came_back() -> None:
     declared = types.FunctionDeclaration(name="look", description="Looks.")
     asked = request("hi", system_instruction="be brief", labels={"adk_agent_name": "root"})
     asked.config.tools = [types.Tool(function_declarations=[declared])]
-    token = caller.set(Caller(("app", "user", "s"), "turn-1"))
+    token = caller.set(ModelCaller(("app", "user", "s"), "turn-1"))
     try:
         await ask(model, asked)
     finally:
@@ -290,7 +290,7 @@ async def test_a_session_learns_how_its_model_counts() -> None:
     asked = request(THOUSAND, "so", "last", max_output_tokens=500)
 
     async def sent(session: str) -> int:
-        token = caller.set(Caller(("app", "user", session)))
+        token = caller.set(ModelCaller(("app", "user", session)))
         try:
             await ask(model, asked)
         finally:
@@ -323,7 +323,7 @@ async def test_without_a_caller_a_conversation_is_known_by_its_end() -> None:
 async def test_many_sessions_do_not_fill_the_memory() -> None:
     model, _ = scripted()
     for number in range(1_100):
-        token = caller.set(Caller(("app", "user", str(number))))
+        token = caller.set(ModelCaller(("app", "user", str(number))))
         await ask(model)
         caller.reset(token)
     assert len(model._calibrations) == 1_024  # pyright: ignore[reportPrivateUsage]

@@ -5,7 +5,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from lango.adk.models.reasoning import reasoning_of
-from lango.adk.models.responses import Answer, usable_id, usage_metadata
+from lango.adk.models.responses import ReceivedAnswer, usable_id, usage_metadata
 from lango.core.messages.messages import Reasoning, ToolCall
 from lango.core.messages.streams import (
     Done,
@@ -24,8 +24,10 @@ from lango.testing.same import differences
 STOP = Done("stop")
 
 
-def answer(*events: StreamEvent, taken: set[str] | None = None) -> tuple[list[LlmResponse], Answer]:
-    answer = Answer("scripted", "demo", taken or set())
+def answer(
+    *events: StreamEvent, taken: set[str] | None = None
+) -> tuple[list[LlmResponse], ReceivedAnswer]:
+    answer = ReceivedAnswer("scripted", "demo", taken or set())
     partials = [partial for event in events if (partial := answer.take(event))]
     return partials, answer
 

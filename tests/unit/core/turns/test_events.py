@@ -18,7 +18,7 @@ USED = {"input": 1, "output": 2, "cached": 0, "reasoning": 0, "written": 0}
 TOLD: list[tuple[TurnEvent, str, dict[str, object]]] = [
     (turns.Started(), "started", {"attempt": 1}),
     (turns.MessageDelta("m", "Hi"), "message.delta", {"message": "m", "text": "Hi"}),
-    (turns.ThoughtDelta("m", "Hm"), "thought.delta", {"message": "m", "text": "Hm"}),
+    (turns.ReasoningDelta("m", "Hm"), "thought.delta", {"message": "m", "text": "Hm"}),
     (
         turns.MessageCompleted("m", "root", "Hi"),
         "message.completed",
