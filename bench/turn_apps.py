@@ -39,7 +39,9 @@ ANSWER_TAKES: Final = 0.5
 _DELTA_EVERY: Final = 0.1  # seconds: as often as a model's words, gathered for a reader, come
 _EFFECT_EVERY: Final = 0.001
 _ANSWERS_SLOWER: Final = 2
-NO_LIMITS: Final = Policy(tries=1, at_once=10_000, timeouts=Timeouts(300.0, 300.0, 300.0))
+NO_LIMITS: Final = Policy(
+    tries=1, max_concurrent_requests=10_000, timeouts=Timeouts(300.0, 300.0, 300.0)
+)
 """For models that keep thousands waiting, which a real one's policy would end."""
 
 

@@ -17,7 +17,7 @@ from faults.queue_submits import CALLS, HandingIn
 from faults.turn_desk import TurnDesk
 from faults.turn_model import ModelSession, ModelTurn
 from lango.core.ids import new_id
-from lango.core.turns.events import Cancelled, Completed, End, Failed, MessageDelta, Waiting
+from lango.core.turns.events import Cancelled, Completed, End, Failed, InputRequired, MessageDelta
 from lango.core.turns.states import TurnState
 from lango.errors import Fenced
 from lango.store.turns.ledger import Finished, ToolRun
@@ -43,9 +43,9 @@ ENDS: Final[list[End]] = [
     Completed(),
     Failed(RuntimeError("no")),
     Cancelled("half an ans"),
-    Waiting(CALLS[:1]),
-    Waiting(CALLS[:1]),
-    Waiting(CALLS),
+    InputRequired(CALLS[:1]),
+    InputRequired(CALLS[:1]),
+    InputRequired(CALLS),
 ]
 
 
@@ -199,7 +199,7 @@ class Turns(HandingIn):
         assert own
         if session.running is turn:
             session.close(turn, end.type)  # pyright: ignore[reportArgumentType]
-            turn.waits_for = end.calls if isinstance(end, Waiting) else ()
+            turn.waits_for = end.calls if isinstance(end, InputRequired) else ()
             session.settle(turn.invocation)
             assert closed.more == bool(session.queue)
         assert closed.turn.state == turn.state or turn.waits_for
@@ -342,7 +342,7 @@ class Turns(HandingIn):
         self._check_logs()
 
     def _check_logs(self) -> None:
-        ends = {"completed", "failed", "cancelled", "waiting"}
+        ends = {"completed", "failed", "cancelled", "input_required"}
         for session, turn in self.model.turns():
             page = self.run(self.desks[1].log.read(session.key.tenant, turn.id))
             assert page.is_end

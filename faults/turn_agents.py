@@ -101,7 +101,7 @@ def tools_of(effects: Effects, version: str = "") -> list[Any]:
         effects.add("unblocked", name)
         return "over"
 
-    @tool(dangerous=True)
+    @tool(require_confirmation=True)
     async def pay(amount: int) -> str:
         """Pay."""
         effects.add("paid", amount)

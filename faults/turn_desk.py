@@ -70,7 +70,7 @@ class TurnDesk:
         joined = sessions.outerjoin(turns, turns.c.session_pk == sessions.c.pk)
         told = ("id", "state", "number", "attempts", "cancel_requested", "last_event", "ready")
         statement = sa.select(*places, *(turns.c[name] for name in told)).select_from(joined)
-        statement = statement.where(sessions.c.tenant.in_(tenants)).order_by(turns.c.place)
+        statement = statement.where(sessions.c.tenant.in_(tenants)).order_by(turns.c.queue_position)
         found = Rows({}, {}, {}, {}, set())
         async with self.sessions.database.snapshot() as connection:
             for row in await connection.execute(statement):

@@ -122,11 +122,11 @@ class ModelSession:
     def settle(self, invocation: str) -> None:
         """Waiting turns are answered when all of their calls are."""
         for turn in self.turns:
-            if turn.invocation != invocation or turn.state not in ("waiting", "answered"):
+            if turn.invocation != invocation or turn.state not in ("input_required", "answered"):
                 continue
             done = set(turn.waits_for) <= self.answered(invocation)
             if done != (turn.state == "answered"):
-                turn.become("answered" if done else "waiting")
+                turn.become("answered" if done else "input_required")
 
     def cancel(self, turn: ModelTurn) -> None:
         """End what has not begun; ask what runs."""

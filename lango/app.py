@@ -42,7 +42,9 @@ class Application:
             pool_timeout=store.pool_timeout,
         )
         self.engine = LocalEngine(self.store.database)
-        self._at_once = max(Policy().at_once, self._worker_options.most)
+        self._max_concurrent_requests = max(
+            Policy().max_concurrent_requests, self._worker_options.most
+        )
         self._agents: dict[str, Agent] = {}
         self._models: list[ModelAdapter] = []
 
@@ -93,7 +95,9 @@ class Application:
         options = self._worker_options
         if concurrency is not None:
             options = replace(options, concurrency=concurrency)
-        self._at_once = max(self._at_once, options.most)  # no turn has to wait for a slot
+        self._max_concurrent_requests = max(
+            self._max_concurrent_requests, options.most
+        )  # no turn has to wait for a slot
         agents = await self.agents(names)
         apps = {agent.runner.app.name: agent.durable for agent in agents if agent.durable}
         return TurnWorker(self.store, self.engine, apps, options)
@@ -101,7 +105,9 @@ class Application:
     @property
     def _worker_options(self) -> WorkerOptions:
         worker = self.settings.worker
-        return WorkerOptions(worker.concurrency, worker.hang_after, worker.keep_logs, worker.drain)
+        return WorkerOptions(
+            worker.concurrency, worker.hang_after, worker.event_retention_seconds, worker.drain
+        )
 
     def app_name(self, name: str | None) -> str:
         """The name of an app; the default is the only app, if there is just one."""
@@ -182,7 +188,7 @@ class Application:
             spec.model,
             fallbacks=spec.fallbacks,
             access=self._access,
-            policy=Policy(at_once=self._at_once),
+            policy=Policy(max_concurrent_requests=self._max_concurrent_requests),
             token_budget=self.settings.history.token_budget,
             **options,
         )
@@ -233,7 +239,7 @@ def _revealed(secret: SecretStr | None) -> str | None:
 
 def mcp_server(name: str, settings: McpServerSettings) -> McpServer:
     """The MCP server for ADK, from its settings."""
-    dangerous = settings.dangerous
+    require_confirmation = settings.require_confirmation
     return McpServer(
         name=name,
         command=tuple(settings.command) if settings.command else None,
@@ -242,7 +248,9 @@ def mcp_server(name: str, settings: McpServerSettings) -> McpServer:
         url=settings.url,
         headers={key: value.get_secret_value() for key, value in settings.headers.items()},
         tools=tuple(settings.tools) if settings.tools is not None else None,
-        dangerous=dangerous if isinstance(dangerous, bool) else tuple(dangerous),
+        require_confirmation=require_confirmation
+        if isinstance(require_confirmation, bool)
+        else tuple(require_confirmation),
         timeout=settings.timeout,
         prefix=settings.prefix,
     )

@@ -102,7 +102,7 @@ STATES: Final[Mapping[str, tuple[float, float, str]]] = {
     "completed": (600, 24, "final"),
     "failed": (600, 96, "final"),
     "cancelled": (380, 240, "final"),
-    "waiting": (600, 168, "for an answer"),
+    "input_required": (600, 168, "for an answer"),
     "answered": (600, 260, "by a turn of its own"),
 }
 _FINAL: Final = {"completed", "failed", "cancelled"}
@@ -113,12 +113,12 @@ _ARROWS: Final[
     ("queued", "running"): (((340, 121), (378, 121)), "claim", (359, 112)),
     ("running", "completed"): (((520, 112), (598, 56)), "", (0, 0)),
     ("running", "failed"): (((520, 121), (598, 121)), "", (0, 0)),
-    ("running", "waiting"): (((520, 132), (598, 186)), "", (0, 0)),
+    ("running", "input_required"): (((520, 132), (598, 186)), "", (0, 0)),
     ("running", "cancelled"): (((450, 146), (450, 238)), "cancel", (474, 196)),
     ("queued", "cancelled"): (((270, 146), (270, 252), (378, 252)), "cancel", (300, 246)),
     ("scheduled", "cancelled"): (((90, 146), (90, 276), (378, 276)), "cancel", (300, 292)),
-    ("waiting", "answered"): (((650, 218), (650, 258)), "answer", (622, 242)),
-    ("answered", "waiting"): (((690, 260), (690, 220)), "lost", (708, 242)),
+    ("input_required", "answered"): (((650, 218), (650, 258)), "answer", (622, 242)),
+    ("answered", "input_required"): (((690, 260), (690, 220)), "lost", (708, 242)),
 }
 
 

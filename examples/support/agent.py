@@ -23,7 +23,7 @@ def find_order(number: int) -> str:
     return ORDERS[number]
 
 
-@lango.tool(dangerous=True)
+@lango.tool(require_confirmation=True)
 def refund(number: int, call: lango.CallInfo) -> str:
     """Pay an order back."""
     # A payment provider would be given call.key: the same call, tried again, pays once.

@@ -18,7 +18,7 @@ from faults.blackbox.logs import Log
 APPS: Final = (
     *("solo", "stream", "seq", "par", "loop", "xfer", "atool", "appr", "lrun", "wf", "line"),
 )
-ENDS: Final = frozenset({"completed", "failed", "cancelled", "waiting"})
+ENDS: Final = frozenset({"completed", "failed", "cancelled", "input_required"})
 _PATIENCE: Final = 400.0
 """Seconds in which a turn must end, whatever is killed; nothing is measured by it."""
 _BUSY: Final = (429, 503)

@@ -12,9 +12,9 @@ from faults.blackbox.evidence import Evidence, Row, fields_of, moment, parsed
 
 ONCE: Final = frozenset({"count", "slow", "pay", "ask"})
 """The tools that are not idempotent."""
-ENDS: Final = frozenset({"completed", "failed", "cancelled", "waiting"})
+ENDS: Final = frozenset({"completed", "failed", "cancelled", "input_required"})
 _OVER: Final = ENDS | {"answered"}
-_RAN: Final = frozenset({"completed", "waiting", "answered"})
+_RAN: Final = frozenset({"completed", "input_required", "answered"})
 _GIVEN_UP: Final = "WorkerLostError"
 _DEATHS: Final = 5
 _HEAD: Final = re.compile(r"<<(\w+)\.(\d+)\.(U[0-9a-f]+)\.(N\w+)>>")
@@ -145,7 +145,7 @@ def turns_end(case: Case) -> Iterator[str]:
             continue
         if end is None:
             yield f"the client of turn {id} ({ack['app']}), {state}, saw no end"
-        elif end["type"] != ("waiting" if state == "answered" else state):
+        elif end["type"] != ("input_required" if state == "answered" else state):
             yield f"turn {id} ({ack['app']}) is {state}; its client saw {end['type']}"
         if state == "failed":
             error = fields_of(row["error"])
@@ -230,7 +230,7 @@ def calls_are_answered(case: Case) -> Iterator[str]:
     for line in case.evidence.model:
         if line["kind"] == "asked" and line["unpaired"]:
             yield f"{line['agent']} was sent unpaired calls {line['unpaired']} for {line['uid']}"
-    waiting = {row["session_pk"] for row in case.turns.values() if row["state"] == "waiting"}
+    waiting = {row["session_pk"] for row in case.turns.values() if row["state"] == "input_required"}
     answered = {(message["session_pk"], call["id"]) for message, call in case.calls(answers=True)}
     for message, call in case.calls(answers=False):
         pk = message["session_pk"]

@@ -40,9 +40,9 @@ from lango.core.turns.events import (
     Completed,
     End,
     Failed,
+    InputRequired,
     Started,
     TurnEvent,
-    Waiting,
 )
 from lango.errors import AgentNotFoundError, InvalidIdError, LangoError
 
@@ -73,7 +73,7 @@ class TurnOptions:
     invocation_id: str | None = None  # ADK's, to set a new one or resume one
     turn_id: str = ""  # the claimed turn's, for log messages
     attempt: int = 1
-    go_on: bool = False  # continue with the last speaker, regardless of `next_turn`
+    keep_agent: bool = False  # continue with the agent that spoke last, regardless of `next_turn`
     state: dict[str, Any] | None = None  # state changes that come with the message
     reader: TurnReader | None = None  # has read the earlier attempts of a resumed turn
 
@@ -154,7 +154,7 @@ class AgentRunner:
         return self._sticky
 
     def _runner(self, said: Said | None, how: TurnOptions) -> Runner:
-        begins = isinstance(said, str | types.Content) and not how.go_on
+        begins = isinstance(said, str | types.Content) and not how.keep_agent
         return self._rooted if begins and self.next_turn == "root" else self._sticky
 
     async def _message(
@@ -213,7 +213,7 @@ class AgentRunner:
         if error is not None:
             return Failed(error, text, usage)
         if reader.waits:
-            return Waiting(tuple(sorted(reader.waits)), usage)
+            return InputRequired(tuple(sorted(reader.waits)), usage)
         return Completed(usage)
 
     def _named(self, error: Exception, reader: TurnReader) -> Exception:

@@ -32,7 +32,7 @@ class Agent:
     `token_budget` limits how much of a session is loaded and sent: 0 means the default of 32,000,
     None as much as the model accepts.
 
-    With a store, turns survive the process: `go_on` resumes an interrupted one. Pass an `engine`
+    With a store, turns survive the process: `resume` resumes an interrupted one. Pass an `engine`
     to share it with others on the same store; `worker` configures how turns run.
     """
 
@@ -150,13 +150,13 @@ class Agent:
             return []
         return [turn.id for turn in await self._durable_turns.unfinished(user, session)]
 
-    def go_on(
+    def resume(
         self, turn_id: str, *, abort: asyncio.Event | None = None
     ) -> AsyncGenerator[TurnEvent]:
         """Yield a turn's events from its start; resume it here unless another process runs it."""
         if self._durable_turns is None:
             raise TurnNotFoundError("Without a store there are no turns to go on with.")
-        return self._durable_turns.go_on(turn_id, abort=abort)
+        return self._durable_turns.resume(turn_id, abort=abort)
 
     async def pending(self, *, user: str = "user", session: str = "default") -> list[Approval]:
         """The approvals a session waits for, oldest first."""

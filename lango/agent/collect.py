@@ -11,13 +11,13 @@ from lango.core.turns.events import (
     Cancelled,
     End,
     Failed,
+    InputRequired,
     MessageCompleted,
     MessageDelta,
     MessageReset,
     ReasoningDelta,
     Retrying,
     TurnEvent,
-    Waiting,
 )
 from lango.errors import ApprovalNeededError, ModelError, TurnCancelledError, TurnError
 
@@ -111,7 +111,7 @@ class Collector:
                 return self.end.error
             case Cancelled():
                 return TurnCancelledError()
-            case Waiting() if self._approvals or not self.text:
+            case InputRequired() if self._approvals or not self.text:
                 return ApprovalNeededError(approvals=self._approvals)
             case _:
                 return None

@@ -101,7 +101,7 @@ class DurableTurns:
         newest = await self._turns.of_session(self._app, user=user_id, session=session_id)
         return [turn for turn in reversed(newest) if turn.state in ("queued", "running")]
 
-    async def go_on(
+    async def resume(
         self, turn_id: str, *, abort: asyncio.Event | None = None
     ) -> AsyncGenerator[TurnEvent]:
         """Yield a submitted turn's events from its start; run it unless another process does."""
@@ -192,7 +192,7 @@ def _options(how: TurnOptions) -> JsonObject:
     """The options that the turn's row stores."""
     return {
         **({"state": how.state} if how.state else {}),
-        **({"go_on": True} if how.go_on else {}),
+        **({"keep_agent": True} if how.keep_agent else {}),
     }
 
 

@@ -54,7 +54,7 @@ async def run_turn(
         return
     yield Retrying(str(first.error))
     told = correction(first.error.name, first.error.valid)
-    again = replace(options or TurnOptions(), invocation_id=None, attempt=2, go_on=True)
+    again = replace(options or TurnOptions(), invocation_id=None, attempt=2, keep_agent=True)
     async with aclosing(runner.run(user_id, session_id, told, again)) as events:
         async for event in events:
             yield _after(first, event)

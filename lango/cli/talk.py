@@ -24,8 +24,8 @@ from lango.core.turns.events import (
     Completed,
     End,
     Failed,
+    InputRequired,
     TurnEvent,
-    Waiting,
 )
 
 Ask = Callable[[Approval], Answer | None]
@@ -34,10 +34,10 @@ Turn = Callable[[asyncio.Event], AsyncIterator[TurnEvent]]
 _NO_MESSAGE: Final = "The agent asks for an input."
 _NO_RESULT: Final = (
     "The turn waits for the result of a long-running call: {}. `lango turns deliver` delivers it; "
-    "`lango turns list --status waiting` has the turn's id."
+    "`lango turns list --status input_required` has the turn's id."
 )
 _INTERRUPTED: Final = "An answer was interrupted; going on with it…"
-_CODES: Final[dict[type[End], int]] = {Completed: 0, Failed: 1, Waiting: 3, Cancelled: 130}
+_CODES: Final[dict[type[End], int]] = {Completed: 0, Failed: 1, InputRequired: 3, Cancelled: 130}
 
 
 def exit_code(end: End) -> int:
@@ -75,7 +75,7 @@ class TerminalChat:
         if left:
             typer.secho(_INTERRUPTED, dim=True, err=True)
         for turn in left:
-            self._to_its_end(partial(self._go_on, turn))
+            self._to_its_end(partial(self._resume, turn))
 
     def decide_pending(self) -> None:
         """Ask for the approvals that the session waits for."""
@@ -83,8 +83,8 @@ class TerminalChat:
         if pending:
             self.decide(pending)
 
-    def _go_on(self, turn: str, abort: asyncio.Event) -> AsyncIterator[TurnEvent]:
-        return self._agent.go_on(turn, abort=abort)
+    def _resume(self, turn: str, abort: asyncio.Event) -> AsyncIterator[TurnEvent]:
+        return self._agent.resume(turn, abort=abort)
 
     def decide(self, approvals: Sequence[Approval]) -> End | None:
         """Resume a turn that waits for these; None if the person answers none of them."""
@@ -97,8 +97,8 @@ class TerminalChat:
     def _to_its_end(self, turn: Turn) -> End:
         abort = asyncio.Event()
         end, approvals = self._background.run(self._shown(turn(abort)), interrupted=abort.set)
-        self.questions = approvals if isinstance(end, Waiting) else []
-        if isinstance(end, Waiting) and not approvals:
+        self.questions = approvals if isinstance(end, InputRequired) else []
+        if isinstance(end, InputRequired) and not approvals:
             calls = printable(", ".join(end.calls))
             typer.secho(_NO_RESULT.format(calls), dim=True, err=True)
         if self.questions and self._ask is not None:

@@ -103,7 +103,7 @@ class WorkerSettings(Section):
     drain: float = Field(
         default=30.0, ge=0, description="Seconds that turns have to end when a process stops."
     )
-    keep_logs: float = Field(
+    event_retention_seconds: float = Field(
         default=86_400.0, gt=0, description="Seconds that the events of a finished turn are kept."
     )
 
@@ -125,7 +125,7 @@ class McpServerSettings(Section):
     tools: list[str] | None = Field(
         default=None, description="The tools to offer to models; null for all it has."
     )
-    dangerous: bool | list[str] = Field(
+    require_confirmation: bool | list[str] = Field(
         default=False, description="Tools that ask a person first: true for all, or their names."
     )
     timeout: float = Field(

@@ -58,7 +58,7 @@ class OpenTurns:
     scheduled: int = 0
     queued: int = 0
     running: int = 0
-    waiting: int = 0  # for a person
+    input_required: int = 0  # for a person
 
 
 @dataclass(frozen=True, slots=True)

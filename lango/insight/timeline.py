@@ -32,7 +32,7 @@ StepOutcome = Literal[
     "completed",
     "failed",
     "cancelled",
-    "waiting",  # the attempt ended with a question to a person
+    "input_required",  # the attempt ended with a question to a person
     "running",
     "lost",  # the worker of the attempt died or had to stop, and another took over; of a model
     # call: its worker died, and its usage is unknown
@@ -48,8 +48,8 @@ _OUTCOMES: Final[Mapping[TurnState, StepOutcome]] = {
     "completed": "completed",
     "failed": "failed",
     "cancelled": "cancelled",
-    "waiting": "waiting",
-    "answered": "waiting",
+    "input_required": "input_required",
+    "answered": "input_required",
 }
 
 
@@ -131,7 +131,7 @@ def timeline_of(turn: Turn, rows: TimelineRows) -> Timeline:
 
 def _ended(turns: Sequence[Turn]) -> datetime | None:
     ended = [turn.ended for turn in turns if turn.ended is not None]
-    goes_on = len(ended) < len(turns) or turns[-1].state == "waiting"
+    goes_on = len(ended) < len(turns) or turns[-1].state == "input_required"
     return None if goes_on else moment(max(ended))
 
 

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from lango.adk.apps.preload import warm_up
-from lango.providers.policy.loop_throttle import AT_ONCE
+from lango.providers.policy.loop_throttle import PER_PASS
 from lango.server.backend import services_of
 from lango.server.http.access_log import AccessLog
 from lango.server.http.connections import (
@@ -85,7 +85,7 @@ def http_server(
             server_header=False,
             proxy_headers=bool(proxies),
             forwarded_allow_ips=list(proxies),
-            backlog=AT_ONCE,
+            backlog=PER_PASS,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=HTTP_DRAIN,
         )

@@ -28,7 +28,7 @@ from lango.store.schema.tables import (
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
 
-_WELL: Final = {"completed", "answered", "waiting"}
+_WELL: Final = {"completed", "answered", "input_required"}
 _OWN_STATE: Final = ("temp:", "_adk")
 _IDS: Final = re.compile(r"(turn|call|adk)[_-][\w#/.-]+")
 

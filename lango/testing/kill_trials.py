@@ -192,7 +192,7 @@ class _Desk:
         answered = next((one for one in known if one.idempotency_key == unique), None)
         if answered is not None:
             return answered
-        waiting = next((one for one in known if one.state == "waiting"), None)
+        waiting = next((one for one in known if one.state == "input_required"), None)
         if waiting is None:
             return None
         given = {one.answers for one in known}

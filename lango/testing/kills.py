@@ -161,7 +161,7 @@ class _Sweeper:
             return self._note(report, "?", number, f"was not killed: {Trace.read(path).errors}")
         before, workers = Trace.read(path), [first.worker]
         again = [self.drawn.randint(1, 14) for _ in range(self.drawn.randint(0, self.more_kills))]
-        went_on = [self._go_on(key, path, at, workers) for at in (*again, None)]
+        went_on = [self._resume(key, path, at, workers) for at in (*again, None)]
         recoveries = [recovery for _, recovery in went_on]
         last = went_on[-1][0]
         after = asyncio.run(snapshot(self.sweep.url, key))
@@ -177,7 +177,7 @@ class _Sweeper:
             self._wake(first, key, path, after, report, number)
         return None
 
-    def _go_on(
+    def _resume(
         self, key: SessionKey, path: Path, at: int | None, workers: list[str]
     ) -> tuple[_Process, Recovery]:
         """Resume in another process, after those of `workers`, to a failpoint or to the end."""

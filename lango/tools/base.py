@@ -41,7 +41,7 @@ class Tool:
     run: Run
     idempotent: bool = False
     """Running it twice has the same effect as running it once."""
-    dangerous: bool = False
+    require_confirmation: bool = False
     """Each call needs a person's approval."""
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds that a call may take; None for no limit."""

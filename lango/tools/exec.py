@@ -59,7 +59,7 @@ def exec_tools(options: ExecOptions) -> list[Tool]:
     decorate = tool(
         name="run_command",
         description=description,
-        dangerous=True,
+        require_confirmation=True,
         timeout=options.timeout + GRACE,
     )
     return [decorate(commands.run)]

@@ -55,7 +55,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
-    dangerous: bool = False,
+    require_confirmation: bool = False,
     timeout: float | None = DEFAULT_TIMEOUT,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
@@ -65,7 +65,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     idempotent: bool = False,
-    dangerous: bool = False,
+    require_confirmation: bool = False,
     timeout: float | None = DEFAULT_TIMEOUT,
 ) -> Any:
     """Make a tool from a typed function; a decorator with or without options."""
@@ -79,7 +79,7 @@ def tool(
             parameters=arguments.schema(of_parameters),
             run=_runner(function, arguments),
             idempotent=idempotent,
-            dangerous=dangerous,
+            require_confirmation=require_confirmation,
             timeout=timeout,
             function=function,
             arguments=arguments,

@@ -22,7 +22,7 @@ class ToolOptions(Options):
     name: str | None = None
     description: str | None = None
     idempotent: bool | None = None
-    dangerous: bool | None = None
+    require_confirmation: bool | None = None
     timeout: float | None = None
 
 

@@ -86,7 +86,7 @@ class WorkerContext:
     log: TurnLog
     writer: LogWriter
     feeds: Feeds = field(default_factory=Feeds)
-    beginning: LoopThrottle = field(default_factory=lambda: LoopThrottle(at_once=1))
+    beginning: LoopThrottle = field(default_factory=lambda: LoopThrottle(per_pass=1))
     left_behind: set[asyncio.Task[End]] = field(default_factory=set[asyncio.Task[End]])
     """Agent runs that ignored their cancellation and have not ended yet."""
 

@@ -337,7 +337,7 @@ def _answering(
 
 
 def _end_type(turn: Turn) -> str:
-    return "waiting" if turn.waits_for else turn.state
+    return "input_required" if turn.waits_for else turn.state
 
 
 def _end_data(turn: Turn) -> dict[str, Any]:

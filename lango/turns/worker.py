@@ -45,7 +45,7 @@ class WorkerOptions:
 
     concurrency: int = 100  # turns: most of them wait for a model
     hang_after: float = HANG_AFTER  # seconds without a tick of the event loop
-    keep_logs: float = 24 * 3600.0  # seconds after a turn's end
+    event_retention_seconds: float = 24 * 3600.0  # seconds after a turn's end
     drain: float = DRAIN  # seconds that turns have to end when the worker stops
     app_gone_after: float = 900.0  # seconds in which no worker has loaded the app of a lost turn
 
@@ -201,7 +201,7 @@ class TurnWorker:
         """
         if self.is_crowded:
             few = max(self.options.reserve // _FEW_OF_RESERVE, 1)
-            return not head.lost and head.place <= few
+            return not head.lost and head.rank <= few
         return self.may_take_over or not head.lost
 
     @property
@@ -322,6 +322,6 @@ class TurnWorker:
 
     async def _keep_up(self) -> None:
         """Delete old logs, and workers that died without unregistering."""
-        await self._log.trim(self.options.keep_logs)
+        await self._log.trim(self.options.event_retention_seconds)
         await Workers(self._store.database).prune(_SILENT_WORKERS_FOR)
         await asyncio.sleep(_UPKEEP_EVERY)

@@ -24,7 +24,7 @@ from lango.adk.apps.build import llm_agent
 from lango.providers.scripted import ScriptedProvider
 
 
-@lango.tool(dangerous=True)
+@lango.tool(require_confirmation=True)
 def refund(order: int) -> str:
     """Refund an order."""
     return f"refunded order {order}"

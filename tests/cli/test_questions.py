@@ -29,7 +29,7 @@ def finish(node_input):
     yield Event(message=f"You ordered {node_input!r}.")
 
 
-@lango.tool(dangerous=True)
+@lango.tool(require_confirmation=True)
 def refund(order: int) -> str:
     """Refund an order."""
     return f"refunded order {order}"

@@ -80,7 +80,7 @@ async def read_policy(topic: str) -> dict[str, Any]:
     return {"topic": topic, "text": "Broken on arrival: money back within 30 days."}
 
 
-@lango.tool(dangerous=True)
+@lango.tool(require_confirmation=True)
 async def refund(order: str, amount: float) -> dict[str, Any]:
     """Give money back to a customer."""
     return {"refunded": amount, "order": order, "reference": "RF-20931"}

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient, WebSocketTestSession
 
 from tests.docs.pages import DOCS, blocks
 
-ENDS = {"completed", "failed", "cancelled", "waiting"}
+ENDS = {"completed", "failed", "cancelled", "input_required"}
 
 
 def made(folder: Path) -> FastAPI:

@@ -156,7 +156,7 @@ async def test_one_id_twice_in_one_response(store_url: str) -> None:
     shot, parts = await ran(root, store_url)
     assert results(parts) == [{"paid": "yes"}]
     assert len(set(calls(parts))) == 2
-    assert shot.turns == ("waiting",)
+    assert shot.turns == ("input_required",)
 
 
 @pytest.mark.parametrize("given", ["x" * (MAX_ID_LENGTH + 1), "x" * MAX_ID_LENGTH, "a\x00b"])

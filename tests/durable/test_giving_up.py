@@ -90,7 +90,7 @@ async def test_a_question_that_others_wait_for_stays_open(point: str, store_url:
     dead = await cut_off(answered, key, point)
     await _wear_out(store_url, key)
     after = await resumed(answered, key, dead)
-    assert after.turns == ("waiting", "failed")
+    assert after.turns == ("input_required", "failed")
     # An answer that was not stored is not used up: its question stays open as well.
     still_open = 2 if point == "append.before" else 1
     assert len(set(after.calls) - set(after.responses)) == still_open

@@ -67,7 +67,7 @@ def sound() -> Evidence:
     answers = [{"id": "c1", "output": {"paid": UID}}, {"id": "c2", "output": {"put": UID}}]
     session = {"public_id": "ses_1", "tenant": "north", "user_id": "u", "parent_pk": None}
     ledger = {"session_pk": 1, "tool": "put", "args": args, "finished": FINISHED}
-    ended = {1: "waiting", 2: "completed", 3: "completed"}
+    ended = {1: "input_required", 2: "completed", 3: "completed"}
     return Evidence(
         tables={
             "sessions": [{"pk": 1, **session}],
@@ -98,7 +98,7 @@ def sound() -> Evidence:
             {"kind": "twins", "turns": ["t1", "t1"]},
             {"kind": "read", "turn": "t1", "after": 0, "ids": [1]},
             {"kind": "read", "turn": "t1", "after": 1, "ids": [2]},
-            end("t1", "waiting", {"e2": {"pieces": HEAD, "text": HEAD}}),
+            end("t1", "input_required", {"e2": {"pieces": HEAD, "text": HEAD}}),
             ack("t2", 2, UID, "answer", approved=True),
             end("t2", "completed"),
             ack("t3", 3, SECOND, "message"),

@@ -37,7 +37,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@tool(dangerous=True)
+@tool(require_confirmation=True)
 def pay(amount: int) -> str:
     """Pay."""
     return f"paid {amount}"

@@ -22,11 +22,11 @@ from lango.core.turns.events import (
     ApprovalRequired,
     Completed,
     Failed,
+    InputRequired,
     Started,
     ToolFinished,
     ToolStarted,
     TurnEvent,
-    Waiting,
 )
 from lango.errors import ApprovalNotFoundError, TurnConflictError
 from lango.testing import Reply
@@ -62,13 +62,13 @@ def approvals(events: list[TurnEvent]) -> list[Approval]:
     return [event.approval for event in events if isinstance(event, ApprovalRequired)]
 
 
-async def test_a_dangerous_call_waits_and_runs_once_it_is_approved(
+async def test_a_call_that_requires_confirmation_waits_and_runs_once_it_is_approved(
     sessions: SessionServiceAdapter,
 ) -> None:
     root, paid = paying(call("pay", amount=3), "Paid.")
     runner = runner_of(root, sessions=sessions)
     events = await once(runner)
-    assert kinds(events) == ["started", "tool.started", "approval.required", "waiting"]
+    assert kinds(events) == ["started", "tool.started", "approval.required", "input_required"]
     [approval] = approvals(events)
     assert (approval.name, approval.arguments, approval.agent) == ("pay", {"amount": 3}, "payer")
     assert approval.hint == "", "ADK's own hint is for programs"
@@ -115,7 +115,7 @@ async def test_some_of_several_approvals(sessions: SessionServiceAdapter) -> Non
     runner = runner_of(root, sessions=sessions)
     one, two = approvals(await once(runner))
     events = await once(runner, [one.answer(True)])
-    assert events[-1] == Waiting((two.id,), anything)
+    assert events[-1] == InputRequired((two.id,), anything)
     assert paid == [1]
     assert await runner.pending(USER, SESSION) == [two]
     assert isinstance((await once(runner, [two.answer(True)]))[-1], Completed)
@@ -126,7 +126,7 @@ async def test_after_an_approval_a_sequence_goes_on(sessions: SessionServiceAdap
     first, paid = paying(call("pay", amount=3), "Paid.")
     runner = runner_of(sequence(first, agent("last", "And done.")), sessions=sessions)
     events = await once(runner)
-    assert isinstance(events[-1], Waiting)
+    assert isinstance(events[-1], InputRequired)
     [approval] = approvals(events)
     events = await once(runner, [approval.answer(True)])
     assert said(events) == [("payer", "Paid."), ("last", "And done.")]
@@ -208,7 +208,7 @@ async def test_a_workflow_asks_a_person() -> None:
     edges: list[Any] = [(START, ask, finish)]
     runner = runner_of(Workflow(name="root", edges=edges))
     events = await once(runner)
-    assert isinstance(events[-1], Waiting)
+    assert isinstance(events[-1], InputRequired)
     [approval] = approvals(events)
     assert approval.hint == "go on?"
     assert isinstance((await once(runner, [approval.answer(True, "yes")]))[-1], Completed)
@@ -222,5 +222,5 @@ async def test_a_call_that_is_answered_later_leaves_the_turn_waiting() -> None:
     events = await once(runner)
     started = events[1]
     assert isinstance(started, ToolStarted)
-    assert events[-1] == Waiting((started.call,), anything)
+    assert events[-1] == InputRequired((started.call,), anything)
     assert events[0] == Started()

@@ -167,7 +167,7 @@ async def test_the_error_of_a_turn_that_another_process_ran(
         async with TurnWorker(store, engine, {APP: elsewhere.durable}):
             await turns.wait(turn.id)
     async with made(agent("root")) as durable:
-        events = await told(durable.go_on(turn.id))
+        events = await told(durable.resume(turn.id))
     end = events[-1]
     assert isinstance(end, Failed)
     assert type(end.error) is kind
@@ -244,7 +244,7 @@ async def test_an_agent_resumes_queued_turns(made: Made, store_url: str, tenant:
         left = [(await turns.submit(APP, text)).id for text in ("one", "two")]
     async with made(llm_agent("root", ScriptedProvider())) as durable:
         assert await durable.unfinished() == left
-        answers = [said(await told(durable.go_on(turn))) for turn in left]
+        answers = [said(await told(durable.resume(turn))) for turn in left]
         assert await durable.unfinished() == []
     assert answers == [[("root", "You said: one")], [("root", "You said: two")]]
 
@@ -262,11 +262,11 @@ async def test_an_agent_runs_no_turns_but_its_callers(
 async def test_a_turn_that_is_not_there(made: Made) -> None:
     async with made(agent("root")) as durable:
         with pytest.raises(TurnNotFoundError):
-            await told(durable.go_on("turn_x"))
+            await told(durable.resume("turn_x"))
     async with Agent(agent("root")) as in_memory:
         assert await in_memory.unfinished() == []
         with pytest.raises(TurnNotFoundError, match="Without a store"):
-            in_memory.go_on("turn_x")
+            in_memory.resume("turn_x")
 
 
 async def test_a_tool_that_runs_when_its_turn_is_lost_is_ended(

@@ -11,9 +11,9 @@ from lango.core.turns.events import (
     Approval,
     ApprovalRequired,
     Completed,
+    InputRequired,
     ToolFinished,
     TurnEvent,
-    Waiting,
 )
 from lango.errors import ApprovalNeededError, ApprovalNotFoundError, TurnConflictError
 from lango.testing import Reply, ScriptedProvider
@@ -25,7 +25,7 @@ from tests.runner.turns import call, said
 def paying(*replies: Reply | str) -> tuple[LlmAgent, list[int], ScriptedProvider]:
     paid: list[int] = []
 
-    @tool(dangerous=True)
+    @tool(require_confirmation=True)
     def pay(amount: int) -> str:
         """Pay."""
         paid.append(amount)
@@ -80,7 +80,7 @@ async def test_one_approval_after_the_other(made: Made) -> None:
     async with made(root) as durable:
         one, two = approvals(await told(durable.stream("hi")))
         events = await told(durable.answer([one.answer(True)]))
-        assert isinstance(events[-1], Waiting)
+        assert isinstance(events[-1], InputRequired)
         assert events[-1].calls == (two.id,)
         assert await durable.pending() == [two]
         assert isinstance((await told(durable.answer([two.answer(True)])))[-1], Completed)

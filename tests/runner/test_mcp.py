@@ -296,9 +296,11 @@ def removed(place: OnHttp, name: str) -> bool:
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-async def test_a_dangerous_tool_asks_first(bench: Bench, shared: OnHttp, confirmed: bool) -> None:
+async def test_a_tool_that_requires_confirmation_asks_first(
+    bench: Bench, shared: OnHttp, confirmed: bool
+) -> None:
     name = f"what {confirmed} is said of"
-    server = await shared.server(dangerous=("remove",))
+    server = await shared.server(require_confirmation=("remove",))
     talk = bench.talk(server, call("remove", name=name))
     asked = await talk.say("go")
     assert not removed(shared, name)
@@ -307,11 +309,11 @@ async def test_a_dangerous_tool_asks_first(bench: Bench, shared: OnHttp, confirm
     told = talk.told[-1]
     assert told["isError"] is False if confirmed else told["error"] == REJECTED
     await talk.say('call add {"a": 1, "b": 1}')
-    assert talk.told[-1]["structuredContent"] == {"result": 2}, "add is not dangerous"
+    assert talk.told[-1]["structuredContent"] == {"result": 2}, "add is not require_confirmation"
 
 
-async def test_all_of_a_server_can_be_dangerous(bench: Bench, shared: OnHttp) -> None:
-    talk = bench.talk(await shared.server(dangerous=True))
+async def test_all_tools_of_a_server_can_require_confirmation(bench: Bench, shared: OnHttp) -> None:
+    talk = bench.talk(await shared.server(require_confirmation=True))
     confirmation(await talk.say('call add {"a": 1, "b": 1}'), confirmed=True)
 
 
@@ -328,7 +330,11 @@ async def test_the_model_receives_the_errors_of_wrong_calls(bench: Bench, shared
 async def test_only_the_named_tools_are_offered(
     bench: Bench, shared: OnHttp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    names: dict[str, Any] = {"tools": ("add", "subtract"), "dangerous": ("dd",), "prefix": "calc"}
+    names: dict[str, Any] = {
+        "tools": ("add", "subtract"),
+        "require_confirmation": ("dd",),
+        "prefix": "calc",
+    }
     talk = bench.talk(await shared.server(**names))
     await talk.say('call calc_add {"a": 1, "b": 1}')
     assert talk.offered == ["calc_add"]

@@ -24,7 +24,7 @@ from tests.runner.mcp_places import Talk, call, command, confirmation
 paid: list[int] = []
 
 
-@tool(dangerous=True)
+@tool(require_confirmation=True)
 def pay(amount: int) -> str:
     """Pay."""
     paid.append(amount)

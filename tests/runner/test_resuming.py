@@ -22,7 +22,7 @@ async def test_a_sequence_goes_on_with_the_agent_that_failed(
     session = await sessions.get_session(app_name=APP, user_id=USER, session_id=SESSION)
     assert session
     turn = session.events[-1].invocation_id
-    events = await once(runner, None, invocation_id=turn, go_on=True, attempt=2)
+    events = await once(runner, None, invocation_id=turn, keep_agent=True, attempt=2)
     assert isinstance(events[-1], Completed)
     assert said(events) == [("last", "Two.")]
     assert len(first.requests) == 1

@@ -69,7 +69,9 @@ async def test_a_model_that_calls_all_it_must_not_executes_nothing(
     ]
     theirs = done.tool("theirs")  # registered with another agent only
     LlmAgent(name="other", model=ScriptedLlm(), tools=[theirs])
-    talk = Talk(*as_adk_tools(built_in), done.tool("pay", dangerous=True), done.tool("count"))
+    talk = Talk(
+        *as_adk_tools(built_in), done.tool("pay", require_confirmation=True), done.tool("count")
+    )
     forbidden = [
         *("theirs", "eval", "exec", "os.system", "__import__", "write_file", "bash", "python"),
         *("transfer_to_agent", "load_artifacts", "Count"),
@@ -99,8 +101,8 @@ async def test_a_model_that_calls_all_it_must_not_executes_nothing(
 # --- asking first --------------------------------------------------------------------------------
 
 
-async def test_a_dangerous_tool_asks_first(done: Done) -> None:
-    talk = Talk(done.tool("pay", dangerous=True))
+async def test_a_tool_that_requires_confirmation_asks_first(done: Done) -> None:
+    talk = Talk(done.tool("pay", require_confirmation=True))
     assert await talk.say('do pay {"amount": 5}') == [{"error": UNCONFIRMED}]
     assert (talk.questions, done.calls) == (1, [])
     assert await talk.decide(True) == [{"amount": 5}]
@@ -111,7 +113,7 @@ async def test_a_dangerous_tool_asks_first(done: Done) -> None:
 
 
 async def test_a_call_with_wrong_arguments_asks_for_no_approval(done: Done) -> None:
-    talk = Talk(done.tool("pay", dangerous=True))
+    talk = Talk(done.tool("pay", require_confirmation=True))
     (answer,) = await talk.say('do pay {"amount": "much"}')
     assert answer["error"].startswith("Wrong argument amount")
     assert talk.questions == 0
@@ -134,7 +136,7 @@ async def test_asking_is_adks_own() -> None:
             found += [(one.hint, one.payload, event.actions.skip_summarization) for one in asked]
         return found
 
-    ours = await told(ToolAdapter(tool(dangerous=True)(pay)))
+    ours = await told(ToolAdapter(tool(require_confirmation=True)(pay)))
     assert ours == await told(FunctionTool(pay, require_confirmation=True))
     assert (HINT.format(name="pay"), None, True) in ours
     assert {"error": REJECTED} in ours
@@ -142,7 +144,7 @@ async def test_asking_is_adks_own() -> None:
 
 async def test_called_past_adks_gate_it_asks_all_the_same(done: Done) -> None:
     """As a tool of one's own does that calls another."""
-    pay = done.tool("pay", dangerous=True)
+    pay = done.tool("pay", require_confirmation=True)
 
     async def around(amount: int, tool_context: Any) -> dict[str, Any]:
         """Call it by hand."""

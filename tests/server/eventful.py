@@ -20,7 +20,7 @@ from lango.testing import Fault, Reply, ScriptedProvider
 from lango.tools.function import tool
 
 
-@tool(dangerous=True)
+@tool(require_confirmation=True)
 def pay(amount: int) -> str:
     """Pay."""
     return f"paid {amount}"

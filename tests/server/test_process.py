@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lango.errors import ConfigError
-from lango.providers.policy.loop_throttle import AT_ONCE
+from lango.providers.policy.loop_throttle import PER_PASS
 from lango.server.backend import services_of
 from lango.server.listening import listen
 from lango.server.process import StopSignal, http_server, serve
@@ -118,7 +118,7 @@ async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
             await asyncio.sleep(0.005)
         address = listening.getsockname()
         # Nothing is accepted before the loop runs again: all of them wait in the queue.
-        crowd = [socket.create_connection(address, PATIENCE) for _ in range(4 * AT_ONCE)]
+        crowd = [socket.create_connection(address, PATIENCE) for _ in range(4 * PER_PASS)]
         inside = [0]
         while inside[-1] < len(crowd):
             await asyncio.sleep(0)
@@ -128,7 +128,7 @@ async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
     http.should_exit = True
     await serving
     came = [now - before for before, now in pairwise(inside)]
-    assert max(came) <= AT_ONCE + 1  # newer Pythons take one more
+    assert max(came) <= PER_PASS + 1  # newer Pythons take one more
 
 
 @pytest.mark.parametrize(

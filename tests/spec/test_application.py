@@ -19,7 +19,7 @@ apps:
       tools:
         - builtin:time
         - tests.runner.tools:look
-        - {use: tests.runner.tools:ticket, name: open_ticket, dangerous: true}
+        - {use: tests.runner.tools:ticket, name: open_ticket, require_confirmation: true}
 providers:
   openai-chat: {api_key: "${CLERK_KEY}", base_url: "${CLERK_URL}"}
 store: {url: "${CLERK_STORE}", tenant: "${CLERK_TENANT}"}

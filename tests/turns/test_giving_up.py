@@ -137,7 +137,7 @@ async def test_a_question_stays_open_whose_answer_was_not_stored(here: Process, 
     await _die(here, answer, "turn.start")
     await _give_up(here, answer, why)
     _check_end(await _ended(here, answer), why)
-    assert (await here.turns.get(asked.id)).state == "waiting"
+    assert (await here.turns.get(asked.id)).state == "input_required"
     again = await here.turns.answer(asked.id, Answer(question, approved=True))
     assert (await _ended(here, again)).state == "completed"
     assert here.place.effects.words() == ["paid 3"]

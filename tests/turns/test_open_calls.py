@@ -121,7 +121,7 @@ async def test_a_question_stays_open_when_the_answer_to_another_is_cancelled(her
         await desk.began.wait()
         await here.turns.cancel(answer.id)
         assert (await _ended(here, answer.id)).state == "cancelled"
-        assert (await here.turns.get(asked.id)).state == "waiting"
+        assert (await here.turns.get(asked.id)).state == "input_required"
         question = await _question(here, asked, "quick")
         last = await _ended(here, (await here.turns.answer(asked.id, Answer(question, True))).id)
     assert last.state == "completed"
@@ -136,7 +136,7 @@ async def test_the_answer_to_one_of_two_questions_may_be_repeated(here: Process)
         answer = Answer(await _question(here, asked, "quick"), approved=True)
         first = await here.turns.answer(asked.id, answer, idempotency_key="once")
         await _ended(here, first.id)
-        assert (await here.turns.get(asked.id)).state == "waiting"
+        assert (await here.turns.get(asked.id)).state == "input_required"
         again = await here.turns.answer(asked.id, answer, idempotency_key="once")
         assert again.id == first.id
         with pytest.raises(TurnConflictError):

@@ -80,7 +80,7 @@ async def said(here: Process, turn: str) -> str:
 async def filed(here: Process) -> tuple[Turn, str]:
     """A turn that waits for the result of a call."""
     turn = await ended(here, await here.say(GO))
-    assert (turn.state, len(turn.waits_for)) == ("waiting", 1), turn.error
+    assert (turn.state, len(turn.waits_for)) == ("input_required", 1), turn.error
     return turn, turn.waits_for[0]
 
 
@@ -216,7 +216,7 @@ async def test_a_call_is_found_by_what_its_tool_knows(here: Process) -> None:
     async with worker(here, agent("clerk", *steps, tools=[later(), later(None, "ship")])):
         asked, call = await filed(here)
         second = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
-        assert (second.state, second.invocation_id) == ("waiting", asked.id)
+        assert (second.state, second.invocation_id) == ("input_required", asked.id)
         [shipping] = second.waits_for
         turn = await here.turns.deliver(asked.id, shipping, {"status": "shipped"})
         assert (await ended(here, turn.id)).state == "completed"
@@ -234,7 +234,7 @@ async def test_each_of_two_calls_gets_its_result(here: Process) -> None:
         events = [event.data for event in await here.read(asked.id) if event.type == "tool.started"]
         ids = {event["name"]: event["call"] for event in events}
         first = await ended(here, (await here.turns.deliver(asked.id, ids["ship"], "sent")).id)
-        assert (first.state, first.waits_for) == ("waiting", (ids["file"],))
+        assert (first.state, first.waits_for) == ("input_required", (ids["file"],))
         last = await ended(here, (await here.turns.deliver(asked.id, ids["file"], DONE)).id)
         assert last.state == "completed"
         assert "done" in await said(here, last.id)
@@ -249,7 +249,7 @@ async def test_an_approval_is_no_result(here: Process) -> None:
         for call in (event["approval"], event["call"]):
             with pytest.raises(TurnConflictError, match="waits for an approval"):
                 await here.turns.deliver(asked.id, call, DONE)
-        assert (await here.turns.get(asked.id)).state == "waiting"
+        assert (await here.turns.get(asked.id)).state == "input_required"
 
 
 async def test_a_call_that_nothing_waits_for_is_missing(here: Process) -> None:
@@ -283,7 +283,7 @@ async def test_a_result_whose_turn_was_cancelled_can_be_delivered_again(here: Pr
         asked, call = await filed(here)
     first = await here.turns.deliver(asked.id, call, DONE)
     await here.turns.cancel(first.id)
-    assert (await here.turns.get(asked.id)).state == "waiting"
+    assert (await here.turns.get(asked.id)).state == "input_required"
     second = await here.turns.deliver(asked.id, call, DONE)
     assert second.id != first.id
     async with worker(here, clerk()):
@@ -355,7 +355,7 @@ async def test_where_the_agents_around_could_not_go_on_a_result_is_refused(
         turn = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
     assert (turn.state, (turn.error or {})["type"]) == ("failed", "NotResumableError")
     assert "inner" in (turn.error or {})["message"]
-    assert (await here.turns.get(asked.id)).state == "waiting"
+    assert (await here.turns.get(asked.id)).state == "input_required"
     assert DONE not in await results(here, asked)
 
 

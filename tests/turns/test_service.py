@@ -129,7 +129,7 @@ async def test_an_answer_goes_on_with_a_turn_that_waits(here: Process) -> None:
     async with here.worker():
         asking = await here.say('call pay {"amount": 3}')
         asked = await here.turns.wait(asking)
-        assert asked.state == "waiting"
+        assert asked.state == "input_required"
         between = await here.say("meanwhile")
         assert (await here.turns.wait(between)).state == "completed"
         approval = next(e for e in await here.read(asking) if e.type == "approval.required")
@@ -220,7 +220,7 @@ async def test_an_answer_that_cannot_be_used_is_refused_when_it_is_submitted(
         await connection.execute(sa.text(unknown), {"id": asked.id})
     with pytest.raises(ApprovalNotFoundError):
         await here.turns.answer(asked.id, Answer("elsewhere", approved=True))
-    assert (await here.turns.get(asked.id)).state == "waiting"
+    assert (await here.turns.get(asked.id)).state == "input_required"
 
 
 async def test_what_is_not_there_is_said(here: Process) -> None:

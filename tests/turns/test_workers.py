@@ -198,7 +198,7 @@ async def test_a_hanging_loop_is_taken_over(here: Process) -> None:
 async def test_an_approval_survives_restarts(here: Process) -> None:
     with workers(here.place) as (first,):
         asking = await here.say('call pay {"amount": 3}')
-        assert (await here.turns.wait(asking)).state == "waiting"
+        assert (await here.turns.wait(asking)).state == "input_required"
         first.send(signal.SIGTERM)
         assert first.join() == 0
     async with process(here.place) as later:

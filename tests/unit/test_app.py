@@ -172,7 +172,7 @@ async def test_an_mcp_server_gets_what_is_said_of_it(made: Made) -> None:
         "command": ["github-mcp", "--stdio"],
         "env": {"GITHUB_TOKEN": "secret-1"},
         "tools": ["search"],
-        "dangerous": ["search"],
+        "require_confirmation": ["search"],
         "timeout": 7,
         "prefix": "gh",
     }
@@ -185,7 +185,7 @@ async def test_an_mcp_server_gets_what_is_said_of_it(made: Made) -> None:
     server = mcp_server("github", application.settings.mcp_servers["github"])
     assert (server.name, server.command) == ("github", ("github-mcp", "--stdio"))
     assert dict(server.env) == {"GITHUB_TOKEN": "secret-1"}
-    assert (server.tools, server.dangerous) == (("search",), ("search",))
+    assert (server.tools, server.require_confirmation) == (("search",), ("search",))
     assert (server.timeout, server.prefix) == (7, "gh")
     assert "secret-1" not in repr(server)
     await application.close()
@@ -277,7 +277,7 @@ async def test_strict_refuses_what_cannot_be_resumed(made: Made) -> None:
 
 async def test_a_worker_runs_the_apps_of_the_settings(made: Made) -> None:
     named = f"{__name__}:root_agent"
-    settings = {"concurrency": 7, "hang_after": 3, "keep_logs": 60, "drain": 5}
+    settings = {"concurrency": 7, "hang_after": 3, "event_retention_seconds": 60, "drain": 5}
     application = made(apps={"a": agent(), "b": named}, worker=settings)
     every = await application.worker()
     assert set(every.apps) == {"a", "b"}
@@ -289,7 +289,7 @@ async def test_a_worker_runs_the_apps_of_the_settings(made: Made) -> None:
 
 
 def test_no_turn_of_a_worker_waits_for_a_model_by_default() -> None:
-    assert Policy().at_once >= WorkerOptions().most
+    assert Policy().max_concurrent_requests >= WorkerOptions().most
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ async def test_a_model_is_asked_by_all_turns_of_a_worker_at_once(
 
     monkeypatch.setattr("lango.app.ModelAdapter", Spied)
     await made(apps={"a": agent()}, worker={"concurrency": said}).worker(concurrency=flag)
-    assert [policy.at_once for policy in policies] == [at_once]
+    assert [policy.max_concurrent_requests for policy in policies] == [at_once]
 
 
 async def test_the_turns_of_a_tenant(sqlite_url: str) -> None:

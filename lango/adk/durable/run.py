@@ -180,7 +180,7 @@ class _ClaimedTurn:
             invocation_id=self.claim.turn.invocation_id,
             turn_id=self.claim.turn.id,
             attempt=self.claim.turn.attempts,
-            go_on=self._goes_on(resumed),
+            keep_agent=self._keeps_agent(resumed),
             state=resumed.state,
             reader=reader,
         )
@@ -233,10 +233,10 @@ class _ClaimedTurn:
             self.holding, await resume_calls(self.sessions.store.database, self.claim)
         )
 
-    def _goes_on(self, resumed: Resumed) -> bool:
+    def _keeps_agent(self, resumed: Resumed) -> bool:
         """Whether the last speaker continues, regardless of `next_turn`."""
         turn = self.claim.turn
-        return resumed.has_begun or turn.answers is not None or bool(turn.options.get("go_on"))
+        return resumed.has_begun or turn.answers is not None or bool(turn.options.get("keep_agent"))
 
     async def _over_limit(self) -> KeyLimitError | None:
         """KeyLimitError if the key's cost limit is reached before the accepted turn begins."""

@@ -33,7 +33,7 @@ class McpServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     tools: tuple[str, ...] | None = None
     """The only tools to offer, by the server's names; None for all of them."""
-    dangerous: bool | tuple[str, ...] = False
+    require_confirmation: bool | tuple[str, ...] = False
     """Whether a person must approve a call: of every tool, or of these."""
     timeout: float = DEFAULT_TIMEOUT
     """Seconds for connecting and listing, and seconds for each call, connecting included."""
@@ -60,9 +60,13 @@ class McpServer:
         if not self.timeout > 0:
             yield f"has a timeout of {self.timeout}: give seconds above 0."
 
-    def is_dangerous(self, tool: str) -> bool:
+    def requires_confirmation(self, tool: str) -> bool:
         """Whether a person must approve calls of this tool."""
-        return self.dangerous if isinstance(self.dangerous, bool) else tool in self.dangerous
+        return (
+            self.require_confirmation
+            if isinstance(self.require_confirmation, bool)
+            else tool in self.require_confirmation
+        )
 
     def offers(self, tool: str) -> bool:
         """Whether an agent may use this tool."""

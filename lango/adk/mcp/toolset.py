@@ -199,8 +199,12 @@ class ServerToolset(ConnectedToolset):
 
     def _misspelt(self, listed: set[str]) -> Iterator[str]:
         """Configured names that the server lacks: else a tool is missing, or needs no approval."""
-        dangerous = () if isinstance(self.server.dangerous, bool) else self.server.dangerous
-        for name in sorted({*(self.server.tools or ()), *dangerous} - listed):
+        require_confirmation = (
+            ()
+            if isinstance(self.server.require_confirmation, bool)
+            else self.server.require_confirmation
+        )
+        for name in sorted({*(self.server.tools or ()), *require_confirmation} - listed):
             yield f"has no tool {name!r}; there are: {', '.join(sorted(listed))}."
 
     def _complain(self, text: str) -> None:
@@ -225,7 +229,7 @@ class ServerTool(HookedTool):
         super().__init__(
             mcp_tool=tool,
             mcp_session_manager=sessions,
-            require_confirmation=server.is_dangerous(tool.name),
+            require_confirmation=server.requires_confirmation(tool.name),
         )
         self.name = name
         self._server = server

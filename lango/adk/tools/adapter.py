@@ -59,9 +59,9 @@ class ToolAdapter(DeclaredTool):
     async def check_require_confirmation(
         self, args: dict[str, Any], tool_context: ToolContext
     ) -> bool:
-        """Whether a person must approve: for a dangerous tool with valid arguments."""
+        """Whether a person must approve: the tool requires it, and the arguments are valid."""
         del tool_context
-        if not self.tool.dangerous:
+        if not self.tool.require_confirmation:
             return False
         try:
             self.tool.checked(args)
@@ -83,7 +83,7 @@ class ToolAdapter(DeclaredTool):
 
     def _unconfirmed(self, tool_context: ToolContext) -> JsonObject | None:
         """Ask for confirmation if ADK has not, because the tool was called in another way."""
-        if not self.tool.dangerous:
+        if not self.tool.require_confirmation:
             return None
         if tool_context.tool_confirmation is None:
             tool_context.request_confirmation(hint=HINT.format(name=self.name))

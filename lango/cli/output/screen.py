@@ -17,6 +17,7 @@ from lango.core.turns.events import (
     Cancelled,
     Completed,
     Failed,
+    InputRequired,
     MessageCompleted,
     MessageDelta,
     MessageReset,
@@ -25,7 +26,6 @@ from lango.core.turns.events import (
     ToolFinished,
     ToolStarted,
     TurnEvent,
-    Waiting,
 )
 from lango.errors import LangoError
 
@@ -85,7 +85,7 @@ class TextScreen:
                 self._close(event.message)
             case ReasoningDelta():
                 self._think(event.text)
-            case Completed() | Cancelled() | Waiting():
+            case Completed() | Cancelled() | InputRequired():
                 self._show_held()
                 self._note(_remark(event))
             case Failed():

@@ -1,6 +1,6 @@
 """The events of a turn: the same in process, in the log, and over HTTP.
 
-A turn begins with Started and ends with exactly one of Completed, Failed, Cancelled and Waiting.
+A turn begins with Started and ends with one of Completed, Failed, Cancelled and InputRequired.
 Fields are only ever added, and readers ignore unknown types.
 """
 
@@ -216,15 +216,15 @@ class Cancelled(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting(Event):
+class InputRequired(Event):
     """The run ended, the turn did not: these calls wait for an answer."""
 
-    type: ClassVar[str] = "waiting"
+    type: ClassVar[str] = "input_required"
     calls: tuple[str, ...]
     usage: Usage = NO_USAGE
 
 
-End = Completed | Failed | Cancelled | Waiting
+End = Completed | Failed | Cancelled | InputRequired
 GivenUp = Failed | Cancelled
 """The end of a turn that lost its worker and is not run again."""
 TurnEvent = (
@@ -240,7 +240,7 @@ TurnEvent = (
     | Retrying
     | End
 )
-ENDS: Final = (Completed, Failed, Cancelled, Waiting)
+ENDS: Final = (Completed, Failed, Cancelled, InputRequired)
 LEAKED_CANCELLATION: Final = (
     "The agent was cancelled from inside: a tool or a library let asyncio.CancelledError out. "
     "Catch it in the tool and raise another error."

@@ -23,19 +23,21 @@ TurnState = Literal[
     "completed",
     "failed",
     "cancelled",
-    "waiting",  # the run is over; a person's answer becomes a turn of its own
+    "input_required",  # the run is over; a person's answer becomes a turn of its own
     "answered",
 ]
 
 NEXT: Final[Mapping[TurnState, frozenset[TurnState]]] = {
     "scheduled": frozenset({"queued", "cancelled"}),
     "queued": frozenset({"running", "cancelled"}),
-    "running": frozenset({"completed", "failed", "cancelled", "waiting"}),
+    "running": frozenset({"completed", "failed", "cancelled", "input_required"}),
     "completed": frozenset(),
     "failed": frozenset(),
     "cancelled": frozenset(),
-    "waiting": frozenset({"answered"}),
-    "answered": frozenset({"waiting"}),  # the answering turn ended before it stored the answer
+    "input_required": frozenset({"answered"}),
+    "answered": frozenset(
+        {"input_required"}
+    ),  # the answering turn ended before it stored the answer
 }
 """The state transitions. A turn that another worker takes over stays `running`."""
 
@@ -147,4 +149,4 @@ def most_losses_beside(held: Sequence[int]) -> int:
 
 def waits_on(waits_for: Sequence[str], answered: Sequence[str]) -> TurnState:
     """The state of a turn that waits for answers to calls, given those answered so far."""
-    return "answered" if set(waits_for) <= set(answered) else "waiting"
+    return "answered" if set(waits_for) <= set(answered) else "input_required"

@@ -9,22 +9,22 @@ import asyncio
 from collections import deque
 from typing import Final
 
-AT_ONCE: Final = 16
+PER_PASS: Final = 16
 """Tasks per pass of the event loop: each works for about a millisecond before it waits."""
 
 
 class LoopThrottle:
-    """Lets `at_once` tasks through per pass of the loop; the others wait, in order."""
+    """Lets `per_pass` tasks through per pass of the loop; the others wait, in order."""
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
-        self._at_once = at_once
-        self._left = at_once  # of this pass
+    def __init__(self, per_pass: int = PER_PASS) -> None:
+        self._per_pass = per_pass
+        self._left = per_pass  # of this pass
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def enter(self) -> None:
         """Wait for one's turn: not at all, unless many tasks enter in one pass."""
         loop = asyncio.get_running_loop()
-        if self._left == self._at_once:
+        if self._left == self._per_pass:
             loop.call_soon(self._next_pass)
         if self._left:
             self._left -= 1
@@ -34,11 +34,11 @@ class LoopThrottle:
         await mine
 
     def _next_pass(self) -> None:
-        self._left = self._at_once
+        self._left = self._per_pass
         while self._left and self._waiting:
             first = self._waiting.popleft()
             if not first.done():  # else its waiter was cancelled
                 first.set_result(None)
                 self._left -= 1
-        if self._left < self._at_once:
+        if self._left < self._per_pass:
             asyncio.get_running_loop().call_soon(self._next_pass)

@@ -60,7 +60,7 @@ class Policy:
     tries: int = 4  # attempts with one model, including the first
     first_wait: float = 0.5  # seconds before the second attempt; each further wait doubles
     longest_wait: float = 30.0  # a longer Retry-After means: no retry with this model
-    at_once: int = 125  # concurrent requests to one model per event loop: a worker's turns
+    max_concurrent_requests: int = 125  # to one model, per event loop: a worker's turns
     timeouts: Timeouts = field(default_factory=Timeouts)
 
 
@@ -332,9 +332,9 @@ class PolicyProvider:
         return [self._provider, *(other.provider for other in self._fallbacks)]
 
     def _slot(self, provider: str, model: str) -> asyncio.Semaphore:
-        key = (provider, model, self._policy.at_once)
+        key = (provider, model, self._policy.max_concurrent_requests)
         slots = _SLOTS.get()
-        return slots.setdefault(key, asyncio.Semaphore(self._policy.at_once))
+        return slots.setdefault(key, asyncio.Semaphore(self._policy.max_concurrent_requests))
 
 
 async def close_provider(provider: Provider) -> None:

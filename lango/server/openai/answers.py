@@ -16,11 +16,11 @@ from lango.core.turns.events import (
     Cancelled,
     Completed,
     Failed,
+    InputRequired,
     MessageCompleted,
     MessageDelta,
     MessageReset,
     ReasoningDelta,
-    Waiting,
     error_data,
 )
 from lango.core.values import JsonObject, json_text
@@ -77,7 +77,7 @@ class DeltaReader:
             self._newest = ""
         elif event.type == ApprovalRequired.type:
             yield from self._say(data["approval"], self._notice(data))
-        elif event.type in (Completed.type, Waiting.type, Failed.type, Cancelled.type):
+        elif event.type in (Completed.type, InputRequired.type, Failed.type, Cancelled.type):
             self._end(event)
 
     def _say(self, message: str, text: str) -> Iterator[JsonObject]:

@@ -71,12 +71,12 @@ def _of(tenant: str, *columns: Any) -> sa.Select[*tuple[Any, ...]]:
 async def _open(connection: AsyncConnection, tenant: str) -> OpenTurns:
     """Each count from the index of the turns in that state."""
     # Matches the partial index on `waits_for`: only turns that have it can be waiting.
-    is_waiting = sa.and_(turns.c.waits_for.is_not(None), turns.c.state == "waiting")
+    is_waiting = sa.and_(turns.c.waits_for.is_not(None), turns.c.state == "input_required")
     states = {
         "scheduled": IS_SCHEDULED,
         "queued": IS_QUEUED,
         "running": IS_RUNNING,
-        "waiting": is_waiting,
+        "input_required": is_waiting,
     }
     counts = {
         name: await connection.scalar(_of(tenant, sa.func.count()).where(state)) or 0

@@ -287,7 +287,7 @@ turns: Final = sa.Table(
     sa.Column("idempotency_key", sa.Text, nullable=False),  # its own id when none was given
     sa.Column("run_at", Time),
     # The position of a queued turn; a turn that interrupts goes below the lowest.
-    sa.Column("place", Key),
+    sa.Column("queue_position", Key),
     # Since when the turn is claimable: only the first queued one of a session where none runs is.
     sa.Column("ready", Time),
     sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
@@ -338,7 +338,7 @@ _has_log = sa.and_(turns.c.ended.is_not(None), turns.c.trimmed.is_(None))
 _answered = (turns.c.session_pk, turns.c.invocation_id, turns.c.answers)
 _partial("turns_running_ix", IS_RUNNING, turns.c.session_pk, unique=True)  # one at most
 _partial("turns_worker_ix", IS_RUNNING, turns.c.worker)
-_partial("turns_queue_ix", IS_QUEUED, turns.c.session_pk, turns.c.place, unique=True)
+_partial("turns_queue_ix", IS_QUEUED, turns.c.session_pk, turns.c.queue_position, unique=True)
 _partial("turns_flow_ix", turns.c.ready.is_not(None), turns.c.app, turns.c.flow, turns.c.ready)
 _partial("turns_due_ix", IS_SCHEDULED, turns.c.run_at)
 _partial("turns_answers_ix", turns.c.answers.is_not(None), *_answered, unique=True)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from lango.core.causes import Causes
 from lango.core.ids import new_id
-from lango.core.turns.events import Cancelled, End, Event, Failed, GivenUp, Started, Waiting
+from lango.core.turns.events import Cancelled, End, Event, Failed, GivenUp, InputRequired, Started
 from lango.core.turns.states import ANY_LOSSES, MAX_ATTEMPTS, MIN_ALONE, kept_time_limit
 from lango.errors import AppGoneError, Fenced, TurnTimeoutError, WorkerLostError
 from lango.store.db.clock import NOW, ago, seconds
@@ -78,8 +78,8 @@ _DUE: Final = Prepared(
 _SCHEDULED: Final = Prepared(
     sa.select(turns).where(OF_SESSION, IS_SCHEDULED).order_by(turns.c.run_at, turns.c.number)
 )
-_LAST_PLACE: Final = Prepared(
-    sa.select(sa.func.max(turns.c.place).label("place")).where(OF_SESSION, IS_QUEUED)
+_LAST_POSITION: Final = Prepared(
+    sa.select(sa.func.max(turns.c.queue_position).label("position")).where(OF_SESSION, IS_QUEUED)
 )
 
 
@@ -117,7 +117,7 @@ class TurnQueue:
         )
         self.from_flow = (rows[0].next_flow if rows else None) or ""
         return [
-            Head(row.session_pk, row.app, lost=bool(row.lost), place=row.place)
+            Head(row.session_pk, row.app, lost=bool(row.lost), rank=row.rank)
             for row in rows[:limit]
         ]
 
@@ -309,7 +309,9 @@ class TurnQueue:
         ended = await turn_rows.end_turn(
             transaction, session, row, end, epoch=row.epoch, before=events, causes=causes
         )
-        if isinstance(end, Waiting):  # its calls may be answered already, through an earlier turn
+        if isinstance(
+            end, InputRequired
+        ):  # its calls may be answered already, through an earlier turn
             await turn_rows.settle_answers(transaction, session.pk, row.invocation_id)
             ended = await turn_rows.turn_row(transaction, session.pk, row.number) or ended
         await turn_rows.change_session(transaction, session, owner=None)
@@ -331,11 +333,13 @@ class TurnQueue:
             session = await turn_rows.lock_session(transaction, session_pk, wait=False)
             if session is None:  # deleted, or locked: then it stays due
                 return []
-            (last,) = await transaction.all(_LAST_PLACE, of_session=session_pk)
+            (last,) = await transaction.all(_LAST_POSITION, of_session=session_pk)
             scheduled = await transaction.all(_SCHEDULED, of_session=session_pk)
             due = [row for row in scheduled if row.number in numbers]
-            for place, row in enumerate(due, (last.place or 0) + 1):
-                await turn_rows.change_turn(transaction, row, state="queued", place=place)
+            for position, row in enumerate(due, (last.position or 0) + 1):
+                await turn_rows.change_turn(
+                    transaction, row, state="queued", queue_position=position
+                )
             if await turn_rows.running_turn(transaction, session_pk) is not None:
                 return []
             head = await turn_rows.make_ready(transaction, session)

@@ -56,8 +56,8 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     walks = [walk(name, of, most) for name, of in zip(names, flows, strict=True)]
     ready = _ranked(sa.union_all(*walks).subquery())
     found = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
-    shown = found.c.session_pk, found.c.app, found.c.lost, found.c.place
-    order = found.c.lost.desc(), found.c.place, sa.func.random()
+    shown = found.c.session_pk, found.c.app, found.c.lost, found.c.rank
+    order = found.c.lost.desc(), found.c.rank, sa.func.random()
     next_flow = _next_flow(flows).label("next_flow")
     return Prepared(sa.select(*shown, next_flow).order_by(*order).limit(most))
 
@@ -75,7 +75,7 @@ def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Fo
             turns.c.session_pk,
             turns.c.app,
             sa.true().label("lost"),
-            sa.literal_column("0", sa.Integer).label("place"),
+            sa.literal_column("0", sa.Integer).label("rank"),
         )
         .where(
             IS_RUNNING,
@@ -131,9 +131,9 @@ def _cut(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) 
 def _ranked(ready: sa.Subquery) -> _Found:
     """The ready turns with their ranks: within their flow, then within their tenant."""
     of_flow = _numbered(ready, "flow", ready.c.ready, ready.c.session_pk)
-    of_tenant = _numbered(of_flow, "tenant", of_flow.c.place, sa.func.random())
+    of_tenant = _numbered(of_flow, "tenant", of_flow.c.rank, sa.func.random())
     shown = of_tenant.c.session_pk, of_tenant.c.app
-    return sa.select(*shown, sa.false().label("lost"), of_tenant.c.place)
+    return sa.select(*shown, sa.false().label("lost"), of_tenant.c.rank)
 
 
 def _numbered(found: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> sa.Subquery:
@@ -144,10 +144,10 @@ def _numbered(found: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> 
         .group_by(turns.c[group])
         .cte()
     )
-    place = sa.func.row_number().over(partition_by=found.c[group], order_by=order)
-    kept = [column for column in found.c if column.name != "place"]
+    rank = sa.func.row_number().over(partition_by=found.c[group], order_by=order)
+    kept = [column for column in found.c if column.name != "rank"]
     return (
-        sa.select(*kept, (place + sa.func.coalesce(running.c.count, 0)).label("place"))
+        sa.select(*kept, (rank + sa.func.coalesce(running.c.count, 0)).label("rank"))
         .select_from(found.outerjoin(running, running.c[group] == found.c[group]))
         .subquery()
     )

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.causes import MOST_CAUSES, Causes, cause_of
-from lango.core.turns.events import End, Event, Failed, GivenUp, Waiting, error_data
+from lango.core.turns.events import End, Event, Failed, GivenUp, InputRequired, error_data
 from lango.core.turns.states import TurnState, waits_on
 from lango.core.values import JsonObject
 from lango.errors import Fenced, LangoError, TurnNotFoundError
@@ -98,7 +98,7 @@ class Head(NamedTuple):
     session_pk: int
     app: str
     lost: bool = False  # a turn runs there whose worker is dead
-    place: int = 0  # rank among its tenant's turns: after the running and the chosen ones
+    rank: int = 0  # rank among its tenant's turns: after the running and the chosen ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ _TURN_OF_TENANT: Final = Prepared(
 _TURN: Final = Prepared(sa.select(turns).where(_THIS_TURN))
 _RUNNING: Final = Prepared(sa.select(turns).where(OF_SESSION, IS_RUNNING))
 _FIRST_QUEUED: Final = Prepared(
-    sa.select(turns).where(OF_SESSION, IS_QUEUED).order_by(turns.c.place).limit(1)
+    sa.select(turns).where(OF_SESSION, IS_QUEUED).order_by(turns.c.queue_position).limit(1)
 )
 _IS_HELD: Final = sa.exists().where(
     sessions.c.pk == turns.c.session_pk,
@@ -380,7 +380,7 @@ async def end_turn(
         usage=asdict(end.usage),
         error=error_data(end.error, end.error_id) if isinstance(end, Failed) else None,
         causes=_all_causes(row, end, causes or {}),
-        waits_for=list(end.calls) if isinstance(end, Waiting) else None,
+        waits_for=list(end.calls) if isinstance(end, InputRequired) else None,
         **values,
     )
     await add_events(transaction, ended, events, epoch=epoch, at=session.clock)

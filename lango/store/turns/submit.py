@@ -47,18 +47,18 @@ class _Queue:
 
     last_number: int
     running: str | None  # the id of the turn
-    first_place: int | None
-    last_place: int | None
+    first_position: int | None
+    last_position: int | None
 
     @property
     def is_busy(self) -> bool:
-        return self.running is not None or self.first_place is not None
+        return self.running is not None or self.first_position is not None
 
-    def place(self, busy: Busy) -> int:
+    def position(self, busy: Busy) -> int:
         """The position of a new turn: after the others, or before them all."""
         if busy == "interrupt":
-            return (1 if self.first_place is None else self.first_place) - 1
-        return (self.last_place or 0) + 1
+            return (1 if self.first_position is None else self.first_position) - 1
+        return (self.last_position or 0) + 1
 
 
 _GLANCE: Final = Prepared(
@@ -66,10 +66,10 @@ _GLANCE: Final = Prepared(
         sa.select(sa.func.max(turns.c.number)).where(OF_SESSION).scalar_subquery()
         .label("last_number"),
         sa.select(turns.c.id).where(OF_SESSION, IS_RUNNING).scalar_subquery().label("running"),
-        sa.select(sa.func.min(turns.c.place)).where(OF_SESSION, IS_QUEUED).scalar_subquery()
-        .label("first_place"),
-        sa.select(sa.func.max(turns.c.place)).where(OF_SESSION, IS_QUEUED).scalar_subquery()
-        .label("last_place"),
+        sa.select(sa.func.min(turns.c.queue_position)).where(OF_SESSION, IS_QUEUED)
+        .scalar_subquery().label("first_position"),
+        sa.select(sa.func.max(turns.c.queue_position)).where(OF_SESSION, IS_QUEUED)
+        .scalar_subquery().label("last_position"),
     )
 )  # fmt: skip
 _UNDER_KEY: Final = Prepared(
@@ -277,7 +277,7 @@ class SqlTurnStore:
             return Submitted(turn_of(row, session.key))
         if busy == "reject" and queue.is_busy:
             raise SessionBusyError("A turn of this session is running or waits to run.")
-        first = queue.running is None and (busy == "interrupt" or queue.first_place is None)
+        first = queue.running is None and (busy == "interrupt" or queue.first_position is None)
         if busy == "interrupt":
             await _make_way(transaction, session.pk)
         row = await _insert(
@@ -285,7 +285,7 @@ class SqlTurnStore:
             session,
             new,
             number=queue.last_number + 1,
-            place=queue.place(busy),
+            queue_position=queue.position(busy),
             ready=session.clock if first else None,
         )
         interrupted = queue.running if busy == "interrupt" else None
@@ -334,7 +334,7 @@ async def _insert(
 async def _glance(transaction: Transaction, session_pk: int) -> _Queue:
     """Summarise a session's queue, each value from the end of an index."""
     (row,) = await transaction.all(_GLANCE, of_session=session_pk)
-    return _Queue(row.last_number or 0, row.running, row.first_place, row.last_place)
+    return _Queue(row.last_number or 0, row.running, row.first_position, row.last_position)
 
 
 async def _make_way(transaction: Transaction, session_pk: int) -> None:

@@ -22,7 +22,7 @@ from lango.errors import (
     RateLimitedError,
 )
 from lango.providers.base import ModelRequest
-from lango.providers.policy.loop_throttle import AT_ONCE
+from lango.providers.policy.loop_throttle import PER_PASS
 from lango.providers.policy.retry import Fallback, Policy, PolicyProvider
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared.assembly import Assembly
@@ -224,7 +224,7 @@ async def test_a_provider_that_fails_to_close_frees_its_place() -> None:
         finally:
             raise OSError("cannot close")
 
-    provider = PolicyProvider(Odd(clumsy), replace(FAST, at_once=1))
+    provider = PolicyProvider(Odd(clumsy), replace(FAST, max_concurrent_requests=1))
     for _ in range(2):
         async with asyncio.timeout(5):
             events = await say(provider, ask("clumsy"))
@@ -262,8 +262,8 @@ async def test_so_many_requests_of_a_model_at_once_and_no_more() -> None:
         running -= 1
         yield Done("stop")
 
-    provider = PolicyProvider(Odd(counted), replace(FAST, at_once=2))
-    other = PolicyProvider(Odd(counted), replace(FAST, at_once=2))
+    provider = PolicyProvider(Odd(counted), replace(FAST, max_concurrent_requests=2))
+    other = PolicyProvider(Odd(counted), replace(FAST, max_concurrent_requests=2))
     asked = [say(each, ask("capped")) for each in (provider, other) for _ in range(4)]
     for events in await asyncio.gather(*asked):
         done_of(events)
@@ -271,8 +271,8 @@ async def test_so_many_requests_of_a_model_at_once_and_no_more() -> None:
 
 
 async def test_answers_that_come_together_come_in_a_few_at_a_time() -> None:
-    crowd, heard = 5 * AT_ONCE, 0
-    provider = PolicyProvider(Model("Hello."), replace(FAST, at_once=crowd))
+    crowd, heard = 5 * PER_PASS, 0
+    provider = PolicyProvider(Model("Hello."), replace(FAST, max_concurrent_requests=crowd))
 
     async def hear() -> None:
         nonlocal heard
@@ -284,7 +284,7 @@ async def test_answers_that_come_together_come_in_a_few_at_a_time() -> None:
     while not all(task.done() for task in hearing):
         await asyncio.sleep(0)
         counts.append(heard)
-    assert max(now - before for before, now in pairwise(counts)) == AT_ONCE
+    assert max(now - before for before, now in pairwise(counts)) == PER_PASS
     assert heard == 2 * crowd  # the text and the end of each
 
 
@@ -299,7 +299,7 @@ async def test_a_consumer_that_leaves_frees_its_place() -> None:
             closed.set()
 
     attempts: list[ModelAttempt] = []
-    provider = PolicyProvider(Odd(chatty), replace(FAST, at_once=1))
+    provider = PolicyProvider(Odd(chatty), replace(FAST, max_concurrent_requests=1))
     stream = provider.stream(ask("left"), on_attempt=attempts.append)
     await anext(stream)
     await stream.aclose()
@@ -312,7 +312,7 @@ async def test_a_consumer_that_leaves_frees_its_place() -> None:
 
 
 async def test_policy_is_usable_from_several_loops() -> None:
-    provider = PolicyProvider(Model("Hello."), replace(FAST, at_once=1))
+    provider = PolicyProvider(Model("Hello."), replace(FAST, max_concurrent_requests=1))
     await say(provider, ask("loops"))
     events = await asyncio.to_thread(lambda: asyncio.run(say(provider, ask("loops"))))
     assert text_of(events) == "Hello."

@@ -14,10 +14,10 @@ from lango.core.turns.events import (
     Completed,
     Event,
     Failed,
+    InputRequired,
     MessageCompleted,
     MessageDelta,
     MessageReset,
-    Waiting,
 )
 from lango.errors import RateLimitedError
 from lango.server.backend import services_of
@@ -193,7 +193,7 @@ async def test_what_was_begun_anew_follows_what_was_told(turn: Turn) -> None:
 
 async def test_a_turn_that_waits_for_an_approval_says_where(turn: Turn) -> None:
     approval = Approval("ask_1", "call_1", "pay", {"amount": 7})
-    text, reading = told(turn, ApprovalRequired(approval), Waiting(("ask_1",)))
+    text, reading = told(turn, ApprovalRequired(approval), InputRequired(("ask_1",)))
     assert 'The call pay({"amount":7}) waits for approval.' in text
     assert f'/v1/turns/{turn.id}/approvals {{"call": "ask_1", "approved": true}}' in text
     assert reading.error is None

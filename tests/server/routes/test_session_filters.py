@@ -24,7 +24,7 @@ async def test_the_status_is_that_of_the_newest_turn(served: House) -> None:
         for session, said in ((done, "hi"), (asks, 'call pay {"amount": 1}')):
             await served.turns().wait(await served.turn(session, said))
     await served.turn(queued, "later")
-    states = {silent: None, done: "completed", asks: "waiting", queued: "queued"}
+    states = {silent: None, done: "completed", asks: "input_required", queued: "queued"}
     for session, state in states.items():
         assert await status(served, session) == state
         if state is not None:

@@ -46,7 +46,7 @@ async def test_all_that_happened_is_on_one_axis(served: House) -> None:
     steps = [(step["kind"], step["name"], step["outcome"]) for step in told["steps"]]
     assert steps == [
         ("queue", "", "completed"),
-        ("attempt", "", "waiting"),
+        ("attempt", "", "input_required"),
         ("model", "demo", "failed"),
         ("retry", "demo", "completed"),
         ("model", "demo", "completed"),
@@ -103,7 +103,7 @@ async def test_a_question_stays_open_until_it_is_answered(served: House) -> None
         told = await timeline(served, talk)
         [wait] = of_kind(told, "wait")
         assert (wait["id"], wait["ended"], wait["outcome"]) == (approval.id, None, "open")
-        assert (told["state"], told["ended"]) == ("waiting", None)
+        assert (told["state"], told["ended"]) == ("input_required", None)
         await talk.answer(approval, approved=False)
         told = await timeline(served, talk)
     [wait] = of_kind(told, "wait")

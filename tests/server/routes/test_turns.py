@@ -11,7 +11,7 @@ from faults.sse import Frame, frames
 from tests.server.places import House
 
 STREAM = {"Accept": "text/event-stream"}
-ENDS = {"completed", "failed", "cancelled", "waiting"}
+ENDS = {"completed", "failed", "cancelled", "input_required"}
 
 
 async def read(response: httpx.Response) -> list[Frame]:
@@ -190,7 +190,7 @@ async def test_a_running_turn_is_cancelled(served: House) -> None:
 async def _asked(served: House, client: httpx.AsyncClient) -> tuple[str, Frame]:
     turn = await served.turn(await served.session(), 'call pay {"amount": 3}')
     told = await read(await client.get(f"/v1/turns/{turn}/events"))
-    assert told[-1].event == "waiting"
+    assert told[-1].event == "input_required"
     return turn, next(frame for frame in told if frame.event == "approval.required")
 
 
@@ -230,7 +230,7 @@ async def _pending(served: House, client: httpx.AsyncClient) -> tuple[str, str]:
     """A turn that waits for the result of a call, and the call."""
     turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
     told = await read(await client.get(f"/v1/turns/{turn}/events"))
-    assert [frame.event for frame in told][-2:] == ["message.completed", "waiting"]
+    assert [frame.event for frame in told][-2:] == ["message.completed", "input_required"]
     return turn, told[-1].data["calls"][0]
 
 
@@ -284,7 +284,7 @@ async def test_a_result_comes_from_its_user_alone(served: House) -> None:
         assert (missing.status_code, missing.json()["type"]) == (
             *(404, "urn:lango:error:call-not-found"),
         )
-        assert (await client.get(f"/v1/turns/{turn}")).json()["state"] == "waiting"
+        assert (await client.get(f"/v1/turns/{turn}")).json()["state"] == "input_required"
 
 
 async def test_a_result_is_no_approval(served: House) -> None:

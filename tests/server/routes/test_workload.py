@@ -19,7 +19,7 @@ async def workload(served: House, name: str = "admin") -> dict[str, Any]:
 
 async def test_who_waits_and_since_when(served: House) -> None:
     nothing = await workload(served)
-    assert nothing["turns"] == {"scheduled": 0, "queued": 0, "running": 0, "waiting": 0}
+    assert nothing["turns"] == {"scheduled": 0, "queued": 0, "running": 0, "input_required": 0}
     assert (nothing["oldest_queued"], nothing["running"]) == (None, [])
     session = await served.session()
     for number in range(3):
@@ -27,7 +27,7 @@ async def test_who_waits_and_since_when(served: House) -> None:
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     await served.turn(session, "later", run_at=tomorrow)
     told = await workload(served)
-    assert told["turns"] == {"scheduled": 1, "queued": 3, "running": 0, "waiting": 0}
+    assert told["turns"] == {"scheduled": 1, "queued": 3, "running": 0, "input_required": 0}
     async with served.client() as client:
         turns = (await client.get(f"/v1/sessions/{session}/turns")).json()["turns"]
     assert told["oldest_queued"] == min(turn["created"] for turn in turns)
@@ -60,4 +60,4 @@ async def test_a_turn_that_waits_for_an_approval(served: House) -> None:
     session = await served.session()
     async with served.worker():
         await served.turns().wait(await served.turn(session, 'call pay {"amount": 1}'))
-    assert (await workload(served))["turns"]["waiting"] == 1
+    assert (await workload(served))["turns"]["input_required"] == 1

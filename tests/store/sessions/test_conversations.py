@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from lango.core.turns.events import Waiting
+from lango.core.turns.events import InputRequired
 from lango.store.schema.tables import conversations
 from lango.store.sessions.conversations import ConversationPoint, ConversationStore
 from lango.store.turns.rows import Turn
@@ -71,7 +71,7 @@ async def test_an_answer_to_an_approval_is_part_of_its_turn(store_url: str, tena
         ref = await desk.session(key(tenant))
         turn = await desk.submit(key(tenant))
         claim = await desk.claim(ref.pk, await desk.worker())
-        await desk.queue.close(claim, Waiting(("call",)))
+        await desk.queue.close(claim, InputRequired(("call",)))
         await noted(desk, turn)
         await desk.turns.answer(tenant, turn.id, "call", said())
         point = await found(desk, tenant)

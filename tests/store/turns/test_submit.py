@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lango.core.turns.events import Cancelled, Failed, Waiting
+from lango.core.turns.events import Cancelled, Failed, InputRequired
 from lango.core.turns.states import NewTurn
 from lango.errors import (
     CallNotFoundError,
@@ -246,7 +246,7 @@ async def _waiting(desk: Desk, tenant: str, *calls: str) -> Turn:
     await desk.submit(key(tenant), "ask")
     ref = await desk.sessions.locate(key(tenant))
     claim = await desk.claim(ref.pk, await desk.worker())
-    return (await desk.queue.close(claim, Waiting(calls))).turn
+    return (await desk.queue.close(claim, InputRequired(calls))).turn
 
 
 @pytest.mark.parametrize("later", [0, 1, 5])
@@ -256,7 +256,7 @@ async def test_an_answer_is_a_turn_of_the_same_invocation(
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
         asked = await _waiting(desk, tenant, "call-1")
-        assert (asked.state, asked.waits_for) == ("waiting", ("call-1",))
+        assert (asked.state, asked.waits_for) == ("input_required", ("call-1",))
         for number in range(later):
             await desk.submit(key(tenant), f"{number}")
         answer = (await desk.turns.answer(tenant, asked.id, "call-1", said("yes"))).turn
@@ -264,7 +264,7 @@ async def test_an_answer_is_a_turn_of_the_same_invocation(
         assert answer.id != answer.invocation_id
         assert await desk.state(asked) == "answered"
         assert await _run_all(desk, ref.pk) == [*map(str, range(later)), "yes"]
-        assert await desk.logged(asked) == ["accepted", "started", "waiting"]
+        assert await desk.logged(asked) == ["accepted", "started", "input_required"]
 
 
 async def test_a_call_is_answered_once(store_url: str, tenant: str) -> None:
@@ -273,7 +273,7 @@ async def test_a_call_is_answered_once(store_url: str, tenant: str) -> None:
         asked = await _waiting(desk, tenant, "call-1", "call-2")
         yes = said("yes", idempotency_key="k")
         first = await desk.turns.answer(tenant, asked.id, "call-1", yes)
-        assert await desk.state(asked) == "waiting"  # for the other call
+        assert await desk.state(asked) == "input_required"  # for the other call
         again = await desk.turns.answer(tenant, asked.id, "call-1", yes)
         assert (again.turn, again.repeated) == (first.turn, True)
         for call, new, why in (
@@ -299,7 +299,7 @@ async def test_a_call_that_two_turns_wait_for_is_answered_once(store_url: str, t
         asked = await _waiting(desk, tenant, "call-1", "call-2")
         answer = (await desk.turns.answer(tenant, asked.id, "call-1", said())).turn
         claim = await desk.claim(ref.pk, await desk.worker())
-        await desk.queue.close(claim, Waiting(("call-2",)))
+        await desk.queue.close(claim, InputRequired(("call-2",)))
         await desk.turns.answer(tenant, answer.id, "call-2", said())
         assert [await desk.state(asked), await desk.state(answer)] == ["answered", "answered"]
         with pytest.raises(TurnConflictError):
@@ -315,9 +315,9 @@ async def test_a_turn_that_waits_for_what_is_answered_is_answered(
         await desk.turns.answer(tenant, asked.id, "call-1", said())
         await desk.turns.answer(tenant, asked.id, "call-2", said())
         claim = await desk.claim(ref.pk, await desk.worker())
-        closed = await desk.queue.close(claim, Waiting(("call-2",)))
+        closed = await desk.queue.close(claim, InputRequired(("call-2",)))
         assert (closed.turn.state, closed.more) == ("answered", True)
-        assert await desk.logged(closed.turn) == ["accepted", "started", "waiting"]
+        assert await desk.logged(closed.turn) == ["accepted", "started", "input_required"]
 
 
 async def test_a_cancelled_answer_leaves_the_call_open(store_url: str, tenant: str) -> None:
@@ -326,7 +326,7 @@ async def test_a_cancelled_answer_leaves_the_call_open(store_url: str, tenant: s
         asked = await _waiting(desk, tenant, "call-1")
         answer = (await desk.turns.answer(tenant, asked.id, "call-1", said("yes"))).turn
         await desk.turns.cancel(tenant, answer.id)
-        assert await desk.state(asked) == "waiting"
+        assert await desk.state(asked) == "input_required"
         await desk.turns.answer(tenant, asked.id, "call-1", said("no"))
         assert await _run_all(desk, ref.pk) == ["no"]
 
@@ -346,7 +346,7 @@ async def test_an_answer_counts_once_it_is_stored(
             await desk.sessions.append(ref, event, claim.epoch)
         closed = await desk.queue.close(claim, end)
         assert closed.turn.answers == ("call-1" if stored else None)
-        assert await desk.state(asked) == ("answered" if stored else "waiting")
+        assert await desk.state(asked) == ("answered" if stored else "input_required")
         again = desk.turns.answer(tenant, asked.id, "call-1", said("again"))
         if stored:
             with pytest.raises(TurnConflictError, match="answered already"):

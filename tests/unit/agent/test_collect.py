@@ -12,6 +12,7 @@ from lango.core.turns.events import (
     Cancelled,
     Completed,
     Failed,
+    InputRequired,
     MessageCompleted,
     MessageDelta,
     MessageReset,
@@ -20,7 +21,6 @@ from lango.core.turns.events import (
     Started,
     ToolStarted,
     TurnEvent,
-    Waiting,
 )
 from lango.errors import (
     AgentNotFoundError,
@@ -126,12 +126,12 @@ def test_a_cancelled_turn_has_no_answer() -> None:
 def test_a_waiting_turn_says_what_it_waits_for() -> None:
     approval = Approval("id", "call", "pay", {})
     with pytest.raises(ApprovalNeededError) as caught:
-        collected(whole("Well."), ApprovalRequired(approval), Waiting(("id",))).answer()
+        collected(whole("Well."), ApprovalRequired(approval), InputRequired(("id",))).answer()
     assert caught.value.approvals == (approval,)
     assert caught.value.partial_text == "Well."
 
 
 def test_what_is_said_while_a_result_is_pending_is_an_answer() -> None:
-    assert collected(TOOL, whole("I filed it."), Waiting(("call",))).answer() == "I filed it."
+    assert collected(TOOL, whole("I filed it."), InputRequired(("call",))).answer() == "I filed it."
     with pytest.raises(ApprovalNeededError):
-        collected(TOOL, Waiting(("call",))).answer()
+        collected(TOOL, InputRequired(("call",))).answer()

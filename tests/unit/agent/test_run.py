@@ -10,11 +10,11 @@ from lango.core.messages.streams import Usage
 from lango.core.turns.events import (
     Completed,
     Failed,
+    InputRequired,
     MessageCompleted,
     Retrying,
     Started,
     TurnEvent,
-    Waiting,
 )
 from lango.errors import AgentNotFoundError, ModelUnavailableError
 
@@ -62,7 +62,7 @@ async def test_the_second_attempt_gets_the_correction() -> None:
     assert events[-1] == Completed(Usage(11, 22))
     said, how = turns.asked[1]
     assert said == correction("ghost", ["helper", "other"])
-    assert how == TurnOptions(streaming=False, attempt=2, go_on=True)
+    assert how == TurnOptions(streaming=False, attempt=2, keep_agent=True)
 
 
 async def test_there_is_no_third_try() -> None:
@@ -104,5 +104,5 @@ async def test_once_is_once() -> None:
 
 
 async def test_a_second_try_may_wait() -> None:
-    turns = Plays(Failed(GHOST, usage=Usage(1)), Waiting(("call",), Usage(2)))
-    assert (await events_of(turns))[-1] == Waiting(("call",), Usage(3))
+    turns = Plays(Failed(GHOST, usage=Usage(1)), InputRequired(("call",), Usage(2)))
+    assert (await events_of(turns))[-1] == InputRequired(("call",), Usage(3))

@@ -375,7 +375,7 @@ def test_it_always_asks_first(root: Path) -> None:
             continue
         options = ExecOptions(root=root, allow=("ls", "git log"), unsandboxed=unsandboxed)
         (tool,) = exec_tools(options)
-        assert tool.dangerous
+        assert tool.require_confirmation
         assert "ls; git log" in tool.description
         assert tool.timeout is not None
         assert tool.timeout > options.timeout

@@ -368,5 +368,5 @@ async def test_the_certificate_must_be_the_names(
 
 def test_the_tool() -> None:
     (tool,) = fetch_tools(FetchOptions())
-    assert (tool.name, tool.idempotent, tool.dangerous) == ("fetch_url", True, False)
+    assert (tool.name, tool.idempotent, tool.require_confirmation) == ("fetch_url", True, False)
     assert tool.parameters["required"] == ["url"]

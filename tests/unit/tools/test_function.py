@@ -125,14 +125,24 @@ def test_it_is_still_the_function() -> None:
 
 
 def test_what_the_tool_is_to_be_can_be_said() -> None:
-    @tool(name="pay_now", description="Pays.", idempotent=True, dangerous=True, timeout=None)
+    @tool(
+        name="pay_now",
+        description="Pays.",
+        idempotent=True,
+        require_confirmation=True,
+        timeout=None,
+    )
     async def pay(amount: Decimal) -> None:
         """Hidden."""
         del amount
 
     assert (pay.name, pay.description, pay.timeout) == ("pay_now", "Pays.", None)
-    assert (pay.idempotent, pay.dangerous) == (True, True)
-    assert (forecast.idempotent, forecast.dangerous, forecast.timeout) == (False, False, 60.0)
+    assert (pay.idempotent, pay.require_confirmation) == (True, True)
+    assert (forecast.idempotent, forecast.require_confirmation, forecast.timeout) == (
+        False,
+        False,
+        60.0,
+    )
 
 
 async def test_the_call_itself_is_injected() -> None:

@@ -17,7 +17,7 @@ def greet(name: str) -> str:
     """Say hello."""
     return f"hello {name}"
 
-@lango.tool(dangerous=True)
+@lango.tool(require_confirmation=True)
 def erase(path: str) -> None:
     """Erase it."""
 
@@ -64,7 +64,7 @@ def test_the_built_in_ones(name: str, options: dict[str, Any], tools: list[str])
     loaded = load_tools(f"builtin:{name}", options)
     assert [tool.name for tool in loaded] == tools
     assert all(tool.description for tool in loaded)
-    assert [tool.dangerous for tool in loaded] == [name == "exec"] * len(tools)
+    assert [tool.require_confirmation for tool in loaded] == [name == "exec"] * len(tools)
     assert name in BUILTINS
 
 
@@ -83,12 +83,12 @@ def test_ones_own(here: str, attribute: str, names: list[str]) -> None:
 
 
 def test_what_the_settings_say_of_ones_own(here: str) -> None:
-    options = {"name": "hi", "dangerous": True, "timeout": 5}
+    options = {"name": "hi", "require_confirmation": True, "timeout": 5}
     (tool,) = load_tools(f"{here}:greet", options)
-    assert (tool.name, tool.dangerous, tool.timeout) == ("hi", True, 5)
+    assert (tool.name, tool.require_confirmation, tool.timeout) == ("hi", True, 5)
     assert tool.checked({"name": "x"}) == {"name": "x"}
     (kept,) = load_tools(f"{here}:erase", {"timeout": 5})
-    assert kept.dangerous
+    assert kept.require_confirmation
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import { TurnReader } from "./turn_views.js";
 import { oneLine } from "./words.js";
 
 const TITLE_ROOM = 60;
-const IS_OPEN = new Set(["queued", "running", "waiting"]);
+const IS_OPEN = new Set(["queued", "running", "input_required"]);
 
 /** A new chat: the first message creates the session. */
 export async function newChatPage(_, { signal, frame }) {
@@ -147,7 +147,7 @@ class Chat {
     while (this.#waiting.length) {
       const { turn, reader } = this.#waiting.shift();
       this.#current = turn;
-      this.#showRunning(turn.state !== "waiting");
+      this.#showRunning(turn.state !== "input_required");
       await this.#attempt(() => this.#follow(turn, reader));
       this.#current = null;
     }
@@ -157,7 +157,7 @@ class Chat {
   async #follow(turn, reader) {
     for await (const event of follow(turn.id, this.#signal)) reader.read(event);
     this.#history.settle(await api.turn(turn.id, this.#signal));
-    if (turn.state !== "waiting") changed();
+    if (turn.state !== "input_required") changed();
   }
 
   #showRunning(isRunning) {

@@ -2,7 +2,7 @@
 
 import { api, pause } from "./api.js";
 
-const ENDS = new Set(["completed", "failed", "cancelled", "waiting"]);
+const ENDS = new Set(["completed", "failed", "cancelled", "input_required"]);
 const FIRST_PAUSE = 250;
 const LONGEST_PAUSE = 5_000;
 const NOTHING_LEFT = 204;

@@ -10,7 +10,7 @@ import { brief, count, exactDate, when } from "./words.js";
 const PAGE = 50;
 const TYPING = 200;
 const DAY = 24 * 60 * 60 * 1_000;
-const STATUSES = ["running", "queued", "waiting", "failed", "completed", "cancelled", "scheduled"];
+const STATUSES = ["running", "queued", "input_required", "failed", "completed", "cancelled", "scheduled"];
 
 export async function sessionsPage(_, { signal, me, frame }) {
   const [agents, { scopes }] = await Promise.all([api.agents(signal), me]);
@@ -138,4 +138,4 @@ class SessionTable {
 }
 
 /** A state as a coloured word. */
-export const statusMark = (state) => (state ? el("span", { class: "state", data: { state } }, state) : "–");
+export const statusMark = (state) => (state ? el("span", { class: "state", data: { state } }, state.replace("_", " ")) : "–");

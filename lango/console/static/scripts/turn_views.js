@@ -11,7 +11,7 @@ const STANDING = {
   running: "Working",
   failed: "Failed",
   cancelled: "Stopped",
-  waiting: "Waiting for an answer",
+  input_required: "Waiting for an answer",
 };
 
 /** The section with the messages of one turn. */
@@ -119,7 +119,7 @@ export class TurnReader {
   }
 
   #ask(event) {
-    const isAnswered = this.#turn.state === "waiting" && !this.#turn.waits_for.includes(event.approval);
+    const isAnswered = this.#turn.state === "input_required" && !this.#turn.waits_for.includes(event.approval);
     if (isAnswered) return;
     const tool = this.#conversation.toolOfResult(event.call, event.name, this.#section);
     tool.waits();

@@ -32,7 +32,7 @@ function drawn({ turns, oldest_queued: oldest, running, workers }) {
   const tiles = [
     ["Queued", count(turns.queued), oldest && `the first for ${duration(between(oldest))}`],
     ["Running", count(turns.running)],
-    ["Waiting for a person", count(turns.waiting)],
+    ["Waiting for a person", count(turns.input_required)],
     ["Scheduled", count(turns.scheduled)],
     ["Workers alive", count(workers.length)],
   ];

@@ -56,7 +56,7 @@ TOLD: list[tuple[TurnEvent, str, dict[str, object]]] = [
     (turns.Retrying("busy", 1.5), "retrying", {"why": "busy", "after": 1.5}),
     (turns.Completed(Usage(1, 2)), "completed", {"usage": USED}),
     (turns.Cancelled("Hel", Usage(1, 2)), "cancelled", {"text": "Hel", "usage": USED}),
-    (turns.Waiting(("c",), Usage(1, 2)), "waiting", {"calls": ["c"], "usage": USED}),
+    (turns.InputRequired(("c",), Usage(1, 2)), "input_required", {"calls": ["c"], "usage": USED}),
     (
         Failed(RateLimitedError("Slow down."), "Hel", Usage(1, 2)),
         "failed",

@@ -32,7 +32,7 @@ def test_every_state_says_what_may_follow() -> None:
 
 
 def test_every_state_leads_to_an_end() -> None:
-    ends: set[TurnState] = {"completed", "failed", "cancelled", "waiting"}
+    ends: set[TurnState] = {"completed", "failed", "cancelled", "input_required"}
     assert {state for state, following in NEXT.items() if not following} < ends
     for state in NEXT:
         reached: set[TurnState] = {state}
@@ -97,7 +97,11 @@ def test_hostile_input_is_made_storable() -> None:
 
 @pytest.mark.parametrize(
     ("waits_for", "answered", "state"),
-    [(["a"], [], "waiting"), (["a"], ["a", "b"], "answered"), (["a", "b"], ["b"], "waiting")],
+    [
+        (["a"], [], "input_required"),
+        (["a"], ["a", "b"], "answered"),
+        (["a", "b"], ["b"], "input_required"),
+    ],
 )
 def test_a_turn_waits_for_all_of_its_calls(
     waits_for: list[str], answered: list[str], state: str

@@ -250,7 +250,7 @@ sa.Table(
     sa.Column("input_hash", sa.Text, nullable=False),
     sa.Column("idempotency_key", sa.Text, nullable=False),
     sa.Column("run_at", Time),
-    sa.Column("place", Key),
+    sa.Column("queue_position", Key),
     sa.Column("ready", Time),
     sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
@@ -281,7 +281,7 @@ sa.Table(
     sa.UniqueConstraint("session_pk", "idempotency_key"),
     _partial("turns_running_ix", "state = 'running'", "session_pk", unique=True),
     _partial("turns_worker_ix", "state = 'running'", "worker"),
-    _partial("turns_queue_ix", "state = 'queued'", "session_pk", "place", unique=True),
+    _partial("turns_queue_ix", "state = 'queued'", "session_pk", "queue_position", unique=True),
     _partial("turns_flow_ix", "ready is not null", "app", "flow", "ready"),
     _partial("turns_due_ix", "state = 'scheduled'", "run_at"),
     _partial(
