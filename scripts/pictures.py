@@ -102,7 +102,7 @@ STATES: Final[Mapping[str, tuple[float, float, str]]] = {
     "completed": (600, 24, "final"),
     "failed": (600, 96, "final"),
     "cancelled": (380, 240, "final"),
-    "input_required": (600, 168, "for an answer"),
+    "input_required": (600, 168, "waits for an answer"),
     "answered": (600, 260, "by a turn of its own"),
 }
 _FINAL: Final = {"completed", "failed", "cancelled"}

@@ -12,7 +12,7 @@ from lango.core.turns.events import KINDS, ApprovalRequired
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/agents.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-EVENT_ROW = re.compile(r"^\| `([a-z.]+)` \| `(\w+)` \| (.*) \|$", re.MULTILINE)
+EVENT_ROW = re.compile(r"^\| `([a-z._]+)` \| `(\w+)` \| (.*) \|$", re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     ("number", "printed"),
     [
         (0, ["safe: queued", "1 accepted", "2 started", "tool.finished", "completed"]),
-        (1, ["waiting 1", "completed answered"]),
+        (1, ["input_required 1", "completed answered"]),
     ],
 )
 def test_the_examples_do_what_the_page_says(
