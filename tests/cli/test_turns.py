@@ -110,7 +110,7 @@ def test_a_turn_that_waits_is_drawn_as_far_as_it_is(sqlite_url: str, tenant: str
     shell = Shell(sqlite_url, tenant)
     [turn] = shell.json("turns", "list")["turns"]
     lines = shell.out("turns", "show", turn["id"]).splitlines()
-    assert lines[0].startswith(f"{turn['id']} waiting for ")
+    assert lines[0].startswith(f"{turn['id']} input_required for ")
     [wait] = [line for line in lines if line.startswith("wait pay")]
     assert wait.endswith("open")
 
