@@ -15,11 +15,11 @@ from lango import server
 
 def routes() -> Iterator[APIRoute]:
     """Of all nouns."""
-    for module in pkgutil.iter_modules(server.__path__):
-        router = getattr(import_module(f"{server.__name__}.{module.name}"), "router", None)
-        for route in router.routes if isinstance(router, APIRouter) else ():
-            assert isinstance(route, APIRoute)
-            yield route
+    for module in pkgutil.walk_packages(server.__path__, f"{server.__name__}."):
+        for router in vars(import_module(module.name)).values():
+            for route in router.routes if isinstance(router, APIRouter) else ():
+                assert isinstance(route, APIRoute)
+                yield route
 
 
 def calls_of(dependant: Dependant) -> Iterator[Callable[..., Any]]:
