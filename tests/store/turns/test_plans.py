@@ -20,7 +20,7 @@ select '{tenant}', 'plans', 'u' || g, 's', '{tenant}' || g, '{{}}', now(), now()
 from generate_series(1, {sessions}) g"""
 TURNS = """
 insert into turns (session_pk, number, id, app, state, invocation_id, input, options, input_hash,
-  idempotency_key, place, ready, time_limit, created)
+  idempotency_key, queue_position, ready, time_limit, created)
 select s.pk, n, '{tenant}' || s.pk || '.' || n, 'plans', 'queued', 'i', '{{}}', '{{}}', 'h',
   'k' || n, n, case when n = 1 then now() end, 60, now()
 from sessions s, generate_series(1, {each}) n where s.tenant = '{tenant}'"""
