@@ -87,7 +87,7 @@ def test_turns_that_overlap_are_found() -> None:
 def test_a_turn_taken_from_a_living_process_is_found() -> None:
     began = [Attempt("10", 1.0, "turn", 1), Attempt("11", 5.0, "turn", 2)]
     assert stolen(began, {"10": 3.0}) == []
-    assert stolen(began, {}) == ["turn turn was taken from ['10'], who lived"]
+    assert stolen(began, {}) == ["turn turn was taken from ['10'] without a kill"]
     assert stolen(began, {"10": 6.0}) != []
     assert stolen(began, {"12": 3.0}) != []
 
