@@ -40,8 +40,13 @@ _NEW_MESSAGE: Final = {
 
 
 def copied(table: Table, new: Mapping[str, str]) -> tuple[str, str]:
-    """The columns of a table, and where a copy of row `t` takes each of them from."""
+    """The columns of a table, and where a copy of row `t` takes each of them from.
+
+    KeyError for a new value of a column that the table does not have.
+    """
     names = [column.name for column in table.columns if column.name != "pk"]
+    if unknown := new.keys() - set(names):
+        raise KeyError(f"{table.name} has no columns {sorted(unknown)}")
     return ", ".join(names), ", ".join(new.get(name, f"t.{name}") for name in names)
 
 

@@ -30,7 +30,7 @@ MESSAGE: Final = text(APPENDED_BYTES)
 _NEW_TURN: Final = {
     "session_pk": "s.pk",
     "number": "l.number + n",
-    "place": "l.number + n",
+    "queue_position": "l.number + n",
     "id": "'turn_' || s.pk || '.' || l.number + n",
     "invocation_id": "'turn_' || s.pk || '.' || l.number + n",
     "idempotency_key": "'turn_' || s.pk || '.' || l.number + n",
