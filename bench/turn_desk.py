@@ -14,7 +14,7 @@ from bench.turn_apps import APPS, Notes
 from lango.adk.apps.preload import skip_a2a
 from lango.store.schema import tables
 from lango.store.sessions.store import SqlSessionStore
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
 

@@ -98,7 +98,7 @@ def _new_cluster() -> Generator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
         if os.geteuid() == 0:
             shutil.chown(folder, _OWNER)
-        cluster = Cluster(programs, Path(folder), _free_port())
+        cluster = Cluster(programs, Path(folder), free_port())
         try:
             yield cluster
         finally:
@@ -116,7 +116,8 @@ def _programs() -> Path:
     return installed[-1].parent
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on loopback that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -201,7 +201,7 @@ class Turns(HandingIn):
             session.close(turn, end.type)  # pyright: ignore[reportArgumentType]
             turn.waits_for = end.calls if isinstance(end, InputRequired) else ()
             session.settle(turn.invocation)
-            assert closed.more == bool(session.queue)
+            assert (closed.next is not None) == bool(session.queue)
         assert closed.turn.state == turn.state or turn.waits_for
 
     def renew(self, dice: Random) -> None:

@@ -13,7 +13,7 @@ from lango.core.turns.events import ENDS
 from lango.providers.scripted import ScriptedProvider
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
 

@@ -117,7 +117,7 @@ if TYPE_CHECKING:
     from lango.store.turns.listing import TurnFilter
     from lango.tools.base import CallInfo, Tool
     from lango.tools.function import tool
-    from lango.turns.engine import LocalEngine
+    from lango.turns.engine.database import LocalEngine
     from lango.turns.service import Turns
     from lango.turns.worker import TurnWorker
 
@@ -252,7 +252,7 @@ _HOMES = {
     "DurableAgent": "lango.adk.durable.run",
     "EventsAdapter": "lango.adk.sessions.decode",
     "LimitsPlugin": "lango.adk.plugins.limits",
-    "LocalEngine": "lango.turns.engine",
+    "LocalEngine": "lango.turns.engine.database",
     "Media": "lango.core.messages.messages",
     "Message": "lango.core.messages.messages",
     "ModelAdapter": "lango.adk.models.adapter",

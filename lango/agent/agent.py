@@ -18,7 +18,7 @@ from lango.agent.run import TurnRunner, run_and_collect, run_turn
 from lango.core.turns.events import Answer, Approval, TurnEvent
 from lango.errors import TurnNotFoundError
 from lango.store.sessions.store import SqlSessionStore
-from lango.turns.engine import Engine
+from lango.turns.engine.protocol import Engine
 from lango.turns.worker import WorkerOptions
 
 

@@ -17,7 +17,8 @@ from lango.core.values import JsonObject
 from lango.errors import TurnError, TurnNotFoundError
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.rows import Turn
-from lango.turns.engine import ChosenSessions, Engine, LocalEngine
+from lango.turns.engine.database import ChosenSessions, LocalEngine
+from lango.turns.engine.protocol import Engine
 from lango.turns.feeds import Feed, Feeds
 from lango.turns.following import follow
 from lango.turns.service import Turns

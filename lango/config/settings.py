@@ -15,6 +15,7 @@ from lango.core.messages.file_types import FILE_TYPES
 from lango.core.redaction import is_sensitive
 
 DEFAULT_STORE = "sqlite:///lango.db"
+DATABASE = "database"  # the bus and the engine that need nothing else
 RESERVED_NAME = "user"
 """ADK's name for the user; no agent can have it."""
 
@@ -389,6 +390,14 @@ class Settings(BaseSettings):
     )
     limits: LimitSettings = Field(default_factory=LimitSettings, description="Limits of a turn.")
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description="Running turns.")
+    bus: SecretUrl = Field(
+        default=SecretStr(DATABASE),
+        description=(
+            "What carries wake-ups and streamed text between processes: database, "
+            "nats://host:4222 or redis://host:6379."
+        ),
+        json_schema_extra={"default": DATABASE},
+    )
     durability: Literal["normal", "strict"] = Field(
         default="normal",
         description="strict: refuse agents whose turns cannot resume after a crash.",
@@ -420,8 +429,9 @@ class Settings(BaseSettings):
     def _secrets(self) -> Iterator[tuple[str, SecretStr | None]]:
         for name, provider in self.providers.items():
             yield f"providers.{name}.api_key", provider.api_key
-        if has_password(self.store.url.get_secret_value()):
-            yield "store.url", self.store.url
+        for where, url in (("store.url", self.store.url), ("bus", self.bus)):
+            if has_password(url.get_secret_value()):
+                yield where, url
         for name, server in self.mcp_servers.items():
             for kind, values in (("env", server.env), ("headers", server.headers)):
                 for key, secret in values.items():

@@ -9,10 +9,13 @@ from typing import Final
 PACKAGES: Final[Mapping[str, Sequence[str]]] = {
     "anthropic": ("anthropic",),
     "mcp": ("mcp",),
+    "nats": ("nats",),
     "openai": ("openai",),
     "postgres": ("asyncpg",),
+    "redis": ("redis",),
     # google-adk brings most of these; only httptools is the extra's own.
     "server": ("fastapi", "httptools", "joserfc", "uvicorn"),
+    "temporal": ("temporalio",),
 }
 """The required packages, by extra."""
 

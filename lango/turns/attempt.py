@@ -40,7 +40,7 @@ from lango.providers.policy.loop_throttle import LoopThrottle
 from lango.store.db.retry import outlast_outages
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.claim import ClosedTurn, TurnQueue
-from lango.store.turns.log import TurnLog
+from lango.store.turns.log import LoggedEvent, TurnLog, logged_events, types_and_data
 from lango.store.turns.rows import Claim
 from lango.turns.feeds import AttemptBegun, Feeds
 from lango.turns.log import LogWriter
@@ -104,6 +104,7 @@ class Attempt:
         self.claim_ids = {claim.id}
         self.closed: ClosedTurn | None = None
         self.end: End | None = None  # of the turn, once it is closed
+        self.last_events: Sequence[LoggedEvent] = ()  # those that were logged with the close
         self._desk = desk
         self._app = app
         self._abort = asyncio.Event()
@@ -369,6 +370,9 @@ class Attempt:
         for question in questions:
             self._desk.feeds.tell(self.claim.turn, question)
         self.end = _as_closed(end, closed)
+        told = types_and_data((*rest, *questions, self.end))
+        at = closed.turn.ended or time.time()
+        self.last_events = logged_events(told, closed.turn.last_event, self.claim.epoch, at)
         return closed
 
 

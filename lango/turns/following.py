@@ -23,7 +23,8 @@ from lango.core.turns.events import (
     Started,
     TurnEvent,
 )
-from lango.store.turns.log import LoggedEvent
+from lango.core.turns.positions import Position
+from lango.store.turns.log import LogCursor, LoggedEvent
 from lango.store.turns.rows import Claim, Turn
 from lango.turns.feeds import AttemptBegun, AttemptOver, Feed, Heard
 from lango.turns.log_replay import name_of
@@ -52,7 +53,7 @@ class _Following:
         self._turns = turns
         self._turn = turn
         self._feed = feed
-        self._after = 0  # the number of the last log event accounted for
+        self._cursor = LogCursor(Position())  # in the log, after what is accounted for
         self._heard: _Heard | None = None  # of the latest attempt in this process
         self._hears = False
         self._reading: asyncio.Task[None] | None = None
@@ -89,21 +90,20 @@ class _Following:
         """The log's events before an attempt, whose own events arrive directly from here on."""
         await self.stop()
         last, told = claim.turn.last_event, list[TurnEvent]()
-        if last == _ACCEPTED_AND_STARTED and self._after < last:
+        after = self._cursor.position.number
+        if last == _ACCEPTED_AND_STARTED and after < last:
             told.append(Started(claim.turn.attempts))
-        elif self._after < last:
+        elif after < last:
             before = await self._turns.log.read_all(claim.turn)
             told += [one for each in before if each.number <= last for one in self._logged(each)]
-        self._after = last
+        self._cursor.position = Position(last)
         self._heard, self._hears = _Heard(claim.epoch), True
         return told
 
     def _logged(self, logged: LoggedEvent) -> Iterator[TurnEvent]:
         """The event of a log entry, unless the reader already has it."""
-        if logged.number <= self._after:
-            return
-        self._after = logged.number
-        event = event_of(logged.type, logged.data)
+        unread = self._cursor.read(logged)
+        event = event_of(unread.type, unread.data) if unread is not None else None
         if event is None:
             return
         if self._heard is None:
@@ -119,7 +119,7 @@ class _Following:
     async def _pass_on(self) -> None:
         try:
             await asyncio.sleep(_A_MOMENT)
-            async for logged in self._turns.events(self._turn.id, after=self._after):
+            async for logged in self._turns.events(self._turn.id, after=self._cursor.position):
                 self._feed.put_nowait(logged)
         except Exception as error:  # noqa: BLE001 - raised by the reader of the feed
             self._feed.put_nowait(error)

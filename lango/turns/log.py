@@ -18,8 +18,12 @@ from lango.turns.wake import WakeUps
 
 logger = logging.getLogger(__name__)
 
+_Message = tuple[str, str]  # the type of its deltas, and its id
+
 GATHER: Final = 0.05
 """Seconds between two writes, in which deltas are merged."""
+STREAMED_FOR: Final = 1.0
+"""Seconds for which text that the bus carries to its readers stays unwritten."""
 AGAIN_AFTER: Final = 0.5
 TOGETHER: Final = 250
 """Turns per write statement: building a large one blocks the event loop."""
@@ -36,6 +40,38 @@ class _Page:
     in_doubt: list[Event] = field(default_factory=list[Event])
     """Sent, but not known to be written."""
     is_closing: bool = False
+    message: _Message | None = None  # of the last event that was written, if that was a delta
+    streamed: int = 0  # characters of the waiting event that readers have been sent
+    write_by: float = float("-inf")  # the time at which streamed text is written
+
+    @property
+    def streams(self) -> bool:
+        """Whether what waits is more text of a message that the log has begun.
+
+        A reader may see it before it is written. If it is lost with this worker, the log has the
+        message, and the next attempt resets it.
+        """
+        return (
+            self.message is not None
+            and len(self.waiting) == 1
+            and not self.in_doubt
+            and _message(self.waiting[0]) == self.message
+        )
+
+    def next_part(self) -> LoggedEvent:
+        """The text that readers have not been sent, as a part of the event to be written."""
+        data = self.waiting[0].data()
+        text = str(data["text"])
+        data["text"] = text[self.streamed :]
+        self.streamed = len(text)
+        number, epoch = self.last_number + 1, self.claim.epoch
+        return LoggedEvent(number, self.waiting[0].type, data, epoch, time.time(), len(text))
+
+    def was_written(self, last_number: int) -> None:
+        """Take note that the events in doubt are in the log."""
+        self.last_number = last_number
+        self.message, self.streamed = _message(self.in_doubt[-1]), 0
+        self.in_doubt = []
 
 
 class LogWriter:
@@ -47,7 +83,7 @@ class LogWriter:
         self._pages: dict[str, _Page] = {}
         self._some = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._written = float("-inf")  # time of the last write
+        self._flushed = float("-inf")  # time of the last flush
 
     def begin(self, claim: Claim, lost: Callable[[], None]) -> None:
         """Open the log of a turn; calls `lost` if another worker has taken over the turn."""
@@ -78,7 +114,7 @@ class LogWriter:
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            await self._some.wait()
+            await self._wait()
             await self._gather()
             try:
                 await self.flush()
@@ -86,20 +122,41 @@ class LogWriter:
                 logger.warning("The logs could not be written, trying again: %s", error)
                 await asyncio.sleep(AGAIN_AFTER)
 
+    async def _wait(self) -> None:
+        """Wait for an event, or until streamed text is to be written."""
+        due = [p.write_by for p in self._pages.values() if p.streamed and not p.is_closing]
+        try:
+            async with asyncio.timeout(min(due) - time.monotonic() if due else None):
+                await self._some.wait()
+        except TimeoutError:
+            pass
+
     async def _gather(self) -> None:
-        """Wait until GATHER seconds after the last write; an event after a pause does not wait."""
-        await asyncio.sleep(self._written + GATHER - time.monotonic())
+        """Wait until GATHER seconds after the last flush; an event after a pause does not wait."""
+        await asyncio.sleep(self._flushed + GATHER - time.monotonic())
 
     async def flush(self) -> None:
-        """Write the queued events of all turns."""
+        """Write the queued events of all turns; text that the bus can carry is streamed first."""
         async with self._writing:
             for page in [each for each in self._pages.values() if each.in_doubt]:
                 await self._settle(page)
             self._some.clear()
+            self._flushed = time.monotonic()
             pages = [p for p in self._pages.values() if p.waiting and not p.is_closing]
+            streamed = [page for page in pages if self._may_stream(page)]
+            self._wakes.hand({page.claim.turn.id: [page.next_part()] for page in streamed})
+            pages = [page for page in pages if page not in streamed]
             for first in range(0, len(pages), TOGETHER):
                 await self._write(pages[first : first + TOGETHER])
-                self._written = time.monotonic()
+                self._flushed = time.monotonic()
+
+    def _may_stream(self, page: _Page) -> bool:
+        """Whether the text of a page is sent to its readers now and written later."""
+        if not (self._wakes.carries_text and page.streams):
+            return False
+        if not page.streamed:
+            page.write_by = time.monotonic() + STREAMED_FOR
+        return time.monotonic() < page.write_by
 
     async def write(self, claim: Claim) -> None:
         """Write the queued events of one turn."""
@@ -134,10 +191,13 @@ class LogWriter:
         rest = deque(events)
         try:
             while rest:
-                event = rest.popleft()
+                event, was_streamed = rest.popleft(), page.streamed > 0
                 if not await self._is_written(page, [event]):
                     left_out = (event.type, page.claim.turn.id)
                     logger.error("An event (%s) of turn %s is left out of its log.", *left_out)
+                    if was_streamed:  # its readers expect an event with its number
+                        await self._is_written(page, [_without_text(event)])
+                        page.streamed = 0
         finally:
             page.waiting[:0] = rest
 
@@ -163,11 +223,11 @@ class LogWriter:
             raise
         news: dict[str, Sequence[LoggedEvent]] = {}
         for page, events in zip(pages, written, strict=True):
-            page.in_doubt = []
             if events is None:
+                page.in_doubt = []
                 page.lost()
             else:
-                page.last_number = events[-1].number
+                page.was_written(events[-1].number)
                 news[page.claim.turn.id] = events
         self._wakes.hand(news)
 
@@ -184,8 +244,22 @@ class LogWriter:
             return
         if read.turn.last_event < page.last_number + len(page.in_doubt):
             page.waiting[:0] = page.in_doubt
-        page.last_number = read.turn.last_event
-        page.in_doubt = []
+            page.last_number = read.turn.last_event
+            page.in_doubt = []
+        else:
+            page.was_written(read.turn.last_event)
+
+
+def _message(event: Event) -> _Message | None:
+    """The message that an event adds text to, and which kind of text."""
+    is_delta = isinstance(event, MessageDelta | ReasoningDelta)
+    return (event.type, event.message) if is_delta else None
+
+
+def _without_text(event: Event) -> Event:
+    """An event in place of a delta that the database refuses."""
+    is_delta = isinstance(event, MessageDelta | ReasoningDelta)
+    return type(event)(event.message, "") if is_delta else event
 
 
 def _joined(last: Event, event: Event) -> Event | None:

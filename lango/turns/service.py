@@ -12,6 +12,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.tools.approvals import History, answer_content, check_result, question_id
 from lango.core.turns.events import Answer
 from lango.core.turns.inputs import FileRef, input_of
+from lango.core.turns.positions import Position
 from lango.core.turns.states import TIME_LIMIT, Busy, NewTurn
 from lango.core.values import JsonObject
 from lango.errors import (
@@ -25,12 +26,12 @@ from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.listing import Page
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.listing import ListedTurn, TurnFilter, list_turns
-from lango.store.turns.log import LoggedEvent, LogPage, TurnLog
+from lango.store.turns.log import LogCursor, LoggedEvent, LogPage, TurnLog
 from lango.store.turns.rows import Turn
 from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
-from lango.turns.engine import Engine
+from lango.turns.engine.protocol import Engine
 from lango.turns.log_replay import stored_events
-from lango.turns.wake import STOP, WORK
+from lango.turns.wake import STOP
 
 _FIRST_LOOK: Final = 0.05
 _LOOK_SQLITE: Final = 0.25
@@ -45,11 +46,11 @@ class Turns:
     def __init__(self, store: SqlSessionStore, engine: Engine, *, tenant: str = "") -> None:
         self.tenant = tenant
         self._store = store
+        self._engine = engine
         self._wakes = engine.wakes
         self._turns = SqlTurnStore(store.database)
         self._files = SqlFileStore(store.database)
         self.log = TurnLog(store.database)
-        self._look_again = _LOOK_POSTGRES if engine.wakes.reaches_others else _LOOK_SQLITE
 
     async def submit(
         self,
@@ -204,7 +205,8 @@ class Turns:
         if turn.state == "running":
             self._wakes.tell(STOP)
         else:
-            self._wakes.tell(turn.id, WORK)
+            self._wakes.tell(turn.id)
+            self._engine.dispatch()
         return turn
 
     async def is_accepted(self, session: SessionKey, idempotency_key: str | None) -> bool:
@@ -243,27 +245,36 @@ class Turns:
             pass
         return await self.get(turn_id)
 
-    async def events(self, turn_id: str, *, after: int = 0) -> AsyncGenerator[LoggedEvent]:
+    async def events(
+        self, turn_id: str, *, after: int | Position = 0
+    ) -> AsyncGenerator[LoggedEvent]:
         """Stream the events of a turn after a number, up to the turn's end.
 
-        A reader that remembers the number of its last event can resume there, in any process.
+        A reader that remembers the `position` of its last event can resume there, in any process.
+        Where a bus carries text, a delta may come in parts before it is written.
         """
+        cursor = LogCursor(after if isinstance(after, Position) else Position(after))
         look_again = _FIRST_LOOK
         with self._wakes.read(turn_id) as ear:
-            page = await self._page(turn_id, after)
+            page = await self._page(turn_id, cursor.position.number)
             while True:
                 for event in page.events:
-                    yield event
-                    after = event.number
+                    if (unread := cursor.read(event)) is not None:
+                        yield unread
                 if page.is_end:
                     return
                 if not page.is_full and not await ear.wait(look_again):
-                    look_again = min(2 * look_again, self._look_again)
-                    page = await self._page(turn_id, after)
-                elif page.is_full or (handed := ear.take(after)) is None:
-                    page = await self.log.read_on(page.turn, after)
+                    look_again = min(2 * look_again, self._longest_wait)
+                    page = await self._page(turn_id, cursor.position.number)
+                elif page.is_full or (handed := ear.take(cursor.position.number)) is None:
+                    page = await self.log.read_on(page.turn, cursor.position.number)
                 else:
                     page = LogPage(page.turn, handed)
+
+    @property
+    def _longest_wait(self) -> float:
+        """Seconds between two polls of a log of which no news arrives."""
+        return _LOOK_POSTGRES if self._wakes.is_connected else _LOOK_SQLITE
 
     async def _page(self, turn_id: str, after: int) -> LogPage:
         page = await self.log.read(self.tenant, turn_id, after=after)
@@ -307,8 +318,8 @@ class Turns:
         ]
 
     def _told(self, submitted: Submitted) -> Turn:
-        if submitted.wakes:
-            self._wakes.tell(WORK)
+        if submitted.wakes or submitted.turn.state == "scheduled":
+            self._engine.dispatch([submitted.turn.head])
         if submitted.interrupted is not None:
             self._wakes.tell(STOP)
         return submitted.turn

@@ -1,7 +1,8 @@
 """Wake-ups: code that changes turns notifies code that waits for the change.
 
-Within a process they arrive immediately. PostgreSQL carries them between processes. On SQLite, or
-when one is lost, waiters poll: a missing wake-up costs time and nothing else.
+Within a process they arrive immediately. A bus carries them between processes, and with them the
+events of logs if it can. On SQLite, or when one is lost, waiters poll: a missing wake-up costs time
+and nothing else.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
-from lango.core.ids import new_id
-from lango.store.db.database import Database
-from lango.store.db.listen import MAX_BYTES, Notices
 from lango.store.turns.log import LoggedEvent
+from lango.turns.bus.event_messages import decode_events, encode_events
+from lango.turns.bus.protocol import Bus, BusMessage
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ _NEWS: Final = frozenset({WORK, STOP, _HELLO, _READING})
 """Topics that are sent even if no other process reads logs."""
 _HANDED_AT_MOST: Final = 200
 """Events kept for one reader. A slower reader reads them from the log."""
+_UNSENT_AT_MOST: Final = 10_000
+"""Messages kept while the bus does not take them. Receivers that miss the older ones poll."""
 
 
 class Subscription:
@@ -59,7 +61,10 @@ class Subscription:
 
 
 class LogSubscription(Subscription):
-    """Waits for new events in one turn's log; receives directly what this process wrote."""
+    """Waits for new events in one turn's log; receives those that the bus or this process hands on.
+
+    Among them may be parts of an event that is not written yet, as a model streams its text.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,31 +77,33 @@ class LogSubscription(Subscription):
         super().wake()
 
     def hand(self, events: Sequence[LoggedEvent]) -> None:
-        """Pass on events that have been written; a slow reader's backlog is dropped."""
+        """Pass on events; a slow reader's backlog is dropped."""
         if len(self._handed) + len(events) > _HANDED_AT_MOST:
             self._handed.clear()
+            self._must_look = True
         self._handed += events
         super().wake()
 
     def take(self, after: int) -> Sequence[LoggedEvent] | None:
-        """The events passed on after a number; None if the log may hold more than those."""
-        behind = [event for event in self._handed if event.number > after]
-        has_gap = bool(behind) and behind[-1].number != after + len(behind)
-        must_look, self._must_look = self._must_look or has_gap, False
-        self._handed.clear()
+        """The events and parts passed on after a number; None if the log may hold others."""
+        handed, self._handed = self._handed, []
+        must_look, self._must_look = self._must_look, False
+        behind = [event for event in handed if event.number > after]
+        for event in behind:
+            must_look = must_look or event.number > after + 1
+            after = max(after, event.position.number)
         return None if must_look else behind
 
 
 class WakeUps:
     """The wake-ups of one process on one database."""
 
-    def __init__(self, database: Database) -> None:
-        self.reaches_others = not database.is_sqlite
-        self._notices = Notices(database)
-        self._id = new_id("prc")
+    def __init__(self, bus: Bus) -> None:
+        self.reaches_others = bus.reaches_others
+        self._bus = bus
         self._ears: dict[str, set[Subscription]] = {}
         self._readers: dict[str, set[LogSubscription]] = {}
-        self._outgoing: dict[str, None] = {}  # a set that keeps its order
+        self._outgoing: list[BusMessage] = []
         self._to_send = asyncio.Event()
         self._others_read_until = 0.0
         self._tasks: list[asyncio.Task[Any]] = []
@@ -108,80 +115,103 @@ class WakeUps:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether wake-ups of other processes arrive at present, as far as is known."""
+        return self.reaches_others and self._bus.is_connected
+
+    @property
+    def carries_text(self) -> bool:
+        """Whether readers in other processes receive text before it is in the log."""
+        return self._bus.carries_data and self._bus.is_connected
+
     def open(self) -> None:
-        """Start to receive wake-ups of other processes, if the database can carry them."""
+        """Start to receive wake-ups of other processes, if the bus can carry them."""
         if self.reaches_others and not self._tasks:
-            hearing = self._notices.listen(self._hear, self._joined)
-            loops = (hearing, self._send_for_ever(), self._say_who_reads())
+            hearing = self._bus.listen(self._hear, self._joined)
+            loops = [hearing, self._send_for_ever()]
+            if not self._bus.carries_data:
+                loops.append(self._say_who_reads())
             self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def close(self) -> None:
         """Stop receiving wake-ups of other processes; waiters in this process poll."""
+        if self._tasks and self._outgoing:
+            with suppress(Exception):  # a receiver that misses it polls
+                await self._send()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if tasks and self._outgoing:
-            with suppress(Exception):  # a receiver that misses it polls
-                await self._send()
 
     @contextmanager
     def hear(self, topic: str) -> Generator[Subscription]:
         """Subscribe to one topic: WORK or STOP."""
-        with _kept(self._ears, topic, Subscription()) as ear:
+        with self._subscribed(self._ears, topic, Subscription()) as ear:
             yield ear
 
     @contextmanager
     def read(self, turn_id: str) -> Generator[LogSubscription]:
         """Subscribe to the log of a turn."""
         is_first = not self._readers
-        with _kept(self._readers, turn_id, LogSubscription()) as ear:
-            if is_first:
+        with self._subscribed(self._readers, turn_id, LogSubscription()) as ear:
+            if is_first and not self._bus.carries_data:
                 self._queue(_READING)
             yield ear
 
     def tell(self, *topics: str) -> None:
         """Wake subscribers to these topics or logs: here immediately, in other processes soon."""
         for topic in topics:
-            self._wake(topic)
+            self.wake(topic)
         self._tell_others(*topics)
 
     def hand(self, logs: Mapping[str, Sequence[LoggedEvent]]) -> None:
-        """Pass events just written to logs to their readers here; wake those in other processes."""
+        """Pass events of logs, or parts of their next event, to readers in all processes."""
         for turn_id, events in logs.items():
             for ear in self._readers.get(turn_id, ()):
                 ear.hand(events)
-        self._tell_others(*logs)
+        if not self._bus.carries_data:
+            self._tell_others(*logs)
+        elif self._bus.is_connected:
+            told = logs.items()
+            self._send_soon(BusMessage(turn, encode_events(events)) for turn, events in told)
 
     def _tell_others(self, *topics: str) -> None:
-        others_read = time.monotonic() < self._others_read_until
-        self._queue(*(topic for topic in topics if others_read or topic in _NEWS))
+        every = self._bus.carries_data or time.monotonic() < self._others_read_until
+        self._queue(*(topic for topic in topics if every or topic in _NEWS))
 
-    def _wake(self, topic: str) -> None:
+    def wake(self, topic: str) -> None:
+        """Wake subscribers to a topic or log in this process."""
         for ear in (*self._ears.get(topic, ()), *self._readers.get(topic, ())):
             ear.wake()
 
     def _queue(self, *topics: str) -> None:
-        if self.reaches_others and self._tasks and topics:
-            self._outgoing.update(dict.fromkeys(topics))
-            self._to_send.set()
+        self._send_soon(map(BusMessage, topics))
 
-    def _hear(self, text: str) -> None:
-        sender, *topics = text.split(" ")
-        if sender == self._id:
+    def _send_soon(self, messages: Iterable[BusMessage]) -> None:
+        if self.reaches_others and self._tasks:
+            self._outgoing += messages
+            self._to_send.set()
+            if len(self._outgoing) > _UNSENT_AT_MOST:
+                del self._outgoing[: _UNSENT_AT_MOST // 2]
+
+    def _hear(self, topic: str, data: bytes) -> None:
+        if topic == _READING:
+            self._others_read_until = time.monotonic() + _READING_HOLDS
+        elif topic == _HELLO and self._readers:
+            self._queue(_READING)
+        if (events := decode_events(data)) is None:
+            self.wake(topic)
             return
-        for topic in topics:
-            if topic == _READING:
-                self._others_read_until = time.monotonic() + _READING_HOLDS
-            elif topic == _HELLO and self._readers:
-                self._queue(_READING)
-            self._wake(topic)
+        for ear in self._readers.get(topic, ()):
+            ear.hand(events)
 
     def _joined(self) -> None:
         """On every connection, wake all waiters: they missed what was sent while there was none."""
         for topic in (*self._ears, *self._readers):
-            self._wake(topic)
-        self._queue(_HELLO, *([_READING] if self._readers else []))
+            self.wake(topic)
+        if not self._bus.carries_data:
+            self._queue(_HELLO, *([_READING] if self._readers else []))
 
     async def _say_who_reads(self) -> None:
         while True:
@@ -198,26 +228,22 @@ class WakeUps:
                 logger.info("a wake-up was not sent: %s", type(error).__name__)
 
     async def _send(self) -> None:
-        """Send the queued topics in as few notices as possible."""
+        """Send the queued messages together."""
         self._to_send.clear()
-        topics, self._outgoing = self._outgoing, {}
-        text = self._id
-        for topic in topics:
-            if len(text) + len(topic) >= MAX_BYTES:
-                await self._notices.send(text)
-                text = self._id
-            text += f" {topic}"
-        if topics:
-            await self._notices.send(text)
+        messages, self._outgoing = self._outgoing, []
+        if messages:
+            await self._bus.publish(messages)
 
-
-@contextmanager
-def _kept(ears: dict[str, set[E]], topic: str, ear: E) -> Generator[E]:
-    """Register an ear for a topic, and unregister it on exit."""
-    ears.setdefault(topic, set()).add(ear)
-    try:
-        yield ear
-    finally:
-        ears[topic].discard(ear)
-        if not ears[topic]:
-            del ears[topic]
+    @contextmanager
+    def _subscribed(self, ears: dict[str, set[E]], topic: str, ear: E) -> Generator[E]:
+        """Register an ear for a topic, and unregister it on exit."""
+        if topic not in ears:
+            self._bus.subscribe(topic)
+        ears.setdefault(topic, set()).add(ear)
+        try:
+            yield ear
+        finally:
+            ears[topic].discard(ear)
+            if not ears[topic]:
+                del ears[topic]
+                self._bus.unsubscribe(topic)

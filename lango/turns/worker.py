@@ -20,7 +20,8 @@ from lango.store.turns.log import TurnLog
 from lango.store.turns.rows import Claim, Head
 from lango.store.turns.workers import Worker, Workers
 from lango.turns.attempt import Attempt, LoadedApp, WorkerContext
-from lango.turns.engine import ChosenSessions, Engine
+from lango.turns.engine.database import ChosenSessions
+from lango.turns.engine.protocol import Engine
 from lango.turns.feeds import AttemptOver, Feeds
 from lango.turns.heartbeat import HANG_AFTER, Heartbeat
 from lango.turns.log import LogWriter
@@ -131,7 +132,7 @@ class TurnWorker:
         """
         self._wants_work = False
         self._changed.set()
-        self._engine.wakes.tell(WORK)  # the engine may be waiting for work
+        self._engine.wakes.wake(WORK)  # the engine may be waiting for work
         try:
             async with asyncio.timeout(self.options.drain if drain is None else drain):
                 if self._looking is not None:
@@ -155,7 +156,7 @@ class TurnWorker:
         await self._heartbeat.stop(self._handed_over)
         self._handed_over = []
         if left:
-            self._engine.wakes.tell(WORK)
+            self._engine.dispatch()
 
     @property
     def is_running(self) -> bool:
@@ -218,19 +219,19 @@ class TurnWorker:
         """Whether it runs a turn of this session."""
         return any(each.claim.turn.session_pk == session_pk for each in self._attempts.values())
 
-    async def take(self, session_pk: int) -> bool:
-        """Claim a session's work and start it; False if there was nothing to claim."""
+    async def take(self, session_pk: int) -> Attempt | None:
+        """Claim a session's work and start it; None if there was nothing to claim."""
         claim = partial(self._engine.queue.claim, take_over=self.may_take_over)
         return await self._begin(lambda claim_id: claim(session_pk, self.worker, claim_id))
 
-    async def _begin(self, make: Callable[[str], Awaitable[Claim | None]]) -> bool:
-        """Make a claim and start its attempt; False if there was nothing to claim."""
+    async def _begin(self, make: Callable[[str], Awaitable[Claim | None]]) -> Attempt | None:
+        """Make a claim and start its attempt; None if there was nothing to claim."""
         claim_id = new_id("clm")
         self._claiming.add(claim_id)
         try:
             claim = await make(claim_id)
             if claim is None:
-                return False
+                return None
             app = self._apps.get(claim.turn.session.app_name) or UnloadedApp(self._store)
             attempt = Attempt(self._desk, app, claim)
             self._attempts[claim.id] = attempt
@@ -241,7 +242,7 @@ class TurnWorker:
             self._claiming.discard(claim_id)
         self._engine.wakes.tell(claim.turn.id)
         attempt.task.add_done_callback(lambda _: self._ended(attempt, claim_id))
-        return True
+        return attempt
 
     async def _close_unloaded(self) -> None:
         """Close lost turns of apps that no living worker has loaded, as far as they are to end.
@@ -270,8 +271,9 @@ class TurnWorker:
         self._changed.set()
         self._feeds.tell(attempt.claim.turn, AttemptOver(attempt.end))
         if attempt.closed is not None:
-            more = [WORK] if attempt.closed.more else []
-            self._engine.wakes.tell(attempt.claim.turn.id, *more)
+            self._engine.wakes.hand({attempt.claim.turn.id: attempt.last_events})
+            if attempt.closed.next is not None:
+                self._engine.dispatch([attempt.closed.next])
         else:
             self._unaccounted |= attempt.claim_ids
         if not attempt.task.cancelled() and (error := attempt.task.exception()) is not None:
@@ -318,7 +320,7 @@ class TurnWorker:
             # A locked session is left for the next round: the other claims do not wait for it.
             if await self._engine.queue.hand_back(self.worker.id, claim, wait=False):
                 logger.warning("The claim %s was not run by its worker, and is handed back.", claim)
-                self._engine.wakes.tell(WORK)
+                self._engine.dispatch()
 
     async def _keep_up(self) -> None:
         """Delete old logs, and workers that died without unregistering."""

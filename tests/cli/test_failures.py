@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lango.store.sessions.store import SqlSessionStore
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
 from tests.cli.processes import Running, lango
 from tests.cli.running import run

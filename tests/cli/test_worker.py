@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from lango.store.sessions.store import SqlSessionStore
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
 from tests.cli.processes import Running
 from tests.cli.running import run

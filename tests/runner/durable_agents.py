@@ -7,7 +7,7 @@ from typing import Any
 from lango.agent.agent import Agent
 from lango.core.turns.events import TurnEvent
 from lango.store.sessions.store import SqlSessionStore
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
 
 Made = Callable[..., Agent]

@@ -28,7 +28,7 @@ from lango.errors import (
 )
 from lango.store.sessions.store import SqlSessionStore
 from lango.testing import Fault, Reply, ScriptedProvider
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
 from tests.runner.durable_agents import APP, Made, service, told

@@ -25,7 +25,7 @@ from lango.core.turns.events import (
 from lango.errors import TurnError, TurnNotFoundError
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.rows import Claim, Turn
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.feeds import AttemptBegun, AttemptOver, Feeds
 from lango.turns.following import follow
 from lango.turns.service import Turns

@@ -60,7 +60,7 @@ class Unread(TurnLog):
         return await super().read_on(turn, after, limit=limit)
 
 
-async def _claimed(here: Process, session: str = "s") -> Claim:
+async def claimed(here: Process, session: str = "s") -> Claim:
     key = SessionKey("", here.place.app, "user", session)
     await here.store.create(key)
     submitted = await SqlTurnStore(here.store.database).submit(key, NewTurn({"text": "hi"}))
@@ -77,7 +77,7 @@ def _told(events: Sequence[LoggedEvent]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("fails", ["before", "after"])
 async def test_a_batch_in_doubt_is_written_once(here: Process, fails: str) -> None:
-    claim, log = await _claimed(here), FailingLog(here.store.database)
+    claim, log = await claimed(here), FailingLog(here.store.database)
     writer = LogWriter(log, here.engine.wakes)
     writer.begin(claim, lambda: None)
     writer.add(claim, MessageDelta("m", "a"))
@@ -109,7 +109,7 @@ class RefusingLog(TurnLog):
 async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
     here: Process, is_away_then: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    claims = [await _claimed(here, f"s{number}") for number in range(3)]
+    claims = [await claimed(here, f"s{number}") for number in range(3)]
     log = RefusingLog(here.store.database)
     log.is_away_then = is_away_then
     writer = LogWriter(log, here.engine.wakes)
@@ -138,7 +138,7 @@ async def test_many_logs_are_written_some_at_a_time(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.log.TOGETHER", 2)
-    claims = [await _claimed(here, f"s{number}") for number in range(5)]
+    claims = [await claimed(here, f"s{number}") for number in range(5)]
     log = FailingLog(here.store.database)
     writer = LogWriter(log, here.engine.wakes)
     for claim in claims:
@@ -155,7 +155,7 @@ async def test_many_logs_are_written_some_at_a_time(
 
 
 async def test_deltas_of_one_message_are_written_as_one(here: Process) -> None:
-    claim = await _claimed(here)
+    claim = await claimed(here)
     writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
     writer.begin(claim, lambda: None)
     for text in "abc":
@@ -174,7 +174,7 @@ async def test_only_words_that_follow_others_wait(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.log.GATHER", 3600.0)
-    claim = await _claimed(here)
+    claim = await claimed(here)
     writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
     writer.begin(claim, lambda: None)
     running = asyncio.create_task(writer.run())
@@ -196,7 +196,7 @@ async def test_who_reads_in_the_process_that_writes_is_handed_the_words(
 ) -> None:
     monkeypatch.setattr("lango.turns.service._FIRST_LOOK", 3600.0)
     await here.engine.wakes.close()  # the listener may connect late, and then all readers look
-    claim, there = await _claimed(here), Unread(here.store.database)
+    claim, there = await claimed(here), Unread(here.store.database)
     writer = LogWriter(there, here.engine.wakes)
     writer.begin(claim, lambda: None)
     here.turns.log = there
@@ -214,7 +214,7 @@ async def test_who_reads_in_the_process_that_writes_is_handed_the_words(
 
 
 async def test_a_log_that_another_worker_writes_is_given_up(here: Process) -> None:
-    claim, other = await _claimed(here), await _claimed(here, "other")
+    claim, other = await claimed(here), await claimed(here, "other")
     lost: list[str] = []
     writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
     for each in (claim, other):

@@ -15,7 +15,7 @@ from lango.store.db import retry as faults
 from lango.store.schema.tables import sessions
 from lango.store.turns.workers import Workers
 from lango.turns import heartbeat
-from lango.turns.engine import ChosenSessions
+from lango.turns.engine.database import ChosenSessions
 from lango.turns.heartbeat import Contact
 from lango.turns.worker import TurnWorker
 from tests.store.rows import beside, execute

@@ -13,7 +13,7 @@ from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
 from lango.store.schema.tables import turns
 from lango.store.turns.rows import Claim
 from lango.store.turns.workers import Workers
-from lango.turns.engine import LocalEngine
+from lango.turns.engine.database import LocalEngine
 from lango.turns.worker import TurnWorker
 from tests.store.rows import beside, execute
 

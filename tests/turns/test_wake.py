@@ -11,6 +11,7 @@ from faults.turn_place import Place, process
 from lango.store.db.database import Database
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
+from lango.turns.bus.database import DatabaseBus
 from lango.turns.wake import STOP, WORK, LogSubscription, WakeUps
 from tests.store.rows import beside
 
@@ -24,7 +25,7 @@ async def _joined(wakes: WakeUps) -> None:
 
 
 async def test_a_wake_up_in_the_process_needs_no_database(sqlite_url: str) -> None:
-    async with WakeUps(Database(sqlite_url)) as wakes:
+    async with WakeUps(DatabaseBus(Database(sqlite_url))) as wakes:
         with wakes.read("turn_a") as ear, wakes.read("turn_b") as other:
             wakes.tell("turn_a")
             assert await ear.wait(FOREVER)
@@ -75,8 +76,8 @@ async def two_processes(url: str) -> AsyncGenerator[tuple[WakeUps, WakeUps]]:
     async with (
         SqlSessionStore(url) as ours,
         SqlSessionStore(url) as theirs,
-        WakeUps(ours.database) as here,
-        WakeUps(theirs.database) as there,
+        WakeUps(DatabaseBus(ours.database)) as here,
+        WakeUps(DatabaseBus(theirs.database)) as there,
     ):
         await asyncio.gather(_joined(here), _joined(there))
         yield here, there

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from lango.core.ids import MAX_ID_LENGTH, check_id
 from lango.core.times import moment, moment_or_none
+from lango.core.turns.positions import POSITION
 from lango.core.turns.states import Busy, TurnState
 from lango.core.values import json_value, storable_text
 from lango.errors import InvalidIdError
@@ -54,6 +55,13 @@ FileName = Annotated[
 Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(storable_text)]
 Moment = Annotated[AwareDatetime, AfterValidator(_in_the_calendar)]
 Number = Annotated[int, Field(ge=0, lt=1 << 62)]
+EventId = Annotated[
+    str,
+    Field(
+        pattern=rf"^{POSITION}$",
+        description="The `id` of the last event that the client has, as it was received.",
+    ),
+]
 IdempotencyKey = Annotated[
     Id | None,
     Header(description="The same request under the same key is done once, and answered again."),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
 
 from lango.core.turns.events import Answer
+from lango.core.turns.positions import Position
 from lango.core.turns.states import TurnState
 from lango.errors import TurnNotFoundError
 from lango.server.auth.callers import SECURED, AnyCaller, ListViewer, User, Viewer, recheck
@@ -20,11 +21,11 @@ from lango.server.http.bodies import JsonRoute
 from lango.server.http.problems import responses
 from lango.server.http.streams import MEDIA_TYPE, EventStream, StreamSlot, frames
 from lango.server.routes.schemas import (
+    EventId,
     Id,
     IdempotencyKey,
     NewApproval,
     NewResult,
-    Number,
     TurnInfo,
     TurnListPage,
     TurnPage,
@@ -186,13 +187,13 @@ async def read_events(
     turns: TenantsTurns,
     served: Served,
     who: AnyCaller,
-    after: Place = None,
-    last_event_id: Annotated[Number | None, Header()] = None,
+    after: Annotated[EventId | None, Query()] = None,
+    last_event_id: Annotated[EventId | None, Header()] = None,
     thoughts: Thoughts = False,
 ) -> Response:
-    """Stream the events after a number as they come, until the turn's end."""
-    seen = (last_event_id if after is None else after) or 0
-    if turn.ended is not None and seen >= turn.last_event:
+    """Stream the events after one that the client has as they come, until the turn's end."""
+    seen = Position.parse((last_event_id if after is None else after) or "0")
+    if turn.ended is not None and seen.number >= turn.last_event:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
     with served.streams.opening(who, partial(recheck, request)) as seat:
         events = turns.events(turn.id, after=seen)

@@ -37,10 +37,10 @@ DEAD_AFTER: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ClosedTurn:
-    """A closed turn, and whether its session has another one to run."""
+    """A closed turn, and the work that its session has next."""
 
     turn: Turn
-    more: bool
+    next: Head | None
 
 
 _LOST: Final = Prepared(
@@ -117,7 +117,7 @@ class TurnQueue:
         )
         self.from_flow = (rows[0].next_flow if rows else None) or ""
         return [
-            Head(row.session_pk, row.app, lost=bool(row.lost), rank=row.rank)
+            Head(row.session_pk, row.app, row.tenant, row.id, lost=bool(row.lost), rank=row.rank)
             for row in rows[:limit]
         ]
 
@@ -231,8 +231,9 @@ class TurnQueue:
             if row.state == "running":
                 return await self._close(transaction, session, row, end, events, causes)
             first = await turn_rows.first_queued(transaction, pk)
-            more = first is not None and first.ready is not None
-            return ClosedTurn(turn_of(row, session.key), more)
+            if first is None or first.ready is None:
+                return ClosedTurn(turn_of(row, session.key), None)
+            return ClosedTurn(turn_of(row, session.key), turn_rows.head_of(first, session.key))
 
         return await self.database.transact(once, session=claim.turn.session)
 
@@ -316,7 +317,7 @@ class TurnQueue:
             ended = await turn_rows.turn_row(transaction, session.pk, row.number) or ended
         await turn_rows.change_session(transaction, session, owner=None)
         head = await turn_rows.make_ready(transaction, session)
-        return ClosedTurn(turn_of(ended, session.key), head is not None)
+        return ClosedTurn(turn_of(ended, session.key), head)
 
     async def promote_due(self, limit: int = 100) -> list[Head]:
         """Queue the scheduled turns that are due; returns the sessions that now have work."""

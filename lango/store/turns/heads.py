@@ -21,7 +21,14 @@ from lango.store.schema.tables import IS_RUNNING, Time, turns, workers
 FLOWS: Final = 64
 """Flows of an app that one query reads. If more have ready turns, the next query reads on."""
 _Found = sa.Select[*tuple[Any, ...]]
-_SHOWN: Final = (turns.c.session_pk, turns.c.app, turns.c.ready, turns.c.tenant, turns.c.flow)
+_SHOWN: Final = (
+    turns.c.session_pk,
+    turns.c.app,
+    turns.c.tenant,
+    turns.c.id,
+    turns.c.ready,
+    turns.c.flow,
+)
 _FIRST: Final = sa.literal_column("1", sa.Integer)
 _NEVER: Final = sa.literal_column("'9999-12-31 00:00:00'", Time)
 
@@ -56,7 +63,7 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     walks = [walk(name, of, most) for name, of in zip(names, flows, strict=True)]
     ready = _ranked(sa.union_all(*walks).subquery())
     found = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
-    shown = found.c.session_pk, found.c.app, found.c.lost, found.c.rank
+    shown = (found.c[name] for name in ("session_pk", "app", "tenant", "id", "lost", "rank"))
     order = found.c.lost.desc(), found.c.rank, sa.func.random()
     next_flow = _next_flow(flows).label("next_flow")
     return Prepared(sa.select(*shown, next_flow).order_by(*order).limit(most))
@@ -74,6 +81,8 @@ def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Fo
         sa.select(
             turns.c.session_pk,
             turns.c.app,
+            turns.c.tenant,
+            turns.c.id,
             sa.true().label("lost"),
             sa.literal_column("0", sa.Integer).label("rank"),
         )
@@ -132,7 +141,7 @@ def _ranked(ready: sa.Subquery) -> _Found:
     """The ready turns with their ranks: within their flow, then within their tenant."""
     of_flow = _numbered(ready, "flow", ready.c.ready, ready.c.session_pk)
     of_tenant = _numbered(of_flow, "tenant", of_flow.c.rank, sa.func.random())
-    shown = of_tenant.c.session_pk, of_tenant.c.app
+    shown = of_tenant.c.session_pk, of_tenant.c.app, of_tenant.c.tenant, of_tenant.c.id
     return sa.select(*shown, sa.false().label("lost"), of_tenant.c.rank)
 
 

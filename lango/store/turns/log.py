@@ -8,8 +8,8 @@ is committed, so a reader that has seen event n has missed none before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.core.turns.events import ENDS, Event
+from lango.core.turns.positions import Position
 from lango.core.values import JsonObject, json_text
 from lango.errors import Fenced
 from lango.store.db.clock import now, seconds
@@ -98,13 +99,47 @@ class LogWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """One event of a log."""
+    """One event of a log, or a part of the text of an event that is about to be written."""
 
     number: int  # in its turn, from 1
     type: str
     data: JsonObject
     epoch: int  # of the attempt that wrote it
     at: float
+    length: int | None = None  # of a part: the characters of the event up to the part's end
+
+    @property
+    def position(self) -> Position:
+        """Where a reader is that has read up to here."""
+        if self.length is None:
+            return Position(self.number)
+        return Position(self.number - 1, self.length, self.epoch)
+
+
+class LogCursor:
+    """A reader's position in a log, which passes on what the reader has not read."""
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+
+    def read(self, event: LoggedEvent) -> LoggedEvent | None:
+        """What is new of an event, or of a part of one; None if there is nothing new.
+
+        A part is passed over while text before it is missing: its event will bring all of it.
+        """
+        if event.number <= self.position.number:
+            return None
+        has = self.position.has_of(event.number, event.epoch)
+        text, start = str(event.data.get("text", "")), 0
+        if event.length is not None:
+            start = event.length - len(text)
+            if event.number > self.position.number + 1 or not start <= has < event.length:
+                return None
+        self.position = event.position
+        if has == start:
+            return event
+        rest = text[has - start :]
+        return replace(event, data={**event.data, "text": rest}) if rest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +206,7 @@ class TurnLog:
         self, writes: Sequence[LogWrite], batch: str
     ) -> dict[str, list[LoggedEvent] | None]:
         turns_of = [(w.claim.turn.session_pk, w.claim.turn.number, w.claim.id) for w in writes]
-        told = {write.claim.id: _told(write.events) for write in writes}
+        told = {write.claim.id: types_and_data(write.events) for write in writes}
         lines = [
             (claim_id, place, kind, json_text(data))
             for claim_id, events in told.items()
@@ -180,7 +215,7 @@ class TurnLog:
         columns = *_columns(turns_of, 3), [len(write.events) for write in writes]
         rows = await self.database.fetch(_APPEND, *columns, *_columns(lines, 4), batch)
         return {
-            claim_id: _numbered(told[claim_id], last, epoch, created)
+            claim_id: logged_events(told[claim_id], last, epoch, seconds(created))
             for claim_id, last, epoch, created in rows
         }
 
@@ -251,16 +286,16 @@ def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
     return [[row[place] for row in rows] for place in range(width)]
 
 
-def _told(events: Sequence[Event]) -> list[tuple[str, JsonObject]]:
+def types_and_data(events: Sequence[Event]) -> list[tuple[str, JsonObject]]:
     """The types and data of events, as a log stores them."""
     return [(event.type, event.data()) for event in events]
 
 
-def _numbered(
-    told: Sequence[tuple[str, JsonObject]], last: int, epoch: int, created: datetime
+def logged_events(
+    told: Sequence[tuple[str, JsonObject]], last: int, epoch: int, at: float
 ) -> list[LoggedEvent]:
     """Logged events, numbered so that the last of them has the number `last`."""
-    first, at = last - len(told) + 1, seconds(created)
+    first = last - len(told) + 1
     return [
         LoggedEvent(number, kind, data, epoch, at)
         for number, (kind, data) in enumerate(told, first)
@@ -300,4 +335,4 @@ async def _append(
         await turn_rows.add_events(
             transaction, moved, events, epoch=row.epoch, at=created, batch=batch
         )
-    return _numbered(_told(events), last, row.epoch, created)
+    return logged_events(types_and_data(events), last, row.epoch, seconds(created))

@@ -66,6 +66,12 @@ class Turn:
     started: float | None
     ended: float | None
 
+    @property
+    def head(self) -> Head:
+        """The work that its session has when this turn is next."""
+        key = self.session
+        return Head(self.session_pk, key.app_name, key.tenant, self.id, run_at=self.run_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -97,8 +103,11 @@ class Head(NamedTuple):
 
     session_pk: int
     app: str
+    tenant: str
+    turn: str  # the id of the turn that is next, or that was lost
     lost: bool = False  # a turn runs there whose worker is dead
     rank: int = 0  # rank among its tenant's turns: after the running and the chosen ones
+    run_at: float | None = None  # epoch seconds; not before
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +340,11 @@ async def change_turn(
     return changed
 
 
+def head_of(row: Row, key: SessionKey) -> Head:
+    """The work that a session has when this turn is next."""
+    return Head(row.session_pk, key.app_name, key.tenant, row.id, run_at=_seconds(row.run_at))
+
+
 async def make_ready(transaction: Transaction, session: LockedSession) -> Head | None:
     """Make the first queued turn claimable; None if there is none, or it is claimable already.
 
@@ -340,7 +354,7 @@ async def make_ready(transaction: Transaction, session: LockedSession) -> Head |
     if first is None or first.ready is not None:
         return None
     await change_turn(transaction, first, ready=session.clock)
-    return Head(session.pk, session.key.app_name)
+    return head_of(first, session.key)
 
 
 async def end_turn(

@@ -32,7 +32,7 @@ async def test_a_claim_says_what_there_is_to_do(store_url: str, tenant: str) -> 
         with pytest.raises(SessionBusyError):
             await desk.sessions.append(ref, message("2"))
         closed = await desk.queue.close(claim, Completed(), [MessageDelta("m", "bye")])
-        assert (closed.turn.state, closed.more) == ("completed", False)
+        assert (closed.turn.state, closed.next) == ("completed", None)
         await desk.sessions.append(ref, message("3"))
         expected = ["accepted", "started", "message.delta", "completed"]
         assert await desk.logged(turn) == expected
@@ -145,7 +145,7 @@ async def test_closing_again_changes_nothing(store_url: str, tenant: str) -> Non
         first = await desk.finish(claim)
         again = await desk.queue.close(claim, Failed(RuntimeError("late")))
         assert again == first
-        assert first.more
+        assert first.next is not None
         assert await desk.logged(turn) == ["accepted", "started", "completed"]
 
 

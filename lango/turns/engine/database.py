@@ -1,8 +1,4 @@
-"""Engines: they bring sessions with work to workers.
-
-The database is authoritative: the claim decides which worker runs a turn. An engine only suggests
-sessions, so wrong or late suggestions do no harm.
-"""
+"""The engine that needs nothing but the database: workers poll the queue in the turns table."""
 
 from __future__ import annotations
 
@@ -13,11 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from lango.store.db.database import Database
 from lango.store.turns.claim import DEAD_AFTER, TurnQueue
 from lango.store.turns.rows import Head
+from lango.turns.bus.database import DatabaseBus
+from lango.turns.bus.protocol import Bus
+from lango.turns.engine.protocol import Engine, EngineWorker
 from lango.turns.wake import WORK, Subscription, WakeUps
 
 logger = logging.getLogger(__name__)
@@ -31,63 +30,18 @@ _AFTER_A_FAULT: Final = 1.0
 _IDLE: Final = 60.0
 
 
-class EngineWorker(Protocol):
-    """A worker, as an engine sees it."""
-
-    @property
-    def apps(self) -> Sequence[str]:
-        """The apps it has loaded."""
-        ...
-
-    @property
-    def most_losses(self) -> int:
-        """The most workers that a turn may have lost for this worker to run it now."""
-        ...
-
-    def may_begin(self, head: Head) -> bool:
-        """Whether it would start a session's work, given the turns that it runs now."""
-        ...
-
-    async def room(self) -> int:
-        """Wait until it can run more turns, and return how many; 0 when it stops taking work."""
-        ...
-
-    def is_in(self, session_pk: int) -> bool:
-        """Whether it runs a turn of this session."""
-        ...
-
-    async def take(self, session_pk: int) -> bool:
-        """Claim a session's work and start it; False if there was nothing to claim."""
-        ...
-
-
-class Engine(Protocol):
-    """Finds work for workers."""
-
-    wakes: WakeUps
-    queue: TurnQueue
-    poll: float  # seconds between two polls for work
-
-    async def open(self) -> None:
-        """Start the engine; before any turn is submitted or run."""
-        ...
-
-    async def close(self) -> None:
-        """Stop the engine; after this no turn is submitted or run."""
-        ...
-
-    async def run(self, worker: EngineWorker) -> None:
-        """Give a worker sessions with work until it takes no more."""
-        ...
-
-
 class LocalEngine:
     """The database alone: wake-ups notify workers, and workers poll."""
 
     def __init__(
-        self, database: Database, *, dead_after: float = DEAD_AFTER, poll: float | None = None
+        self,
+        database: Database,
+        *,
+        bus: Bus | None = None,
+        dead_after: float = DEAD_AFTER,
+        poll: float | None = None,
     ) -> None:
-        self.wakes = WakeUps(database)
+        self.wakes = WakeUps(bus or DatabaseBus(database))
         self.queue = TurnQueue(database, dead_after=dead_after)
         self._next_promotion = 0.0
         self.poll = poll or (POLL_SQLITE if database.is_sqlite else POLL_POSTGRES)
@@ -106,6 +60,10 @@ class LocalEngine:
     async def close(self) -> None:
         """Stop receiving wake-ups."""
         await self.wakes.close()
+
+    def dispatch(self, heads: Sequence[Head] = ()) -> None:  # noqa: ARG002 - workers poll for all
+        """Wake the workers, which then poll."""
+        self.wakes.tell(WORK)
 
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more; retry if the database fails."""
@@ -178,7 +136,7 @@ class _Dispatch:
     async def _take(self, session_pk: int) -> bool:
         begun = False
         try:
-            begun = await self._worker.take(session_pk)
+            begun = await self._worker.take(session_pk) is not None
         except Exception:
             logger.exception("A session could not be claimed; it is tried again.")
         if not begun:
@@ -206,6 +164,7 @@ class ChosenSessions:
     """
 
     def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self.wakes = engine.wakes
         self.queue = engine.queue
         self.poll = engine.poll
@@ -217,6 +176,10 @@ class ChosenSessions:
 
     async def close(self) -> None:
         """Do nothing: its owner closes the wrapped engine."""
+
+    def dispatch(self, heads: Sequence[Head] = ()) -> None:
+        """Dispatch as the wrapped engine does: other processes may run what this one hands in."""
+        self._engine.dispatch(heads)
 
     @contextmanager
     def choose(self, session_pk: int) -> Generator[None]:
@@ -246,7 +209,8 @@ class ChosenSessions:
         """Try once to claim the chosen sessions that the worker does not run; True if one began."""
         idle = [session_pk for session_pk in self._chosen if not worker.is_in(session_pk)]
         try:
-            return any(await asyncio.gather(*map(worker.take, idle)))
+            begun = await asyncio.gather(*map(worker.take, idle))
+            return any(attempt is not None for attempt in begun)
         except Exception:
             logger.exception("Looking for turns failed; it is tried again.")
             await asyncio.sleep(_AFTER_A_FAULT)

@@ -1,0 +1,1 @@
+"""Buses: what carries wake-ups and streamed text between processes."""

@@ -1,0 +1,125 @@
+"""What buses with a server of their own share: connect, reconnect, subscribe."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from itertools import chain, repeat
+from typing import Final, Generic, NoReturn, TypeVar
+
+from lango.core.backoff import delays
+from lango.turns.bus.protocol import Hear
+
+logger = logging.getLogger(__name__)
+
+ANSWER_WITHIN: Final = 5.0
+"""Seconds that the server of a bus has to accept a connection or a message."""
+PING_EVERY: Final = 10.0
+"""Seconds of silence after which a connection is tested."""
+_TRIES_THAT_GROW: Final = 8
+_LONGEST_WAIT: Final = 2.0
+
+C = TypeVar("C")
+
+
+class BusConnection(Generic[C]):
+    """A connection to a bus that is made again after each fault, with its subscriptions."""
+
+    reaches_others = True
+    carries_data = True
+
+    def __init__(self, url: str, namespace: str) -> None:
+        self.url = url
+        self.namespace = namespace
+        self.client: C | None = None  # while connected
+        self._topics: set[str] = set()
+        self._changed: deque[str] = deque()  # topics subscribed to or unsubscribed from
+        self._has_changed = asyncio.Event()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection."""
+        return self.client is not None
+
+    def subscribe(self, topic: str) -> None:
+        """Receive the messages of a topic from now on."""
+        self._topics.add(topic)
+        self._change(topic)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receive no more messages of a topic."""
+        self._topics.discard(topic)
+        self._change(topic)
+
+    def _change(self, topic: str) -> None:
+        self._changed.append(topic)
+        self._has_changed.set()
+
+    def channel(self, topic: str) -> str:
+        """The name of a topic on a server that other databases may share."""
+        return f"{self.namespace}.{topic}"
+
+    async def listen(self, hear: Hear, joined: Callable[[], None]) -> NoReturn:
+        """Receive messages until cancelled; reconnect after each fault."""
+        while True:
+            for wait in chain(delays(_TRIES_THAT_GROW), repeat(_LONGEST_WAIT)):
+                try:
+                    await self._listen_once(hear, joined)
+                    break  # it was connected: restart with short waits
+                except Exception as error:  # noqa: BLE001 - retry after any fault
+                    logger.info("cannot reach the bus, trying again: %s", type(error).__name__)
+                await asyncio.sleep(wait)
+
+    async def _listen_once(self, hear: Hear, joined: Callable[[], None]) -> None:
+        """Listen until the connection is lost; raises if there was none."""
+        async with self.connected(hear) as (client, lost):
+            self._changed.extend(self._topics)
+            async with asyncio.timeout(ANSWER_WITHIN):
+                await self._apply_changes(client)
+                await self.settle(client)
+            self.client = client
+            joined()
+            following = asyncio.create_task(self._follow_changes(client))
+            ended = asyncio.create_task(lost.wait())
+            try:
+                await asyncio.wait([following, ended], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self.client = None
+                for task in (following, ended):
+                    task.cancel()
+                await asyncio.gather(following, ended, return_exceptions=True)
+        logger.info("The connection to the bus is lost; it is made again.")
+
+    async def _follow_changes(self, client: C) -> NoReturn:
+        while True:
+            await self._has_changed.wait()
+            self._has_changed.clear()
+            await self._apply_changes(client)
+
+    async def _apply_changes(self, client: C) -> None:
+        while self._changed:
+            topic = self._changed.popleft()
+            if topic in self._topics:
+                await self.receive(client, topic)
+            else:
+                await self.ignore(client, topic)
+
+    @abstractmethod
+    def connected(self, hear: Hear) -> AbstractAsyncContextManager[tuple[C, asyncio.Event]]:
+        """A connection, and an event that is set when it is lost."""
+
+    @abstractmethod
+    async def receive(self, client: C, topic: str) -> None:
+        """Subscribe to a topic on this connection; again is harmless."""
+
+    @abstractmethod
+    async def settle(self, client: C) -> None:
+        """Wait until the server has made the subscriptions of this connection."""
+
+    @abstractmethod
+    async def ignore(self, client: C, topic: str) -> None:
+        """Unsubscribe from a topic on this connection; again is harmless."""

@@ -1,0 +1,100 @@
+"""The bus on Redis: publish and subscribe, no streams, since the database keeps what must last.
+
+redis-py types its clients only in part: here they are `Any`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from redis.asyncio import Redis
+
+from lango.core.ids import new_id
+from lango.turns.bus.connection import ANSWER_WITHIN, PING_EVERY, BusConnection
+from lango.turns.bus.protocol import BusMessage, Hear
+
+_FIRST: Final = "first"  # a connection reads only when it has subscribed to something
+_LAST: Final = "last"
+_SILENCES: Final = 2
+"""Unanswered pings after which a connection counts as lost."""
+
+
+class RedisBus(BusConnection[Any]):
+    """Wake-ups and streamed text over Redis; each topic is a channel."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        super().__init__(url, namespace)
+        self._id = new_id("prc").encode()
+        self._redis: Any = None
+        self._has_settled = asyncio.Event()
+
+    @asynccontextmanager
+    async def connected(self, hear: Hear) -> AsyncGenerator[tuple[Any, asyncio.Event]]:
+        """A connection that receives, and one that sends."""
+        lost = asyncio.Event()
+        redis: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+            self.url, socket_connect_timeout=ANSWER_WITHIN, socket_timeout=ANSWER_WITHIN
+        )
+        receiver = redis.pubsub()
+        receiving: asyncio.Task[None] | None = None
+        try:
+            await receiver.subscribe(self.channel(_FIRST))
+            receiving = asyncio.create_task(self._receive_all(receiver, hear))
+            receiving.add_done_callback(lambda _: lost.set())
+            self._redis = redis
+            yield receiver, lost
+        finally:
+            self._redis = None
+            if receiving is not None:
+                receiving.cancel()
+                await asyncio.gather(receiving, return_exceptions=True)
+            with suppress(Exception):  # the connection may be lost already
+                await receiver.aclose()
+                await redis.aclose()
+
+    async def _receive_all(self, receiver: Any, hear: Hear) -> None:
+        """Pass on messages until the server is silent in spite of pings."""
+        silences = 0
+        while silences < _SILENCES:
+            message: dict[str, Any] | None = await receiver.get_message(timeout=PING_EVERY)
+            if message is None:
+                silences += 1
+                await receiver.ping()
+                continue
+            silences = 0
+            self._pass_on(message, hear)
+
+    def _pass_on(self, message: dict[str, Any], hear: Hear) -> None:
+        topic = bytes(message["channel"] or b"").decode().removeprefix(f"{self.namespace}.")
+        if message["type"] == "subscribe" and topic == _LAST:
+            self._has_settled.set()
+        elif message["type"] == "message":
+            sender, _, data = bytes(message["data"]).partition(b" ")
+            if sender != self._id:
+                hear(topic, data)
+
+    async def receive(self, client: Any, topic: str) -> None:
+        """Subscribe to the channel of a topic."""
+        await client.subscribe(self.channel(topic))
+
+    async def settle(self, client: Any) -> None:
+        """Wait until the server has made the subscriptions: it confirms each, in order."""
+        self._has_settled.clear()
+        await client.subscribe(self.channel(_LAST))
+        await self._has_settled.wait()
+
+    async def ignore(self, client: Any, topic: str) -> None:
+        """Unsubscribe from the channel of a topic."""
+        await client.unsubscribe(self.channel(topic))
+
+    async def publish(self, messages: Sequence[BusMessage]) -> None:
+        """Send messages in one round trip."""
+        if self._redis is None:
+            raise ConnectionError("There is no connection to Redis.")
+        pipeline = self._redis.pipeline(transaction=False)
+        for message in messages:
+            pipeline.publish(self.channel(message.topic), self._id + b" " + message.data)
+        await pipeline.execute()

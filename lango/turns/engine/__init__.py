@@ -1,0 +1,1 @@
+"""Engines: what brings sessions with work to workers."""
