@@ -13,6 +13,7 @@ from typing import Final
 
 from faults import results
 from faults.blackbox.row import BLACKBOX
+from faults.carriers import BUSES, ON_CARRIERS, carriers
 from faults.database.idle import IDLE
 from faults.database.locked import LOCKED
 from faults.database.outage import OUTAGE
@@ -45,6 +46,7 @@ from faults.turn_faults import G2, G6, G10
 from faults.turn_hangs import HANG
 from faults.turn_order import ORDER
 from faults.turn_readers import READ
+from lango.turns.engine.choose import DATABASE
 
 _NUMBERED: Final = (
     *(G1, G2, G3, G4, G5, G6, G7, G8, G9, G10, G11, G12, G13, G14, G15, G16, G17, G18),
@@ -80,6 +82,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--results",
         type=Path,
         help=f"the file to add a line to; default: {results.RESULTS.name}, for full counts only",
+    )
+    parser.add_argument(
+        "--bus", choices=BUSES, default=DATABASE, help="run on this bus, killed and restarted"
     )
     parser.add_argument("--list", action="store_true", help="print the rows with their counts")
     parser.add_argument("--table", action="store_true", help="write the docs' table and end")
@@ -133,11 +138,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         results.write_table(FULL) if arguments.table else _list()
         return 0
     chosen = [GUARANTEES[arguments.only]] if arguments.only else list(GUARANTEES.values())
-    with asyncio.Runner() as runner:
+    refused = [each.name for each in chosen if each.name not in ON_CARRIERS]
+    if arguments.bus != DATABASE and refused:
+        print(f"{refused[0]} starts no workers; on a bus run one of {', '.join(ON_CARRIERS)}.")
+        return 2
+    with carriers(arguments.bus) as striker, asyncio.Runner() as runner:
         databases = temporary_places()
         places = runner.run(databases.__aenter__())
         try:
             held = [_run(guarantee, places, arguments) for guarantee in chosen]
+            if striker is not None:
+                print(f"the bus was killed and restarted {striker.kills} times")
         finally:
             runner.run(databases.__aexit__(None, None, None))
     if len(chosen) > 1:

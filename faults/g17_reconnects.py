@@ -14,7 +14,7 @@ import httpx
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.serve_processes import Project, Server, project, servers
-from faults.sse import FrameReader, Sitting, check_told, frames
+from faults.sse import FrameReader, Sitting, check_told, frames, whole_log
 from faults.turn_clients import until_over
 from faults.turn_place import Process, process, temporary_place
 from faults.turn_processes import Crew
@@ -44,6 +44,7 @@ class Tally:
     lost: int = 0  # connections that the server's death took
     turns: int = 0
     resets: int = 0
+    parts: int = 0  # frames that came before their text was in the log
     wrong: list[str] = field(default_factory=list[str])
 
 
@@ -104,15 +105,17 @@ class Reader:
 
     async def _come_back(self, turn: str, before: list[Sitting], *, thoughts: bool) -> Sitting:
         """Read on where the reader is, or from anywhere before, as a page that forgot would."""
-        newest = max(sitting.last for sitting in before)
+        newest = max((sitting.last for sitting in before), key=lambda each: each.number)
+        newest = before[-1].last if before[-1].last.number >= newest.number else newest
         forgets = self._drawn.random() < 0.25
-        sitting = Sitting(self._drawn.randint(0, newest) if forgets else newest, thoughts=thoughts)
+        after = self._drawn.randint(0, newest.number) if forgets else newest
+        sitting = Sitting(after, thoughts=thoughts)
         path = f"/v1/turns/{turn}/events?thoughts={str(thoughts).lower()}"
         sent: dict[str, Any] = {}
         if self._drawn.random() < 0.5:
-            sent["headers"] = {"Last-Event-ID": str(sitting.after)}
+            sent["headers"] = {"Last-Event-ID": str(sitting.start)}
         else:
-            path += f"&after={sitting.after}"
+            path += f"&after={sitting.start}"
         await self._sit(sitting, "GET", path, sent)
         return sitting
 
@@ -152,6 +155,7 @@ class Reader:
         self._tally.resets += check_told(log, text)
         for sitting in sittings:
             sitting.check(log)
+            self._tally.parts += sitting.parts
         over = await self._ask("GET", f"/v1/turns/{turn}/events?after={log[-1].id}")
         assert over.status_code == 204, f"behind the end there is {over.text}"
 
@@ -161,7 +165,7 @@ class Reader:
             client = await self._client()
             with suppress(httpx.TransportError):
                 async with client.stream("GET", f"/v1/turns/{turn}/events?thoughts=1") as response:
-                    return [frame async for frame in frames(response)]
+                    return whole_log([frame async for frame in frames(response)])
 
     async def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """A request that is no stream, sent until it is answered."""
@@ -229,6 +233,8 @@ async def _on(of: Project, count: int, seed: int, outcome: Outcome, *, is_fleet:
         f"{tally.turns} turns on {len(doors)} server{'s' * is_fleet}, {killer.workers} workers "
         f"and {killer.servers} servers killed, {tally.resets} messages begun anew"
     )
+    if tally.parts:
+        outcome.note(f"{tally.parts} parts of text read before they were in the log")
 
 
 async def _trial(run: Run) -> Outcome:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from faults.carriers import chosen_engine
 from faults.turn_agents import Effects, loaded
 from lango.core.turns.events import ENDS
 from lango.providers.scripted import ScriptedProvider
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
-from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
 
@@ -46,7 +46,7 @@ class Process:
     def __init__(self, place: Place, *, dead_after: float = 5.0) -> None:
         self.place = place
         self.store = SqlSessionStore(place.url)
-        self.engine = LocalEngine(self.store.database, dead_after=dead_after)
+        self.engine = chosen_engine(self.store.database, dead_after)
         self.turns = Turns(self.store, self.engine)
 
     def worker(

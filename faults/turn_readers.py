@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
+from faults.sse import Frame, Sitting, check_told
 from faults.turn_clients import PATIENCE, until_over
-from faults.turn_place import Place, Process, process, temporary_place, text_of
+from faults.turn_place import Place, Process, process, temporary_place
 from faults.turn_processes import CONTEXT, Crew
+from lango.core.turns.positions import Position
 from lango.store.turns.log import LoggedEvent
 
 WORKERS: Final = 2
@@ -24,20 +26,25 @@ DEAD_AFTER: Final = 1.5
 RECONNECTS_PER_KILL: Final = 25
 _SPARED: Final = 3
 _MOST_AT_ONCE: Final = 6
+_BREAKS_OFF: Final = 0.2
 
 
 @dataclass(slots=True)
 class Heard:
     """What a reader has of a turn."""
 
-    events: dict[int, LoggedEvent] = field(default_factory=dict[int, LoggedEvent])
-    back: int = 0  # how often it came back
+    sittings: list[Sitting] = field(default_factory=list[Sitting])
     resets: int = 0
     wrong: list[str] = field(default_factory=list[str])
 
     @property
-    def last(self) -> int:
-        return max(self.events, default=0)
+    def last(self) -> Position:
+        """The newest position it has been at."""
+        return max((each.last for each in self.sittings), key=_rank, default=Position())
+
+
+def _rank(position: Position) -> tuple[int, int, int]:
+    return position.number, position.epoch, position.length
 
 
 async def _trial(run: Run) -> Outcome:
@@ -58,8 +65,12 @@ async def _trial(run: Run) -> Outcome:
     for each in heard:
         for wrong in each.wrong:
             outcome.fail(wrong)
-    back, resets = sum(each.back for each in heard), sum(each.resets for each in heard)
+    back = sum(len(each.sittings) for each in heard)
+    resets = sum(each.resets for each in heard)
     outcome.note(f"{len(heard)} turns, {back} reconnects, {resets} messages begun anew")
+    parts = sum(sitting.parts for each in heard for sitting in each.sittings)
+    if parts:
+        outcome.note(f"{parts} parts of text read before they were in the log")
     return outcome
 
 
@@ -108,7 +119,7 @@ async def _follow_all(place: Place, turns: dict[str, str], drawn: random.Random)
             try:
                 async with asyncio.timeout(PATIENCE):
                     await _follow(here, turn, drawn, heard[-1])
-                _check(heard[-1], text)
+                    await _check(here, turn, heard[-1], text)
             except (AssertionError, TimeoutError) as wrong:
                 heard[-1].wrong.append(f"turn {turn}: {wrong!r}")
     return heard
@@ -117,40 +128,29 @@ async def _follow_all(place: Place, turns: dict[str, str], drawn: random.Random)
 async def _follow(here: Process, turn: str, drawn: random.Random, heard: Heard) -> None:
     """Come back where it was, or anywhere before; until the end was seen, and often enough."""
     over = False
-    while not over or heard.back < PER_TURN:
-        after = drawn.choice([heard.last, drawn.randint(0, heard.last)])
-        left, number = drawn.randint(1, _MOST_AT_ONCE), after
+    while not over or len(heard.sittings) < PER_TURN:
+        before = [frame.position for sitting in heard.sittings for frame in sitting.frames]
+        after = drawn.choice([heard.last, drawn.choice(before or [Position()])])
+        heard.sittings.append(sitting := Sitting(after))
         async with aclosing(here.turns.events(turn, after=after)) as events:
             async for event in events:
-                number += 1
-                assert event.number == number, f"event {event.number} came as {number}"
-                known = heard.events.setdefault(number, event)
-                assert known == event, f"event {number} has changed"
-                left -= 1
-                if not left:
+                sitting.frames.append(_frame(event))
+                if len(sitting.frames) == _MOST_AT_ONCE or drawn.random() < _BREAKS_OFF:
                     break
             else:
                 over = True
-        heard.back += 1
 
 
-def _check(heard: Heard, text: str) -> None:
-    """The events make up the text, and what was told of it piece by piece is never another."""
-    assert sorted(heard.events) == list(range(1, heard.last + 1)), "there is a gap"
-    events = [heard.events[number] for number in sorted(heard.events)]
-    told = text_of(events)
-    assert told == text, f"the text is {told[:200]!r}"
-    pieces, began = "", 0
-    for event in events:
-        if event.type == "message.delta":
-            pieces, began = pieces + str(event.data["text"]), began or event.epoch
-        elif event.type == "message.reset":
-            heard.resets += 1
-            pieces, began = "", 0
-        elif event.type == "message.completed":
-            # A worker may die between storing a message and publishing it: the next publishes it.
-            whole = pieces == text or (event.epoch != began and text.startswith(pieces))
-            assert whole, f"the pieces make up {pieces[:200]!r}"
+def _frame(event: LoggedEvent) -> Frame:
+    return Frame(event.number, event.type, event.data, event.length, event.epoch)
+
+
+async def _check(here: Process, turn: str, heard: Heard, text: str) -> None:
+    """What was read at each sitting is in the log, and the log makes up the text."""
+    log = [_frame(event) for event in await here.read(turn)]
+    heard.resets = check_told(log, text)
+    for sitting in heard.sittings:
+        sitting.check(log)
 
 
 READ: Final = Guarantee(

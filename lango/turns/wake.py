@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 from lango.store.turns.log import LoggedEvent
+from lango.turns.bus.connection import cancel_all
 from lango.turns.bus.event_messages import decode_events, encode_events
 from lango.turns.bus.protocol import Bus, BusMessage
 
@@ -140,9 +141,7 @@ class WakeUps:
             with suppress(Exception):  # a receiver that misses it polls
                 await self._send()
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
 
     @contextmanager
     def hear(self, topic: str) -> Generator[Subscription]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from faults.sse import Frame, FrameReader, Sitting, check_told
+from faults.sse import Frame, FrameReader, Sitting, check_told, whole_log
+from lango.core.turns.positions import Position
 
 TEXT = "one two"
 
@@ -108,3 +109,63 @@ def test_a_connection_tells_what_the_log_holds() -> None:
 def test_a_connection_that_tells_another_story_is_found(wrong: Sitting) -> None:
     with pytest.raises(AssertionError, match="behind"):
         wrong.check(LOG)
+
+
+def part(number: int, text: str, length: int, epoch: int = 1) -> Frame:
+    """A part of an event that is about to be written."""
+    data = {"type": "message.delta", "message": "m", "text": text}
+    made = Frame(number, "message.delta", data, length, epoch)
+    return replace(made, data=data | {"id": made.id})
+
+
+REST = replace(LOG[2], data=LOG[2].data | {"text": "e "})
+
+
+def test_parts_are_frames_too() -> None:
+    streamed = [part(3, "on", 2), part(3, "e ", 4)]
+    assert list(FrameReader().feed(wire(streamed))) == streamed
+
+
+@pytest.mark.parametrize(
+    "sitting",
+    [
+        Sitting(2, [part(3, "on", 2), part(3, "e ", 4), *LOG[3:]]),
+        Sitting(
+            2, [part(3, "on", 2), replace(LOG[2], data=LOG[2].data | {"text": "e "}), *LOG[3:]]
+        ),
+        Sitting(Position(2, 2, 1), [part(3, "e ", 4), LOG[3]]),
+        Sitting(Position(2, 4, 1), [LOG[3]]),
+    ],
+    ids=["in parts alone", "the rest of an event", "resumed within it", "resumed at its end"],
+)
+def test_parts_of_an_event_are_told_as_the_event(sitting: Sitting) -> None:
+    sitting.check(LOG)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Sitting(2, [part(3, "e ", 4)]),
+        Sitting(2, [part(3, "on", 2), part(3, "on", 2)]),
+        Sitting(2, [part(3, "on", 2), LOG[3]]),
+        Sitting(2, [part(3, "ox", 2)]),
+        Sitting(2, [part(4, "t", 1)]),
+    ],
+    ids=["a gap", "a repeat", "the rest is missing", "another text", "an event is missing"],
+)
+def test_parts_that_tell_another_story_are_found(wrong: Sitting) -> None:
+    with pytest.raises(AssertionError, match="behind"):
+        wrong.check(LOG)
+
+
+def test_the_text_of_a_lost_attempt_is_taken_back() -> None:
+    lost = Sitting(2, [part(3, "two", 3)])
+    lost.check(told(BEGIN, delta("one "), BEGIN, RESET, delta("one "), delta("two"), DONE, END))
+    with pytest.raises(AssertionError, match="takes back"):
+        lost.check(told(BEGIN, delta("one "), BEGIN, delta("one "), delta("two"), DONE, END))
+
+
+def test_a_log_read_in_parts_is_whole() -> None:
+    read = [*LOG[:2], part(3, "on", 2), part(3, "e ", 4), *LOG[3:]]
+    assert whole_log(read) == LOG
+    check_told(read, TEXT)

@@ -1,9 +1,10 @@
 """Wake-ups in a process and between processes."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 import sqlalchemy as sa
 
@@ -12,6 +13,7 @@ from lango.store.db.database import Database
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
 from lango.turns.bus.database import DatabaseBus
+from lango.turns.bus.protocol import BusMessage, Hear
 from lango.turns.wake import STOP, WORK, LogSubscription, WakeUps
 from tests.store.rows import beside
 
@@ -96,6 +98,31 @@ async def test_a_log_notifies_other_processes_while_they_read(postgres_url: str)
             async with asyncio.timeout(FOREVER):
                 while not await ear.wait(0.05):  # until `there` knows of the reader
                     there.tell("turn_a")
+
+
+class StubbornBus:
+    """Swallows the first cancellation, as redis-py does while it connects."""
+
+    reaches_others = carries_data = is_connected = True
+
+    async def listen(self, hear: Hear, joined: Callable[[], None]) -> NoReturn:
+        del hear
+        joined()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+        raise AssertionError("The event is never set.")
+
+    async def publish(self, messages: Sequence[BusMessage]) -> None: ...
+
+    def subscribe(self, topic: str) -> None: ...
+
+    def unsubscribe(self, topic: str) -> None: ...
+
+
+async def test_a_client_that_swallows_a_cancellation_does_not_keep_a_process_from_ending() -> None:
+    async with asyncio.timeout(FOREVER), WakeUps(StubbornBus()) as wakes:
+        await _joined(wakes)
 
 
 async def test_a_lost_connection_comes_back(postgres_url: str) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from itertools import chain, repeat
-from typing import Final, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from lango.core.backoff import delays
 from lango.turns.bus.protocol import Hear
@@ -22,8 +22,18 @@ PING_EVERY: Final = 10.0
 """Seconds of silence after which a connection is tested."""
 _TRIES_THAT_GROW: Final = 8
 _LONGEST_WAIT: Final = 2.0
+_CANCEL_AGAIN: Final = 1.0
 
 C = TypeVar("C")
+
+
+async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks until all are done: a client may swallow a cancellation while it connects."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class BusConnection(Generic[C]):
@@ -89,9 +99,7 @@ class BusConnection(Generic[C]):
                 await asyncio.wait([following, ended], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.client = None
-                for task in (following, ended):
-                    task.cancel()
-                await asyncio.gather(following, ended, return_exceptions=True)
+                await cancel_all(following, ended)
         logger.info("The connection to the bus is lost; it is made again.")
 
     async def _follow_changes(self, client: C) -> NoReturn:

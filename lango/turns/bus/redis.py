@@ -13,7 +13,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from lango.core.ids import new_id
-from lango.turns.bus.connection import ANSWER_WITHIN, PING_EVERY, BusConnection
+from lango.turns.bus.connection import ANSWER_WITHIN, PING_EVERY, BusConnection, cancel_all
 from lango.turns.bus.protocol import BusMessage, Hear
 
 _FIRST: Final = "first"  # a connection reads only when it has subscribed to something
@@ -49,8 +49,7 @@ class RedisBus(BusConnection[Any]):
         finally:
             self._redis = None
             if receiving is not None:
-                receiving.cancel()
-                await asyncio.gather(receiving, return_exceptions=True)
+                await cancel_all(receiving)
             with suppress(Exception):  # the connection may be lost already
                 await receiver.aclose()
                 await redis.aclose()
