@@ -1,4 +1,4 @@
-"""`python -m bench AREA [--quick]`, and `python -m bench scale [--percent N]`."""
+"""`python -m bench AREA [--quick]`, and `scale`, `sustained` and `capacity` with their options."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ def _arguments() -> argparse.Namespace:
         area.add_argument("--quick", action="store_true", help="smaller, where that says enough")
     scale = areas.add_parser("scale", help="10 million messages in 100,000 sessions")
     scale.add_argument("--percent", type=float, default=100.0, help="of that size")
+    sustained = areas.add_parser("sustained", help="empty turns at a steady rate")
+    sustained.add_argument("--seconds", type=float, default=3_600.0)
+    sustained.add_argument("--rate", type=float, default=80.0, help="turns a second")
+    sustained.add_argument("--retention", type=float, default=20.0, help="seconds of event logs")
+    capacity = areas.add_parser("capacity", help="cores, connections and disk for a turn rate")
+    capacity.add_argument("--measure", action="store_true", help="measure the model's inputs here")
+    capacity.add_argument("--seed", type=int, default=20, help="of the simulated arrivals")
     return parser.parse_args()
 
 

@@ -12,6 +12,7 @@ from google.adk.agents.llm_agent import LlmAgent
 from bench.events import AGENT, APP
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
+from lango.adk.plugins import plugins as default_plugins
 from lango.adk.runner import AgentRunner
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.tools.adapter import as_adk_tools
@@ -23,7 +24,9 @@ from lango.providers.scripted import Reply, ScriptedProvider
 from lango.tools.function import tool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+
+    from google.adk.plugins.base_plugin import BasePlugin
 
     from lango.core.messages.streams import StreamEvent
     from lango.core.turns.events import TurnEvent
@@ -135,16 +138,53 @@ class _Gated(ScriptedProvider):
             yield event
 
 
-def runner(store: SqlSessionStore, provider: ScriptedProvider, *tools: Any) -> AgentRunner:
+def runner(
+    store: SqlSessionStore,
+    provider: ScriptedProvider,
+    *tools: Any,
+    plugins: Sequence[BasePlugin] = (),
+) -> AgentRunner:
     """A real agent on this model."""
     model = ModelAdapter(provider, "bench", policy=NO_LIMITS)
     agent = LlmAgent(name=AGENT, model=model, tools=as_adk_tools(tools))
-    return AgentRunner(agent, SessionServiceAdapter(store), name=APP)
+    return AgentRunner(agent, SessionServiceAdapter(store), name=APP, plugins=plugins)
+
+
+def _served(store: SqlSessionStore, provider: ScriptedProvider, *tools: Any) -> DurableAgent:
+    """An agent with the plugins that `lango serve` gives it: model calls are recorded."""
+    return DurableAgent(runner(store, provider, *tools, plugins=default_plugins(store)), store)
 
 
 def instant(store: SqlSessionStore, notes: Notes) -> DurableAgent:
     """A real agent whose model answers at once."""
     return DurableAgent(runner(store, ScriptedProvider(rule=notes.called)), store)
+
+
+def served_instant(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """An agent as it is served, whose model answers at once."""
+    return _served(store, ScriptedProvider(rule=notes.called))
+
+
+def served_usual(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """An agent as it is served, whose model takes half a second for ten words."""
+    return _served(store, ScriptedProvider(rule=notes.called, delay=ANSWER_TAKES / DELTAS))
+
+
+def served_with_tool(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+    """An agent as it is served, whose model answers at once: by a tool call, then in words."""
+
+    @tool(idempotent=True)
+    async def look_up(name: str) -> str:
+        """Look something up."""
+        return f"{name}: found"
+
+    def rule(request: ModelRequest) -> Reply | str:
+        text = notes.called(request)
+        if request.messages[-1].is_tool:
+            return text
+        return Reply(calls=(ToolCall(f"call-{notes.calls}", "look_up", '{"name": "it"}'),))
+
+    return _served(store, ScriptedProvider(rule=rule), look_up)
 
 
 def usual(store: SqlSessionStore, notes: Notes) -> DurableAgent:
@@ -193,4 +233,7 @@ APPS: Final[dict[str, Maker]] = {
     "waiting": waiting,
     "waiting together": waiting_together,
     "busy": busy,
+    "served, instant": served_instant,
+    "served, usual": served_usual,
+    "served, with a tool": served_with_tool,
 }

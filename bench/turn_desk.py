@@ -64,6 +64,7 @@ class Place:
     app: str = "nothing"  # of APPS
     concurrency: int = 100
     dead_after: float = 5.0
+    event_retention_seconds: float = WorkerOptions().event_retention_seconds
 
 
 class Desk:
@@ -75,7 +76,9 @@ class Desk:
         self.engine = LocalEngine(self.store.database, dead_after=place.dead_after)
         self.turns = Turns(self.store, self.engine)
         self.app = APPS[place.app](self.store, self.notes)
-        options = WorkerOptions(concurrency=place.concurrency)
+        options = WorkerOptions(
+            concurrency=place.concurrency, event_retention_seconds=place.event_retention_seconds
+        )
         self.worker = TurnWorker(self.store, self.engine, {APP: self.app}, options)
 
     async def submit(self, session: str) -> Turn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -323,7 +324,8 @@ class TurnWorker:
                 self._engine.dispatch()
 
     async def _keep_up(self) -> None:
-        """Delete old logs, and workers that died without unregistering."""
-        await self._log.trim(self.options.event_retention_seconds)
+        """Delete workers that died without unregistering, and old logs."""
         await Workers(self._store.database).prune(_SILENT_WORKERS_FOR)
-        await asyncio.sleep(_UPKEEP_EVERY)
+        await self._log.trim(self.options.event_retention_seconds)
+        # At random: workers that were started together would trim at the same moments.
+        await asyncio.sleep(_UPKEEP_EVERY * random.uniform(0.5, 1.5))  # noqa: S311 - no secret

@@ -95,6 +95,8 @@ class TurnQueue:
         self.dead_after = dead_after
         self.from_flow = ""
         """The flow at which the next query for work starts; empty if the last one read them all."""
+        self.from_tenant = ""
+        """The tenant at which it starts, likewise."""
 
     async def heads(
         self, apps: Sequence[str], limit: int = 100, most_losses: int = ANY_LOSSES
@@ -114,8 +116,10 @@ class TurnQueue:
             dead_after=dead_after,
             most_losses=most_losses,
             from_flow=self.from_flow,
+            from_tenant=self.from_tenant,
         )
         self.from_flow = (rows[0].next_flow if rows else None) or ""
+        self.from_tenant = (rows[0].next_tenant if rows else None) or ""
         return [
             Head(row.session_pk, row.app, row.tenant, row.id, lost=bool(row.lost), rank=row.rank)
             for row in rows[:limit]

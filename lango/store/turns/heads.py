@@ -16,10 +16,12 @@ import sqlalchemy as sa
 
 from lango.store.db.clock import ago
 from lango.store.db.statement import Prepared
-from lango.store.schema.tables import IS_RUNNING, Time, turns, workers
+from lango.store.schema.tables import IS_RUNNING, turns, workers
 
 FLOWS: Final = 64
 """Flows of an app that one query reads. If more have ready turns, the next query reads on."""
+TENANTS: Final = 64
+"""Tenants of an app of which one query reads a flow. With more, the next query reads on."""
 _Found = sa.Select[*tuple[Any, ...]]
 _SHOWN: Final = (
     turns.c.session_pk,
@@ -30,7 +32,6 @@ _SHOWN: Final = (
     turns.c.flow,
 )
 _FIRST: Final = sa.literal_column("1", sa.Integer)
-_NEVER: Final = sa.literal_column("'9999-12-31 00:00:00'", Time)
 
 
 def flow_of(tenant: str, key_id: str) -> str:
@@ -43,7 +44,9 @@ def heads(apps: int, limit: int, *, lateral: bool) -> Prepared:
 
     Returns up to `limit` rows, rounded up to a power of two. It reads FLOWS flows of each app at
     most, from the parameter `from_flow` on: `next_flow` is where the next query continues, None if
-    these were all. `lateral` is for PostgreSQL: SQLite has no lateral joins.
+    these were all. In case these are flows of few tenants, it also reads a flow of each of TENANTS
+    tenants, from `from_tenant` on, to continue at `next_tenant`. `lateral` is for PostgreSQL:
+    SQLite has no lateral joins.
     """
     return _heads(apps, 1 << (limit - 1).bit_length(), lateral)
 
@@ -59,20 +62,24 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     most = sa.literal_column(str(limit), sa.Integer)
     names: list[sa.BindParameter[str]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
     flows = [_flows(name) for name in names]
-    walk = _walked if lateral else _cut
-    walks = [walk(name, of, most) for name, of in zip(names, flows, strict=True)]
+    tenants = [_tenants(name) for name in names]
+    walk = _walked if lateral else _listed
+    chosen = [_chosen(name, *of) for name, *of in zip(names, flows, tenants, strict=True)]
+    walks = [walk(name, of, most) for name, of in zip(names, chosen, strict=True)]
     ready = _ranked(sa.union_all(*walks).subquery())
     found = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
     shown = (found.c[name] for name in ("session_pk", "app", "tenant", "id", "lost", "rank"))
     order = found.c.lost.desc(), found.c.rank, sa.func.random()
-    next_flow = _next_flow(flows).label("next_flow")
-    return Prepared(sa.select(*shown, next_flow).order_by(*order).limit(most))
+    next_flow = _next([of.c.flow for of in flows], FLOWS).label("next_flow")
+    next_tenant = _next([of.c.tenant for of in tenants], TENANTS).label("next_tenant")
+    return Prepared(sa.select(*shown, next_flow, next_tenant).order_by(*order).limit(most))
 
 
-def _next_flow(flows: list[sa.CTE]) -> sa.ScalarSelect[Any]:
-    last = [sa.select(of.c.flow).where(of.c.step == FLOWS) for of in flows]
+def _next(names: list[sa.ColumnElement[str]], most: int) -> sa.ScalarSelect[Any]:
+    """The last name of skip scans that found as many as they may; None if they found all."""
+    last = [sa.select(name.label("name")).where(name.table.c.step == most) for name in names]
     found = sa.union_all(*last).subquery()
-    return sa.select(sa.func.min(found.c.flow)).scalar_subquery()
+    return sa.select(sa.func.min(found.c.name)).scalar_subquery()
 
 
 def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Found:
@@ -101,40 +108,64 @@ def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Fo
 
 
 def _flows(app: sa.BindParameter[str]) -> sa.CTE:
-    """The flows of an app that have a ready turn, each found after the one before (a skip scan)."""
+    """The flows of an app that have a ready turn."""
+    return _skip_scan(app, turns.c.flow, "from_flow", FLOWS)
+
+
+def _tenants(app: sa.BindParameter[str]) -> sa.CTE:
+    """The tenants that have a ready turn of an app."""
+    return _skip_scan(app, turns.c.tenant, "from_tenant", TENANTS)
+
+
+def _skip_scan(app: sa.BindParameter[str], column: sa.Column[str], start: str, most: int) -> sa.CTE:
+    """The values of a column in the ready turns of an app, each found after the one before."""
     is_ready = turns.c.ready.is_not(None), turns.c.app == app
-    first = sa.select(sa.func.min(turns.c.flow).label("flow"), _FIRST.label("step"))
-    flows = first.where(*is_ready, turns.c.flow >= sa.bindparam("from_flow")).cte(recursive=True)
-    behind = sa.select(sa.func.min(turns.c.flow)).where(*is_ready, turns.c.flow > flows.c.flow)
-    return flows.union_all(
-        sa.select(behind.correlate(flows).scalar_subquery(), flows.c.step + 1).where(
-            flows.c.flow.is_not(None), flows.c.step < FLOWS
+    first = sa.select(sa.func.min(column).label(column.name), _FIRST.label("step"))
+    found = first.where(*is_ready, column >= sa.bindparam(start)).cte(recursive=True)
+    last = found.c[column.name]
+    following = sa.select(sa.func.min(column)).where(*is_ready, column > last)
+    return found.union_all(
+        sa.select(following.correlate(found).scalar_subquery(), found.c.step + 1).where(
+            last.is_not(None), found.c.step < most
         )
     )
 
 
-def _waits(app: sa.BindParameter[str], flows: sa.CTE, *columns: sa.Column[Any]) -> _Found:
-    """The ready turns of a flow, the longest wait first."""
-    is_of_flow = turns.c.ready.is_not(None), turns.c.app == app, turns.c.flow == flows.c.flow
-    return sa.select(*columns).where(*is_of_flow).order_by(turns.c.ready).correlate(flows)
+def _chosen(app: sa.BindParameter[str], flows: sa.CTE, tenants: sa.CTE) -> sa.CTE:
+    """The flows to read: those found, and of each tenant found the flow that waits longest."""
+    is_of_tenant = (
+        turns.c.ready.is_not(None),
+        turns.c.app == app,
+        turns.c.tenant == tenants.c.tenant,
+    )
+    longest = sa.select(turns.c.flow).where(*is_of_tenant).order_by(turns.c.ready).limit(1)
+    of_tenants = sa.select(longest.correlate(tenants).scalar_subquery().label("flow"))
+    return sa.union(sa.select(flows.c.flow), of_tenants.select_from(tenants)).cte()
+
+
+def _waits(
+    of: sa.FromClause, app: sa.BindParameter[str], flows: sa.CTE, *columns: sa.ColumnElement[Any]
+) -> _Found:
+    """The ready turns of a flow, the longest wait first; `of` are the turns."""
+    is_of_flow = of.c.ready.is_not(None), of.c.app == app, of.c.flow == flows.c.flow
+    return sa.select(*columns).where(*is_of_flow).order_by(of.c.ready).correlate(flows)
 
 
 def _walked(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
     """The turns of each flow that wait longest."""
-    waits = _waits(app, flows, *_SHOWN).limit(most).lateral()
+    waits = _waits(turns, app, flows, *_SHOWN).limit(most).lateral()
     return sa.select(waits).select_from(flows.join(waits, sa.true()))
 
 
-def _cut(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
-    """The same without a lateral join: the turns up to the cut-off time of their flow."""
-    last = _waits(app, flows, turns.c.ready).limit(1).offset(most).scalar_subquery()
-    until = sa.select(flows.c.flow, sa.func.coalesce(last, _NEVER).label("until")).cte()
-    return sa.select(*_SHOWN).where(
-        turns.c.ready.is_not(None),
-        turns.c.app == app,
-        turns.c.flow == until.c.flow,
-        turns.c.ready <= until.c.until,
-    )
+def _listed(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
+    """The same without a lateral join, by the row ids of SQLite.
+
+    A join by columns would not do: SQLite may begin it at the turns, and read all that wait.
+    """
+    waiting = turns.alias("waiting")
+    ids = _waits(waiting, app, flows, sa.literal_column("waiting._rowid_")).limit(most)
+    is_listed = sa.literal_column("turns._rowid_").in_(ids.select_from(waiting))
+    return sa.select(*_SHOWN).select_from(flows.join(turns, is_listed))
 
 
 def _ranked(ready: sa.Subquery) -> _Found:

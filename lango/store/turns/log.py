@@ -7,9 +7,11 @@ is committed, so a reader that has seen event n has missed none before it.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -31,8 +33,10 @@ from lango.store.turns.rows import Claim, Turn
 
 PAGE: Final = 1_000
 """Events that one query reads."""
-_TRIMMED_TOGETHER: Final = 1_000
-"""Logs that one transaction deletes."""
+_TRIMMED_TOGETHER: Final = 200
+"""Logs that one transaction deletes; it locks their turns for so long."""
+_TRIM_SHARE: Final = 0.25
+"""The part of its time in which a trim occupies the database; it sleeps for the rest."""
 _END_TYPES: Final = frozenset(end.type for end in ENDS)
 
 # One round trip for the batches of all turns of a worker. The session's epoch is checked too:
@@ -60,13 +64,14 @@ with w as (
 select claim_id, last_event, epoch, now() as created from t"""
 
 
-# The turns are locked first, as when a session is deleted, so that the two cannot deadlock. Two
-# statements for each turn would be slower than turns end on a busy day.
+# The turns are locked first, as when a session is deleted, so that the two cannot deadlock. The
+# limit is a literal: for a parameter, PostgreSQL plans for a tenth of all rows. A batch starts at
+# the end of the one before: until a vacuum, the index still has the entries of deleted logs.
 _TRIM: Final = """
 with doomed as (
-  select session_pk, number from turns
-  where ended < now() - make_interval(secs => $1) and ended is not null and trimmed is null
-  order by ended limit $2 for update skip locked
+  select session_pk, number, ended from turns
+  where ended < now() - make_interval(secs => $1) and ended >= $2 and trimmed is null
+  order by ended limit {limit} for update skip locked
 ), t as (
   update turns set trimmed = now() from doomed
   where turns.session_pk = doomed.session_pk and turns.number = doomed.number
@@ -74,7 +79,8 @@ with doomed as (
   delete from turn_events using doomed
   where turn_events.session_pk = doomed.session_pk and turn_events.turn = doomed.number
 )
-select count(*) from doomed"""
+select count(*), max(ended) from doomed"""
+_FIRST_END: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 _THIS_LOG: Final = turn_rows.is_log_of(sa.bindparam("of_session"), sa.bindparam("of_turn"))
 _BEHIND: Final = Prepared(
@@ -247,38 +253,48 @@ class TurnLog:
             if not page.events or found[-1].number >= page.turn.last_event:
                 return found
 
-    async def trim(self, older_than: float, limit: int = 100_000) -> int:
+    async def trim(self, older_than: float) -> int:
         """Delete the logs of turns that ended over `older_than` seconds ago; returns how many.
 
-        Several workers share the work: each skips the turns that another one has locked.
+        Deletes in small batches, with pauses, until no log is due. Several workers share the work:
+        each skips the turns that another one has locked.
         """
-        dropped = 0
-        while dropped < limit:
-            few = min(_TRIMMED_TOGETHER, limit - dropped)
-            count = await self._trim(older_than, few)
-            dropped += count
-            if count < few:
-                break
-        return dropped
+        trimmed, since = 0, _FIRST_END
+        while True:
+            began = time.monotonic()
+            count, last = await self._trim_batch(older_than, since)
+            trimmed += count
+            if count < _TRIMMED_TOGETHER:
+                return trimmed
+            since = last or since
+            await asyncio.sleep((time.monotonic() - began) * (1 / _TRIM_SHARE - 1))
 
-    async def _trim(self, older_than: float, limit: int) -> int:
-        """Delete up to `limit` logs in one transaction."""
-
-        async def once(connection: AsyncConnection) -> int:
-            old = turns.c.ended < now(connection) - timedelta(seconds=older_than)
-            which = sa.select(turns.c.session_pk, turns.c.number)
-            which = which.where(old, turns.c.ended.is_not(None), turns.c.trimmed.is_(None))
-            doomed = (await connection.execute(which.order_by(turns.c.ended).limit(limit))).all()
-            for row in doomed:
-                dropped = sa.update(turns).where(turn_rows.is_turn(row.session_pk, row.number))
-                await connection.execute(dropped.values(trimmed=now(connection)))
-                mine = turn_rows.is_log_of(row.session_pk, row.number)
-                await connection.execute(sa.delete(turn_events).where(mine))
-            return len(doomed)
-
+    async def _trim_batch(self, older_than: float, since: datetime) -> tuple[int, datetime | None]:
+        """Delete logs in one transaction; returns how many, and the last end of their turns."""
         if self.database.is_sqlite:
-            return await self.database.write(once)
-        return (await retrying(lambda: self.database.fetch(_TRIM, older_than, limit)))[0][0]
+            return await self.database.write(_trim_sqlite, older_than), None
+        statement = _TRIM.format(limit=_TRIMMED_TOGETHER)
+        (row,) = await retrying(lambda: self.database.fetch(statement, older_than, since))
+        return row[0], row[1]
+
+
+async def _trim_sqlite(connection: AsyncConnection, older_than: float) -> int:
+    """Delete a batch of logs: two statements, as the only writer waits for them."""
+    old = (
+        sa.select(turns.c.session_pk, turns.c.number)
+        .where(
+            turns.c.ended < now(connection) - timedelta(seconds=older_than),
+            turns.c.ended.is_not(None),
+            turns.c.trimmed.is_(None),
+        )
+        .order_by(turns.c.ended, turns.c.session_pk, turns.c.number)
+        .limit(_TRIMMED_TOGETHER)
+    )
+    of_old = sa.tuple_(turn_events.c.session_pk, turn_events.c.turn).in_(old)
+    await connection.execute(sa.delete(turn_events).where(of_old))
+    is_old = sa.tuple_(turns.c.session_pk, turns.c.number).in_(old)
+    marked = sa.update(turns).where(is_old).values(trimmed=now(connection))
+    return (await connection.execute(marked)).rowcount
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:

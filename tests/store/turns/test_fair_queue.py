@@ -9,7 +9,8 @@ from lango.store.turns.heads import FLOWS
 from lango.store.turns.rows import Claim
 from lango.store.turns.workers import Worker
 from tests.store.rows import execute, key
-from tests.store.turns.worker_context import Desk, opened, said
+from tests.store.turns.watch import Reads, Watch
+from tests.store.turns.worker_context import Desk, backlog, opened, said
 
 
 class Room:
@@ -54,6 +55,47 @@ async def test_a_tenant_that_comes_late_does_not_wait_for_all_before_it(
         await room.submit(other, 10)
         await room.begin(50)
         assert room.begun.count(other) == 10
+
+
+@pytest.mark.parametrize("each_its_key", [False, True], ids=["one key", "a key each"])
+async def test_a_tenant_does_not_wait_for_a_hundred_thousand_turns_of_another(
+    each_its_key: bool, store_url: str, tenant: str
+) -> None:
+    found: list[Reads] = []
+    async with opened(store_url) as desk:
+        for count in (1_000, 100_000):
+            room, busy, other = await Room.of(desk), f"{tenant}-{count}", f"{tenant}-{count}-other"
+            keys = count if each_its_key else 1
+            async with backlog(store_url, busy, room.app, count, keys=keys):
+                await room.begin(8)
+                await room.submit(other, 10)
+                found.append(await _reads_for_work(desk, room.app))
+                await room.begin(50)
+                assert room.begun.count(other) == 10
+    few, many = found
+    # The first claims leave other turns running; a deeper index has a few more pages.
+    assert many.rows <= 1.1 * few.rows + 50
+    assert many.buffers <= 2 * few.buffers
+
+
+async def _reads_for_work(desk: Desk, app: str) -> Reads:
+    """What a query for work reads."""
+    async with Watch(desk) as watch:
+        await desk.queue.heads([app], limit=32)
+    return await watch.reads()
+
+
+async def test_the_second_key_of_a_tenant_waits_only_for_turns_of_its_tenant(
+    store_url: str, tenant: str
+) -> None:
+    async with opened(store_url) as desk:
+        room, other = await Room.of(desk), f"{tenant}-other"
+        async with backlog(store_url, tenant, room.app, 20 * FLOWS, keys=20 * FLOWS):
+            await room.begin(8)
+            await room.submit(other, 5, "first")
+            await room.submit(other, 5, "second")
+            await room.begin(50)
+            assert (room.begun.count("first"), room.begun.count("second")) == (5, 5)
 
 
 async def test_the_keys_of_a_tenant_take_turns_too(store_url: str, tenant: str) -> None:

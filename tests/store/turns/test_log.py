@@ -1,9 +1,12 @@
 """The log of a turn: numbered without gaps, written once, read from anywhere, trimmed."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event as sa_event
 
 from lango.core.turns.events import Completed, MessageDelta, ToolFinished
 from lango.errors import Fenced
@@ -129,9 +132,9 @@ async def test_old_logs_are_dropped(store_url: str, tenant: str) -> None:
         claim = await _claimed(desk, tenant)
         running = await _claimed(desk, tenant, "running")
         await desk.finish(claim)
-        await desk.log.trim(3600, limit=100_000)
+        await desk.log.trim(3600)
         assert len((await desk.log.read(tenant, claim.turn.id)).events) == 3
-        await desk.log.trim(0, limit=100_000)
+        await desk.log.trim(0)
         page = await desk.log.read(tenant, claim.turn.id)
         assert (page.turn.trimmed, page.events, page.is_end) == (True, [], True)
         assert page.turn.state == "completed"
@@ -162,6 +165,60 @@ async def test_one_round_drops_all_old_logs(
         assert await _kept(desk, claims) == 0
         for claim in claims:
             assert await count(store_url, "turn_events", claim.turn.session_pk) == 0
+
+
+async def test_a_trim_leaves_the_database_most_of_the_time(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that moves only in the batches and in the pauses shows what part the batches have."""
+    clock, used = [0.0], [0.0]
+    monkeypatch.setattr("lango.store.turns.log._TRIMMED_TOGETHER", 2)
+    async with opened(store_url) as desk:
+        await _ended(desk, tenant, 5)
+        batch = desk.log._trim_batch  # pyright: ignore[reportPrivateUsage]
+
+        async def slow_batch(*arguments: Any) -> Any:
+            clock[0] += 1.0
+            used[0] += 1.0
+            return await batch(*arguments)
+
+        async def pause(seconds: float) -> None:
+            clock[0] += seconds
+
+        monkeypatch.setattr(desk.log, "_trim_batch", slow_batch)
+        patched = {"time": SimpleNamespace(monotonic=lambda: clock[0])}
+        patched["asyncio"] = SimpleNamespace(sleep=pause)
+        for name, module in patched.items():
+            monkeypatch.setattr(f"lango.store.turns.log.{name}", module)
+        assert await desk.log.trim(-60) >= 5
+        assert used[0] >= 3
+        assert (used[0] - 1) / (clock[0] - 1) == pytest.approx(0.25)  # the last needs no pause
+
+
+async def test_workers_that_trim_together_leave_nothing(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.store.turns.log._TRIMMED_TOGETHER", 2)
+    async with opened(store_url) as one, opened(store_url) as two, opened(store_url) as three:
+        claims = await _ended(one, tenant, 20)
+        async with asyncio.timeout(60):
+            counts = await asyncio.gather(*(desk.log.trim(-60) for desk in (one, two, three)))
+        assert sum(counts) >= len(claims)
+        assert await _kept(one, claims) == 0
+
+
+async def test_a_batch_on_sqlite_is_two_statements(sqlite_url: str, tenant: str) -> None:
+    seen: list[str] = []
+
+    def executed(_c: Any, _u: Any, sql: str, *_rest: Any) -> None:
+        seen.append(sql)
+
+    async with opened(sqlite_url) as desk:
+        claims = await _ended(desk, tenant, 5)
+        engine = await desk.sessions.database.open()
+        sa_event.listen(engine.sync_engine, "before_cursor_execute", executed)
+        assert await desk.log.trim(-60) == len(claims)
+    assert [sql.split()[0] for sql in seen] == ["BEGIN", "DELETE", "UPDATE"]
 
 
 async def test_the_log_of_a_locked_turn_is_left_for_the_next_round(

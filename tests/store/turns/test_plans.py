@@ -1,14 +1,12 @@
 """Nothing in the queue depends on how many turns there are: the plans, on a backlog of 20,000."""
 
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import event
 
-from lango.store.db.leases import Lease
 from tests.store.rows import execute, key
+from tests.store.turns.watch import Watch
 from tests.store.turns.worker_context import Desk, opened, said
 
 BACKLOG = 20_000
@@ -42,49 +40,6 @@ async def desk(
         *(f"delete from {name} where session_pk in {mine}" for name in ("turns", "turn_events")),  # noqa: S608
         f"delete from sessions where tenant = '{tenant}'",  # noqa: S608
     )
-
-
-class Watch:
-    """The rows that the statements of an engine read, by the plans of the same statements."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.seen: list[tuple[str, Any]] = []
-        self._patch = pytest.MonkeyPatch()
-
-    async def __aenter__(self) -> "Watch":
-        engine = await self.desk.sessions.database.open()
-        event.listen(engine.sync_engine, "before_cursor_execute", self._executed)
-        fetch = Lease.fetch
-
-        async def fetched(lease: Lease, sql: str, *arguments: Any) -> list[Any]:
-            self._note(sql, arguments)
-            return await fetch(lease, sql, *arguments)
-
-        self._patch.setattr(Lease, "fetch", fetched)
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        engine = await self.desk.sessions.database.open()
-        event.remove(engine.sync_engine, "before_cursor_execute", self._executed)
-        self._patch.undo()
-
-    def _executed(self, _c: Any, _u: Any, sql: str, parameters: Any, *_rest: Any) -> None:
-        self._note(sql, parameters)
-
-    def _note(self, sql: str, parameters: Any) -> None:
-        if " turns" in sql and not sql.startswith("INSERT"):
-            self.seen.append((sql, parameters))
-
-    async def plans(self) -> list[str]:
-        """How PostgreSQL would do each again."""
-        found: list[str] = []
-        engine = await self.desk.sessions.database.open()
-        for sql, parameters in self.seen:
-            async with engine.connect() as connection:
-                rows = await connection.exec_driver_sql(f"explain {sql}", parameters)
-                found.append("\n".join(row[0] for row in rows))
-        return found
 
 
 async def test_no_statement_of_the_queue_scans_the_turns(desk: Desk) -> None:

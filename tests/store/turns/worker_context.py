@@ -118,6 +118,48 @@ async def everything_fails(desk: Desk, claim: Claim) -> None:
             await doing
 
 
+_NUMBERS = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {count})"
+_BACKLOG = (
+    """
+insert into sessions (tenant, app_name, user_id, id, public_id, state, created, updated,
+  last_activity)
+{numbers}
+select '{tenant}', '{app}', 'u', 's' || i, '{app}.' || i, '{{}}', {time}, {time}, {time} from n""",
+    """
+insert into turns (session_pk, number, id, app, tenant, flow, state, invocation_id, input, options,
+  input_hash, idempotency_key, queue_position, ready, time_limit, created)
+{numbers}
+select s.pk, 1, '{app}.' || i, '{app}', '{tenant}', '{tenant}/' || (i % {keys}), 'queued', 'i',
+  '{{}}', '{{}}', 'h', 'k', 1, {time}, 60, {time}
+from n join sessions s on s.tenant = '{tenant}' and s.app_name = '{app}' and s.user_id = 'u'
+  and s.id = 's' || i""",
+)
+_MOMENT = {  # the i-th millisecond of 2020
+    True: "strftime('%Y-%m-%d %H:%M:%f000', 1577836800.0 + i / 1000.0, 'unixepoch')",
+    False: "to_timestamp(1577836800 + i / 1000.0)",
+}
+
+
+@asynccontextmanager
+async def backlog(
+    url: str, tenant: str, app: str, count: int, *, keys: int = 1
+) -> AsyncGenerator[None]:
+    """A tenant's queued turns, each in a session of its own, submitted under so many keys."""
+    sizes = {"tenant": tenant, "app": app, "keys": keys, "numbers": _NUMBERS.format(count=count)}
+    is_sqlite = url.startswith("sqlite")
+    time = _MOMENT[is_sqlite]
+    await execute(url, *(each.format(time=time, **sizes) for each in _BACKLOG))
+    if not is_sqlite:  # as autovacuum does
+        await execute(url, "analyze sessions", "analyze turns")
+    yield
+    mine = f"(select pk from sessions where tenant = '{tenant}')"  # noqa: S608
+    await execute(
+        url,
+        *(f"delete from {name} where session_pk in {mine}" for name in ("turns", "turn_events")),  # noqa: S608
+        f"delete from sessions where tenant = '{tenant}'",  # noqa: S608
+    )
+
+
 class Lossy:
     """Every operation is done, its reply thrown away, and done again."""
 

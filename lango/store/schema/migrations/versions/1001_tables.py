@@ -283,6 +283,7 @@ sa.Table(
     _partial("turns_worker_ix", "state = 'running'", "worker"),
     _partial("turns_queue_ix", "state = 'queued'", "session_pk", "queue_position", unique=True),
     _partial("turns_flow_ix", "ready is not null", "app", "flow", "ready"),
+    _partial("turns_tenant_ix", "ready is not null", "app", "tenant", "ready"),
     _partial("turns_due_ix", "state = 'scheduled'", "run_at"),
     _partial(
         "turns_answers_ix",
