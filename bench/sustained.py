@@ -35,7 +35,7 @@ EVENTS: Final = 3
 _UPKEEP: Final = 90.0  # seconds: the longest time between two rounds of a worker's upkeep
 _SLACK: Final = 15.0  # seconds that a turn and a trim may take
 _MINUTE: Final = 60.0
-_LOG_GROWTH: Final = 1.5  # a table that only grows would show 1.67
+_LOG_GROWTH: Final = 1.2  # a table that only grows would show 1.67
 _MEMORY_GROWTH: Final = 1.05
 _MIN_MINUTES: Final = 6
 
