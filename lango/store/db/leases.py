@@ -16,6 +16,7 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from lango.store.db.liveness import idle_connections, is_in_transaction, must_be_tried
+from lango.store.db.pooler import local_settings
 from lango.store.db.retry import in_our_words, is_out_of_step, is_read_only
 from lango.store.db.statement import DriverStatement, Prepared, Row, only
 from lango.store.db.waiting import FairSemaphore, acquired
@@ -77,12 +78,16 @@ class Leases:
         self._seconds = seconds
         self._idle: list[Lease] = []
         self._tried = idle_connections(engine)
+        self._local = local_settings(engine)
         self._slots = FairSemaphore(limit)
         self._for_transactions = FairSemaphore(max(limit - _ALONE, 1))
         self._closed = False
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
-        """The rows of one statement: one round trip."""
+        """The rows of one statement: one round trip, if it needs no settings of its own."""
+        if self._local.missing:
+            async with self.transaction() as lease:
+                return await lease.fetch(sql, *arguments)
         async with acquired(self._slots, self._seconds):
             lease = await self._take()
             try:
@@ -102,7 +107,7 @@ class Leases:
         async with transactions, acquired(self._slots, self._seconds):
             lease = await self._take()
             try:
-                await lease.execute("begin")
+                await lease.execute(self._local.begin)
                 try:
                     yield lease
                 except BaseException:
