@@ -28,7 +28,7 @@ from lango.store.db.liveness import (
     idle_connections,
     is_in_transaction,
 )
-from lango.store.db.pooler import SEARCH_PATH, UNNAMED, LocalSettings, pooled_class
+from lango.store.db.pooler import SEARCH_PATH, LocalSettings, pooled_class
 from lango.store.db.retry import is_cancelled, is_out_of_step, is_read_only
 from lango.store.db.sqlite_driver import connector
 
@@ -164,7 +164,7 @@ def create_engine(
             name: str(url.query.get(name, usual)) for name, usual in SERVER_SETTINGS.items()
         }
         settings |= of_sessions
-    connect = _postgres_connector(url, settings, _patience(statement_timeout), local)
+    patience = _patience(statement_timeout)
     engine = create_async_engine(
         url.set(query={}),
         hide_parameters=True,
@@ -172,20 +172,13 @@ def create_engine(
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=pool_timeout,
-        creator=lambda: _adapted(engine, connect, is_pooled=local is not None),
+        async_creator=_postgres_connector(url, settings, patience, local),
     )
     event.listen(engine.sync_engine, "handle_error", _is_of_no_more_use)
     idle_connections(engine)
     if local is not None:
         local.listen(engine)
     return engine
-
-
-def _adapted(engine: AsyncEngine, connect: Callable[[], Awaitable[Any]], *, is_pooled: bool) -> Any:
-    """A connection as SQLAlchemy makes one with `async_creator`, which takes no such options."""
-    options: dict[str, Any] = {"prepared_statement_name_func": lambda: UNNAMED} if is_pooled else {}
-    dbapi: Any = engine.dialect.dbapi
-    return dbapi.connect(async_creator_fn=connect, **options)
 
 
 def _is_of_no_more_use(context: ExceptionContext) -> None:

@@ -1,13 +1,14 @@
 """A pooler between us and PostgreSQL that shares server connections: PgBouncer in transaction mode.
 
-Each transaction may run on another connection of the server. So no setting and no prepared
-statement outlives one: a transaction sets what the role's own settings lack, and each statement is
-parsed in the message that runs it (ADR 21).
+Each transaction may run on another connection of the server. So no setting outlives one: a
+transaction sets what the role's own settings lack. Prepared statements are used if the pooler keeps
+track of them (PgBouncer from 1.21); else each statement is parsed in the message that runs it
+(ADR 21).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -15,17 +16,22 @@ import sqlalchemy as sa
 from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-UNNAMED: Final = ""
+from lango.core.ids import new_id
+
+_UNNAMED: Final = ""
 """The name of a statement that the server forgets with the next one."""
-_KEPT: Final = 500
-"""Statements whose types a connection remembers."""
+_KEPT: Final = 200
+"""Statements that a connection keeps: as many as PgBouncer does by default."""
 SEARCH_PATH: Final = "search_path"
 
-_FOUND: Final = """
-select name, case when name = 'search_path' then coalesce(quote_ident(current_schema()), '')
+_INSPECT: Final = """
+select 'statement' as name, name as setting from pg_prepared_statements where name = $1
+union all
+select name, case name when 'search_path' then coalesce(quote_ident(current_schema()), '')
   else setting end
-from pg_settings where name = any($1::text[])
+from pg_settings where name = any($2::text[])
 """
+"""The settings of a server connection, and whether this statement itself has a name there."""
 
 
 class LocalSettings:
@@ -38,13 +44,19 @@ class LocalSettings:
         """Begins a transaction with these settings, in one message."""
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether there is a pooler."""
+        return bool(self._wanted)
+
+    @property
     def missing(self) -> Mapping[str, str]:
         """The settings that a server connection was found to lack, with their values."""
         return self._missing
 
     async def read(self, raw: Any) -> None:
-        """Read the settings of a server connection through asyncpg's connection."""
-        found = {row[0]: row[1] for row in await raw.fetch(_FOUND, list(self._wanted))}
+        """Read a server connection's settings; let asyncpg's connection know its pooler."""
+        found = await _inspect(raw, list(self._wanted))
+        raw.is_tracked = "statement" not in found
         # Those of one connection are not those of all: a role may have been altered meanwhile.
         self._missing |= {
             name: value
@@ -82,30 +94,51 @@ def local_settings(engine: AsyncEngine) -> LocalSettings:
     return _OF_ENGINES.get(engine.sync_engine, _NONE)
 
 
-def pooled_class(usual: Any) -> Any:
-    """An asyncpg connection class whose statements leave nothing on the server connection.
+async def _inspect(raw: Any, settings: Sequence[str]) -> dict[str, str]:
+    """Settings of a server connection by name, and the statement's name if it was passed on.
 
-    asyncpg's own way without a cache is to describe each statement anew, in a round trip of its
-    own. This one remembers the types of each statement and sends the rest in one.
+    A pooler that keeps track of prepared statements replaces the names that clients give them.
+    """
+    name = new_id("stm")
+    await raw.execute("begin")
+    statement = await raw.prepare(_INSPECT, name=name)
+    found = {row["name"]: row["setting"] for row in await statement.fetch(name, settings)}
+    end = f'deallocate "{name}";commit' if "statement" in found else "commit"
+    await raw.execute(end)
+    return found
+
+
+def pooled_class(usual: Any) -> Any:
+    """An asyncpg connection class for a server connection that is shared.
+
+    asyncpg's own names for prepared statements are those of other processes as well, and without
+    names it describes each statement anew, in a round trip of its own. This one remembers what a
+    statement returns, and sends the rest in one.
     """
 
     class PooledConnection(usual):
         def __init__(self, *arguments: Any) -> None:
             usual.__init__(self, *arguments)
-            self._described: dict[str, Any] = {}
+            self.is_tracked = False
+            self._known: dict[str, Any] = {}
+
+        async def prepare(self, query: str, *, name: str | None = None, **options: Any) -> Any:
+            if name is None:
+                name = new_id("stm") if self.is_tracked else _UNNAMED
+            return await usual.prepare(self, query, name=name, **options)
 
         async def fetch(self, query: str, *values: Any, **options: Any) -> Any:
-            return await (await self._statement(query)).fetch(*values, **options)
+            return await self._run(query, "fetch", *values, **options)
 
-        async def executemany(self, command: str, args: Any, **options: Any) -> None:
-            await (await self._statement(command)).executemany(args, **options)
+        async def executemany(self, command: str, args: Any, **options: Any) -> Any:
+            return await self._run(command, "executemany", args, **options)
 
-        async def _statement(self, query: str) -> Any:
-            known = self._described.get(query)
-            if known is None:
-                if len(self._described) >= _KEPT:
-                    self._described.clear()
-                known = self._described[query] = await self.prepare(query, name=UNNAMED)
-            return known
+        async def _run(self, query: str, method: str, *values: Any, **options: Any) -> Any:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            statement = self._known.get(query) or await self.prepare(query)
+            done = await getattr(statement, method)(*values, **options)
+            self._known[query] = statement
+            return done
 
     return PooledConnection

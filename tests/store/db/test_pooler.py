@@ -1,7 +1,7 @@
 """PgBouncer in transaction mode: each transaction may get another connection of the server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -12,14 +12,15 @@ from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.errors import SchemaError, StoreError, UnsupportedUrlError
+from lango.store.db import pooler
 from lango.store.db.database import Database
 from lango.store.db.engines import LOCK_TIMEOUT, session_url, store_url
 from lango.store.db.listen import Notices
 from lango.store.db.statement import Prepared, Transaction
 from lango.store.schema import migrate
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import direct, give_settings, temporary_postgres, through
-from lango.testing.pgbouncer import pgbouncer
+from lango.testing.databases import POOLED_VARIABLE, give_settings, temporary_postgres, through
+from lango.testing.pgbouncer import pgbouncer, program, version
 from lango.turns.engine import POLL_POSTGRES, POLL_SQLITE, LocalEngine
 from tests.pgbouncer import require_pgbouncer
 from tests.store.rows import created, execute, key, said, texts
@@ -31,15 +32,18 @@ _IN_A_LEASE = Prepared(
         sa.func.current_schema().label("place"),
     )
 )
+_TRACKS = program() is not None and version() >= (1, 21)
 _OURS = f"{LOCK_TIMEOUT}s"
-_LEFT = "select count(*) from pg_prepared_statements"
+_LEFT = "select count(*) from pg_prepared_statements where name not like 'PGBOUNCER%'"
+"""Statements on a server connection, but for those whose names are PgBouncer's own."""
 
 
 @pytest.fixture
-async def url(postgres_url: str) -> AsyncIterator[str]:
+async def url(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     """A database of the test's own, past any pooler."""
+    monkeypatch.delenv(POOLED_VARIABLE, raising=False)
     async with temporary_postgres(postgres_url) as made:
-        yield direct(made)
+        yield made
 
 
 @pytest.fixture
@@ -140,6 +144,44 @@ async def test_clients_share_a_server_connection(pooled: str) -> None:
         for store, session in ((other, "a"), (one, "b")):
             assert await texts(store, key("t", session)) == ["hi"] * 4
         assert [list(row) for row in await one.database.fetch(_LEFT)] == [[0]]
+
+
+async def test_a_pooler_that_keeps_track_of_statements_is_known(pooled: str) -> None:
+    database = Database(pooled)
+    engine = await database.open()
+    async with engine.connect() as connection:
+        raw: Any = (await connection.get_raw_connection()).driver_connection
+        assert raw.is_tracked == _TRACKS
+    await database.close()
+
+
+async def test_a_statement_that_the_pooler_lost_is_prepared_anew(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when PgBouncer is told to keep track of them no more."""
+    inspect = pooler._inspect  # pyright: ignore[reportPrivateUsage]
+    found_out: list[bool] = []
+
+    async def be_wrong_once(raw: Any, settings: Sequence[str]) -> dict[str, str]:
+        found = await inspect(raw, settings)
+        found_out.append("statement" in found)
+        return {
+            name: value for name, value in found.items() if found_out[1:] or name != "statement"
+        }
+
+    require_pgbouncer()
+    monkeypatch.setattr(pooler, "_inspect", be_wrong_once)
+    with pgbouncer(url, pool_size=2, more="max_prepared_statements = 0" if _TRACKS else "") as port:
+        await give_settings(through(url, port))
+        found_out.clear()
+        one, other = Database(through(url, port)), Database(through(url, port))
+        assert await one.read(_IN_A_LEASE)
+        async with other.transaction() as transaction:  # has the server connection
+            await transaction.one(_IN_A_LEASE)
+            assert await one.read(_IN_A_LEASE)
+        assert len(found_out) == 3
+        await one.close()
+        await other.close()
 
 
 async def test_notices_arrive_past_the_pooler(pooled: str) -> None:
