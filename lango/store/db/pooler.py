@@ -27,8 +27,8 @@ SEARCH_PATH: Final = "search_path"
 _INSPECT: Final = """
 select 'statement' as name, name as setting from pg_prepared_statements where name = $1
 union all
-select name, case name when 'search_path' then coalesce(quote_ident(current_schema()), '')
-  else setting end
+select name, case name
+  when 'search_path' then '"' || replace(current_schema(), '"', '""') || '"' else setting end
 from pg_settings where name = any($2::text[])
 """
 """The settings of a server connection, and whether this statement itself has a name there."""
@@ -61,7 +61,7 @@ class LocalSettings:
         self._missing |= {
             name: value
             for name, value in self._wanted.items()
-            if not _suffices(name, found.get(name, ""), value)
+            if not _suffices(name, found.get(name) or "", value)
         }
         self.begin = ";".join(
             ("begin", *(f"set local {name}={value}" for name, value in self._missing.items()))

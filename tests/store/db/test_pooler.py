@@ -67,7 +67,7 @@ async def seen(database: Database) -> list[tuple[str, str]]:
     async def connection(connection: AsyncConnection) -> Any:
         return (await connection.execute(sa.text(_SETTINGS))).one()
 
-    found = [
+    found: list[Any] = [
         (await database.fetch(_SETTINGS))[0],
         (await database.read(_IN_A_LEASE))[0],
         await database.transact(lease),
@@ -129,10 +129,17 @@ async def test_a_schema_is_found_in_every_transaction(pooled: str) -> None:
     ):
         assert {place for _, place in await seen(there.database)} == {schema}
         assert {place for _, place in await seen(here.database)} == {"public"}
+        assert len(await there.database.missing_settings()) == 4
         ref = await created(there, key("t"))
         await there.append(ref, said("1"))
         assert await texts(there, key("t")) == ["hi"]
         assert await here.load(key("t"), None) is None
+        for statement in await there.database.missing_settings():
+            await execute(pooled, statement)
+    await give_settings(pooled)  # and with it new server connections
+    async with SqlSessionStore(pooled, schema=schema) as there:
+        assert await there.database.missing_settings() == []
+        assert await texts(there, key("t")) == ["hi"]
 
 
 async def test_clients_share_a_server_connection(pooled: str) -> None:
