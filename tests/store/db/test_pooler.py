@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -112,6 +113,14 @@ async def test_settings_of_the_database_save_round_trips(
         assert set(await seen(store.database)) == {(_OURS, "public")}
 
 
+async def test_the_page_has_the_settings_of_the_database(pooled: str) -> None:
+    page = (Path(__file__).parents[3] / "docs/how-to/postgresql.md").read_text()
+    async with SqlSessionStore(pooled) as store:
+        name = f'"{make_url(pooled).database}"'
+        for statement in await store.database.missing_settings():
+            assert f"\n{statement.replace(name, 'lango')};\n" in page
+
+
 async def test_a_shorter_timeout_of_the_database_is_kept(url: str, pooled: str) -> None:
     name = make_url(url).database
     await execute(url, f'alter database "{name}" set lock_timeout = 300')
@@ -165,7 +174,7 @@ async def test_a_pooler_that_keeps_track_of_statements_is_known(pooled: str) -> 
 async def test_a_statement_that_the_pooler_lost_is_prepared_anew(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when PgBouncer is told to keep track of them no more."""
+    """As when an operator sets `max_prepared_statements` to 0."""
     inspect = pooler._inspect  # pyright: ignore[reportPrivateUsage]
     found_out: list[bool] = []
 
