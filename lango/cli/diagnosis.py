@@ -12,7 +12,7 @@ from lango.adk.mcp.report import McpReport, mcp_reports
 from lango.agent.probe import probe
 from lango.app import Application
 from lango.config.load import LoadedSettings
-from lango.config.settings import AgentSettings, Settings
+from lango.config.settings import DATABASE, AgentSettings, Settings
 from lango.core.causes import cause_of
 from lango.errors import LangoError
 from lango.store.db.connection_errors import in_words
@@ -32,7 +32,7 @@ _NO_APPS: Final = (
 )
 _NO_NOTICES: Final = (
     "none: PgBouncer in transaction mode delivers none, so processes poll the database four times "
-    "a second. Set `store.direct_url` to the URL of the database itself"
+    "a second. Set `store.direct_url` to the URL of the database itself, or a `bus`"
 )
 _LOST_NOTICES: Final = (
     "do not arrive by store.direct_url. It must be the URL of the same database, not through a "
@@ -100,7 +100,9 @@ async def _pooler(application: Application) -> list[CheckResult]:
     if not database.is_pooled:
         return []
     notices = CheckResult("notices", ok=True, said=_NO_NOTICES, warns=True)
-    if database.can_listen:
+    if application.settings.bus.get_secret_value() != DATABASE:
+        notices = CheckResult("notices", ok=True, said="not needed: there is a bus")
+    elif database.can_listen:
         arrive = await Notices(database).arrive()
         said = "arrive by store.direct_url" if arrive else _LOST_NOTICES
         notices = CheckResult("notices", ok=arrive, said=said)

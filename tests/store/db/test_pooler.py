@@ -22,7 +22,7 @@ from lango.store.schema import migrate
 from lango.store.sessions.store import SqlSessionStore
 from lango.testing.databases import POOLED_VARIABLE, give_settings, temporary_postgres, through
 from lango.testing.pgbouncer import pgbouncer, program, version
-from lango.turns.engine import POLL_POSTGRES, POLL_SQLITE, LocalEngine
+from lango.turns.engine.database import POLL_POSTGRES, POLL_SQLITE, LocalEngine
 from tests.pgbouncer import require_pgbouncer
 from tests.store.rows import created, execute, key, said, texts
 
