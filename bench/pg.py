@@ -9,6 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from lango.testing.databases import direct
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
@@ -34,9 +36,10 @@ class Pool(Protocol):
 
 
 async def connect(url: str, schema: str = "public") -> Connection:
-    """One connection, its statements resolved in this schema."""
+    """One connection, past any pooler, its statements resolved in this schema."""
     settings = {"search_path": schema}
-    return cast("Connection", await cast("Any", asyncpg).connect(url, server_settings=settings))
+    made = await cast("Any", asyncpg).connect(direct(url), server_settings=settings)
+    return cast("Connection", made)
 
 
 async def _keep_as_is(_: object) -> None:

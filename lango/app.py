@@ -35,7 +35,7 @@ class Application:
         self._access = access_of(self.settings)
         store = self.settings.store
         self.store = SqlSessionStore(
-            store.url.get_secret_value(),
+            store.full_url,
             schema=store.db_schema,
             pool_size=store.pool_size,
             pool_overflow=store.pool_overflow,

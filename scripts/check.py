@@ -13,6 +13,8 @@ Command = tuple[str, ...]
 
 PYTEST = ("pytest", "-q")
 PARALLEL = ("-n", "2", "--dist", "worksteal")
+POOLED = ("/usr/bin/env", "LANGO_TEST_POOLED=database", str(BIN / "pytest"), "-q")
+"""The same through PgBouncer: `lango.testing.databases` starts it."""
 
 PARTS: dict[str, tuple[Command, ...]] = {
     "lint": (
@@ -23,6 +25,12 @@ PARTS: dict[str, tuple[Command, ...]] = {
     ),
     "unit": ((*PYTEST, *PARALLEL, "tests/unit", "tests/house", "tests/bench"),),
     "store": ((*PYTEST, *PARALLEL, "tests/store", "tests/adk"),),
+    "pooled": (
+        (
+            *(*POOLED, *PARALLEL, "-k", "postgresql", "tests/store/sessions/test_sessions.py"),
+            *("tests/store/turns/test_claim.py", "tests/turns/test_service.py"),
+        ),
+    ),
     "models": ((*PYTEST, *PARALLEL, "tests/providers"),),
     "agents": ((*PYTEST, *PARALLEL, "tests/spec", "tests/runner", "tests/cli"),),
     "turns": ((*PYTEST, *PARALLEL, "tests/turns", "tests/durable"),),

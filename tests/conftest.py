@@ -4,6 +4,7 @@ import os
 import shutil
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -11,29 +12,12 @@ import pytest_asyncio
 from hypothesis import settings
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 CI = os.environ.get("CI") == "true"
-POSTGRES_SERVER = make_url(
-    os.environ.get("LANGO_TEST_POSTGRES_URL", "postgresql://postgres@127.0.0.1:5432/test")
-)
 
 # A deadline measures the machine, not the code; in CI a run must be the same each time.
 settings.register_profile("lango", deadline=None, print_blob=True, derandomize=CI)
 settings.load_profile("lango")
-
-
-async def _on_server(statement: str) -> None:
-    engine = create_async_engine(
-        POSTGRES_SERVER.set(drivername="postgresql+asyncpg"),
-        isolation_level="AUTOCOMMIT",
-        connect_args={"timeout": 10},
-    )
-    try:
-        async with engine.connect() as connection:
-            await connection.exec_driver_sql(statement)
-    finally:
-        await engine.dispose()
 
 
 async def _migrate(url: str) -> None:
@@ -46,21 +30,21 @@ async def _migrate(url: str) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def postgres_url() -> AsyncIterator[str]:
     """A migrated database of this worker's own; tests in it are kept apart by `tenant`."""
-    name = f"lango_test_{uuid.uuid4().hex}"
-    try:
-        # template0: two workers may copy it at the same time, despite other connections.
-        await _on_server(f'CREATE DATABASE "{name}" TEMPLATE template0')
-    except (OSError, SQLAlchemyError) as error:
-        reason = f"PostgreSQL does not serve {POSTGRES_SERVER!r}: {error!r}"
-        if CI:
-            pytest.fail(reason)
-        pytest.skip(reason)
-    url = POSTGRES_SERVER.set(database=name).render_as_string(hide_password=False)
-    try:
-        await _migrate(url)
+    # Imported late: the tests of core then run without the store.
+    from lango.testing.databases import POOLED_VARIABLE, server_url, temporary_postgres
+    from tests.pgbouncer import require_pgbouncer
+
+    if POOLED_VARIABLE in os.environ:
+        require_pgbouncer()
+    async with AsyncExitStack() as stack:
+        try:
+            url = await stack.enter_async_context(temporary_postgres())
+        except (OSError, SQLAlchemyError) as error:
+            reason = f"PostgreSQL does not serve {make_url(server_url())!r}: {error!r}"
+            if CI:
+                pytest.fail(reason)
+            pytest.skip(reason)
         yield url
-    finally:
-        await _on_server(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -12,10 +12,11 @@ from lango.adk.mcp.report import McpReport, mcp_reports
 from lango.agent.probe import probe
 from lango.app import Application
 from lango.config.load import LoadedSettings
-from lango.config.settings import AgentSettings, Settings
+from lango.config.settings import DATABASE, AgentSettings, Settings
 from lango.core.causes import cause_of
 from lango.errors import LangoError
 from lango.store.db.connection_errors import in_words
+from lango.store.db.listen import Notices
 from lango.store.insight.workload import abandoned_turns
 from lango.store.schema import migrate
 
@@ -28,6 +29,18 @@ _NOT_RESUMABLE: Final = (
 _NO_APPS: Final = (
     "none in the settings. `lango init DIR` writes a lango.yaml with one; an agent of your own "
     "goes under `apps`"
+)
+_NO_NOTICES: Final = (
+    "none: PgBouncer in transaction mode delivers none, so processes poll the database four times "
+    "a second. Set `store.direct_url` to the URL of the database itself, or a `bus`"
+)
+_LOST_NOTICES: Final = (
+    "do not arrive by store.direct_url. It must be the URL of the same database, not through a "
+    "pooler, or through one in session mode"
+)
+_SETTINGS: Final = (
+    "each transaction sets them, and each statement is a transaction. As the database's owner run "
+    "`{}`, and RECONNECT in PgBouncer: a statement is then one round trip, not three"
 )
 _SERVER_ADVICE: Final = "Install or start it, or correct `mcp_servers.{}`"
 
@@ -56,7 +69,7 @@ async def examine(loaded: LoadedSettings, *, models: bool) -> AsyncIterator[Chec
         for name in loaded.settings.apps:
             async for finding in _app(application, name):
                 yield finding
-        for finding in await _abandoned(application):
+        for finding in (*await _pooler(application), *await _abandoned(application)):
             yield finding
         if models:
             for spec in _distinct(loaded.settings):
@@ -67,7 +80,7 @@ async def examine(loaded: LoadedSettings, *, models: bool) -> AsyncIterator[Chec
 
 
 async def _store(settings: Settings) -> CheckResult:
-    url = settings.store.url.get_secret_value()
+    url = settings.store.full_url
     try:
         with in_words(url):
             revision = await migrate.current(url, settings.store.db_schema)
@@ -79,6 +92,23 @@ async def _store(settings: Settings) -> CheckResult:
     except LangoError as error:
         return CheckResult("store", ok=False, said=str(error))
     return CheckResult("store", ok=True, said=f"schema {revision}")
+
+
+async def _pooler(application: Application) -> list[CheckResult]:
+    """Check what does not pass PgBouncer in transaction mode: notices and settings."""
+    database = application.store.database
+    if not database.is_pooled:
+        return []
+    notices = CheckResult("notices", ok=True, said=_NO_NOTICES, warns=True)
+    if application.settings.bus.get_secret_value() != DATABASE:
+        notices = CheckResult("notices", ok=True, said="not needed: there is a bus")
+    elif database.can_listen:
+        arrive = await Notices(database).arrive()
+        said = "arrive by store.direct_url" if arrive else _LOST_NOTICES
+        notices = CheckResult("notices", ok=arrive, said=said)
+    missing = await database.missing_settings()
+    said = _SETTINGS.format("; ".join(missing)) if missing else "those of the role"
+    return [notices, CheckResult("connection settings", ok=True, said=said, warns=bool(missing))]
 
 
 async def _app(application: Application, name: str) -> AsyncIterator[CheckResult]:

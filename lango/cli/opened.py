@@ -40,7 +40,7 @@ def with_store(
     url, schema, config = place
     settings = load(config, store_flags(url, schema)).settings
     store = settings.store
-    where, whose = store.url.get_secret_value(), store.tenant if tenant is None else tenant
+    where, whose = store.full_url, store.tenant if tenant is None else tenant
 
     async def run() -> T:
         from lango.store.sessions.store import SqlSessionStore

@@ -55,6 +55,7 @@ def store_flags(url: str | None = None, schema: str | None = None) -> dict[str, 
     """The store's options on the command line, as settings."""
     from lango.config.secrets import ExternalText
 
-    said = {"url": ExternalText(url) if url else None, "schema": schema}
-    store = {name: value for name, value in said.items() if value is not None}
+    store: dict[str, Any] = {} if schema is None else {"schema": schema}
+    if url:  # the way to the settings' database is none to this one
+        store |= {"url": ExternalText(url), "pooled": False, "direct_url": None}
     return {"store": store} if store else {}

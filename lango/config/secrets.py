@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import BeforeValidator, PlainSerializer, SecretStr
 
 from lango.core.redaction import MASK
 from lango.errors import ConfigError
 
+_NESTED_URL: Final = "direct_url"
+"""The parameter of a store's URL that is a URL itself."""
 _REFERENCE: Final = re.compile(r"\$(\$|\{(?P<file>file:)?(?P<name>[^{}]*)\})")
 
 
@@ -49,12 +51,19 @@ SecretText = Annotated[
 
 
 def _shown_url(value: SecretStr) -> str:
-    """The URL with its password masked."""
-    url = value.get_secret_value()
+    """The URL with its passwords masked."""
+    return _masked_url(value.get_secret_value())
+
+
+def _masked_url(url: str) -> str:
     parts = urlsplit(url)
+    nested = dict(parse_qsl(parts.query)).get(_NESTED_URL)
+    if nested is not None and has_password(nested):
+        shown = quote(_masked_url(nested), safe="*")
+        url = re.sub(rf"(?<={_NESTED_URL}=)[^&]*", lambda _: shown, url, count=1)
     if not parts.password:
         return url
-    return url.replace(f":{parts.password}@", f":{value}@", 1)
+    return url.replace(f":{parts.password}@", f":{MASK}@", 1)
 
 
 SecretUrl = Annotated[
@@ -64,9 +73,11 @@ SecretUrl = Annotated[
 
 
 def has_password(url: str) -> bool:
-    """Whether a database URL contains a password."""
+    """Whether a database URL contains a password, its own or that of a URL in it."""
     try:
-        return bool(urlsplit(url).password)
+        parts = urlsplit(url)
+        nested = dict(parse_qsl(parts.query)).get(_NESTED_URL)
+        return bool(parts.password) or (nested is not None and has_password(nested))
     except ValueError:
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -49,6 +50,22 @@ class StoreSettings(Section):
         gt=0,
         description="Seconds to wait for a connection, or for other writers of the session.",
     )
+    pooled: bool = Field(
+        default=False, description="Whether the URL leads to PgBouncer in transaction mode."
+    )
+    direct_url: SecretUrl | None = Field(
+        default=None,
+        description="With `pooled`: the URL of the database itself, for notices and upgrades.",
+    )
+
+    @property
+    def full_url(self) -> str:
+        """The URL with `pooled` and `direct_url` as its parameters, where these are set."""
+        url = self.url.get_secret_value()
+        options = {"pooled": "true"} if self.pooled else {}
+        if self.direct_url is not None:
+            options["direct_url"] = self.direct_url.get_secret_value()
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(options)}" if options else url
 
 
 class HistorySettings(Section):
@@ -429,8 +446,13 @@ class Settings(BaseSettings):
     def _secrets(self) -> Iterator[tuple[str, SecretStr | None]]:
         for name, provider in self.providers.items():
             yield f"providers.{name}.api_key", provider.api_key
-        for where, url in (("store.url", self.store.url), ("bus", self.bus)):
-            if has_password(url.get_secret_value()):
+        urls = {
+            "store.url": self.store.url,
+            "store.direct_url": self.store.direct_url,
+            "bus": self.bus,
+        }
+        for where, url in urls.items():
+            if url is not None and has_password(url.get_secret_value()):
                 yield where, url
         for name, server in self.mcp_servers.items():
             for kind, values in (("env", server.env), ("headers", server.headers)):

@@ -1,4 +1,9 @@
-"""Temporary databases for tests and measurements: created, migrated, and dropped after a run."""
+"""Temporary databases for tests and measurements: created, migrated, and dropped after a run.
+
+With LANGO_TEST_POOLED they are reached through a PgBouncer in transaction mode: `database` alters
+each database so that it has the settings of lango's connections, `transaction` leaves them to each
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,25 @@ import os
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from lango.store.db.database import Database
+from lango.store.db.engines import pooled_url, session_url, store_url
 from lango.store.schema import migrate
+from lango.testing.pgbouncer import pgbouncer
 
 SERVER_VARIABLE: Final = "LANGO_TEST_POSTGRES_URL"
 DEFAULT_SERVER: Final = "postgresql://postgres@127.0.0.1:5432/test"
+POOLED_VARIABLE: Final = "LANGO_TEST_POOLED"
+_END_OTHERS: Final = """
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+"""
 
 
 def server_url() -> str:
@@ -24,22 +37,52 @@ def server_url() -> str:
     return os.environ.get(SERVER_VARIABLE, DEFAULT_SERVER)
 
 
+def direct(url: str) -> str:
+    """The URL past the pooler, if it leads through one."""
+    given = store_url(url)
+    session = session_url(given)
+    if session is None:
+        raise ValueError("The URL names a pooler alone.")
+    if session is given:
+        return url
+    return session.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def through(url: str, port: int) -> str:
+    """The URL of the same database through a pooler at a port of this machine."""
+    pooler = store_url(url).set(host="127.0.0.1", port=port)
+    found = pooled_url(pooler, pooled=True, direct_url=url)
+    return found.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
 @asynccontextmanager
 async def temporary_postgres(server: str = "") -> AsyncGenerator[str]:
     """The URL of a new, migrated database on the server, dropped at the end."""
-    given = make_url(server or server_url())
+    given = direct(server or server_url())
     name = f"lango_{uuid.uuid4().hex}"
     # template0: two runs may copy it at the same time, as no client can connect to it.
-    await _on_server(
-        given.render_as_string(hide_password=False), f'CREATE DATABASE "{name}" TEMPLATE template0'
-    )
+    await on_server(given, f'CREATE DATABASE "{name}" TEMPLATE template0')
     try:
-        url = given.set(database=name).render_as_string(hide_password=False)
+        url = make_url(given).set(database=name).render_as_string(hide_password=False)
         await migrate.upgrade(url)
-        yield url
+        mode = os.environ.get(POOLED_VARIABLE, "")
+        with pgbouncer(given) if mode else nullcontext() as port:
+            if port is not None:
+                url = through(url, port)
+            if mode == "database":
+                await give_settings(url)
+            yield url
     finally:
-        drop = f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'
-        await _on_server(given.render_as_string(hide_password=False), drop)
+        await on_server(given, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+async def give_settings(url: str) -> None:
+    """Alter a pooled database so that its transactions need no settings of their own."""
+    database = Database(url)
+    await database.open()
+    statements = await database.missing_settings()
+    await database.close()
+    await on_server(direct(url), *statements, _END_OTHERS)
 
 
 @asynccontextmanager
@@ -51,11 +94,13 @@ async def temporary_sqlite() -> AsyncGenerator[str]:
         yield url
 
 
-async def _on_server(server: str, statement: str) -> None:
+async def on_server(server: str, *statements: str) -> None:
+    """Run statements outside of transactions."""
     url = make_url(server).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(url, isolation_level="AUTOCOMMIT", connect_args={"timeout": 10})
     try:
         async with engine.connect() as connection:
-            await connection.exec_driver_sql(statement)
+            for statement in statements:
+                await connection.exec_driver_sql(statement)
     finally:
         await engine.dispose()

@@ -6,8 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
+from lango.testing.databases import direct, server_url, through
+from lango.testing.pgbouncer import pgbouncer
 from tests.cli.running import Ran, run
+from tests.pgbouncer import require_pgbouncer
 
 SETTINGS = """\
 store: {url: "sqlite:///here.db"}
@@ -118,3 +122,37 @@ def test_settings_without_an_app_are_a_warning() -> None:
     assert "??  apps" in ran.out
     assert "lango init" in ran.out
     assert "All of it works" not in ran.out
+
+
+@pytest.mark.parametrize("has_direct", [True, False])
+def test_doctor_says_what_does_not_pass_a_pooler(has_direct: bool, postgres_url: str) -> None:
+    require_pgbouncer()
+    past = direct(postgres_url)
+    with pgbouncer(past) as port:
+        url = make_url(through(past, port))
+        if not has_direct:
+            url = url.difference_update_query(["direct_url"])
+        ran = run("doctor", "--url", url.render_as_string(hide_password=False))
+    assert ran.code == 0
+    notices, settings = (
+        next(line for line in ran.out.splitlines() if line[4:].startswith(what))
+        for what in ("notices", "connection settings")
+    )
+    if has_direct:
+        assert notices.startswith("ok")
+    else:
+        assert notices.startswith("??")
+        assert "Set `store.direct_url`" in notices
+    assert settings.startswith("??")
+    assert "set lock_timeout = 5000" in settings
+
+
+def test_doctor_finds_a_direct_url_of_another_database(postgres_url: str) -> None:
+    require_pgbouncer()
+    past = direct(postgres_url)
+    with pgbouncer(past) as port:
+        other = server_url()
+        url = make_url(through(past, port)).update_query_dict({"direct_url": other})
+        ran = run("doctor", "--url", url.render_as_string(hide_password=False))
+    assert ran.code == 1
+    assert "do not arrive by store.direct_url" in ran.out

@@ -11,6 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.store.db import engines
 from lango.store.sessions.entries import Entry, SessionKey, SessionRef
 from lango.store.sessions.store import SqlSessionStore
+from lango.testing.databases import direct
+
+NO_TIMEOUTS = {"lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+"""A pooled database has some for all its connections."""
 
 
 def key(tenant: str, session_id: str = "s", *, user: str = "u", app: str = "a") -> SessionKey:
@@ -49,7 +53,7 @@ async def texts(store: SqlSessionStore, where: SessionKey) -> list[str]:
 @asynccontextmanager
 async def beside(url: str, schema: str | None = None) -> AsyncGenerator[AsyncConnection]:
     """A transaction on a second connection to the same database."""
-    engine = engines.create_engine(engines.store_url(url), schema=schema)
+    engine = engines.create_engine(engines.store_url(direct(url)), schema=schema)
     try:
         async with engine.begin() as connection:
             yield connection
@@ -68,9 +72,9 @@ async def execute(url: str, *statements: str | sa.Executable, schema: str | None
 
 @asynccontextmanager
 async def raw(url: str) -> AsyncGenerator[Any]:
-    """A bare asyncpg connection, closed if it still can be."""
+    """A bare asyncpg connection, past any pooler, closed if it still can be."""
     asyncpg: Any = import_module("asyncpg")  # it publishes no types
-    connection = await asyncpg.connect(url)
+    connection = await asyncpg.connect(direct(url), server_settings=NO_TIMEOUTS)
     try:
         yield connection
     finally:

@@ -79,7 +79,7 @@ def _store(url: str | None, schema: str | None, config: Path | None) -> Store:
     from lango.config.load import load
 
     store = load(config, store_flags(url, schema)).settings.store
-    return store.url.get_secret_value(), store.db_schema
+    return store.full_url, store.db_schema
 
 
 def _run(

@@ -18,6 +18,13 @@ from lango.errors import StoreError, StoreUnavailableError, UnsupportedUrlError
 from lango.store.db.engines import is_sqlite, store_url
 from lango.store.db.retry import is_transient
 
+_STARTUP_REFUSED: Final = "unsupported startup parameter"
+"""PgBouncer's answer to settings of a connection, which it does not have in transaction mode."""
+_THROUGH_PGBOUNCER: Final = (
+    "In transaction mode, set `store.pooled: true` (or `?pooled=true` in the URL), and "
+    "`store.direct_url` to the URL of the database itself; in session mode, list the settings in "
+    "its `ignore_startup_parameters` (docs/how-to/postgresql.md)."
+)
 _CLASS_PREFIX: Final = re.compile(r"^<class '[^']*'>: ")
 
 
@@ -33,6 +40,8 @@ def in_words(url: str) -> Generator[None]:
         why = error.strerror or str(error)
         raise StoreUnavailableError(f"Nothing answers at {where}: {why}.") from error
     except exc.DBAPIError as error:
+        if _STARTUP_REFUSED in str(error.orig):
+            raise UnsupportedUrlError(f"{where} is PgBouncer. {_THROUGH_PGBOUNCER}") from error
         why = _CLASS_PREFIX.sub("", str(error.orig)).partition("\n")[0]
         kind = StoreUnavailableError if is_transient(error) else StoreError
         raise kind(f"{where}: {why.rstrip('.')}.") from error

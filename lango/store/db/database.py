@@ -21,10 +21,15 @@ from lango.store.db.engines import (
     READ_ONLY,
     create_engine,
     is_in_memory,
+    is_pooled,
     is_sqlite,
+    pooled_url,
+    quoted,
+    session_url,
     store_url,
 )
 from lango.store.db.leases import Leases
+from lango.store.db.pooler import local_settings
 from lango.store.db.retry import in_our_words, is_locked_out, retrying
 from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
 from lango.store.db.stuck_transactions import END_SILENT
@@ -58,6 +63,7 @@ class Database:
 
     `pool_size` connections are for turns and appends, `pool_overflow` for all other work. An
     operation that gets none in `pool_timeout` seconds is retried, then raises StoreBusyError.
+    `pooled`: the URL leads to a pooler in transaction mode, `direct_url` past it.
     """
 
     def __init__(
@@ -68,8 +74,10 @@ class Database:
         pool_size: int = POOL_SIZE,
         pool_overflow: int = POOL_OVERFLOW,
         pool_timeout: float = POOL_TIMEOUT,
+        pooled: bool = False,
+        direct_url: str | None = None,
     ) -> None:
-        self.url = store_url(url)
+        self.url = pooled_url(store_url(url), pooled=pooled, direct_url=direct_url)
         self.schema = schema
         self.is_sqlite = is_sqlite(self.url)
         self._pool_size = pool_size
@@ -178,6 +186,27 @@ class Database:
     def is_in_memory(self) -> bool:
         """Whether the database lives in this object alone, and has no twin."""
         return is_in_memory(self.url)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the URL leads to a pooler in transaction mode."""
+        return is_pooled(self.url)
+
+    async def missing_settings(self) -> list[str]:
+        """Statements that would give a pooled database the settings that transactions set now."""
+        missing = local_settings(await self._opened()).missing
+        name = quoted(str(self.url.database))
+        return [f"alter database {name} set {key} = {value}" for key, value in missing.items()]
+
+    @property
+    def session_url(self) -> sa.URL | None:
+        """The URL for connections that keep their state; None if only a pooler's is known."""
+        return session_url(self.url)
+
+    @property
+    def can_listen(self) -> bool:
+        """Whether notifications of other processes can arrive."""
+        return not self.is_sqlite and self.session_url is not None
 
     async def close(self) -> None:
         """Close every connection; `open` makes new ones."""

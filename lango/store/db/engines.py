@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from lango.store.db.liveness import (
     idle_connections,
     is_in_transaction,
 )
+from lango.store.db.pooler import SEARCH_PATH, LocalSettings, pooled_class
 from lango.store.db.retry import is_cancelled, is_out_of_step, is_read_only
 from lango.store.db.sqlite_driver import connector
 
@@ -64,6 +66,9 @@ LOCK_TIMEOUT: Final = 5
 
 _ON_THE_WAY: Final = 5.0
 _TARGET: Final = "target_session_attrs"
+_POOLED: Final = "pooled"
+_DIRECT: Final = "direct_url"
+_YES_NO: Final = {"true": True, "false": False}
 
 READ_ONLY: Final = {"lango_read_only": True}
 """Execution options of a transaction that only reads: on SQLite it takes no write lock."""
@@ -107,6 +112,38 @@ def has_several_hosts(url: sa.URL) -> bool:
     return "," in f"{url.host or ''}{url.query.get('host', '')}"
 
 
+def is_pooled(url: sa.URL) -> bool:
+    """Whether the URL leads to a pooler in transaction mode: `?pooled=true`."""
+    given = str(url.query.get(_POOLED, "false"))
+    if given not in _YES_NO:
+        raise UnsupportedUrlError("`pooled` in a database URL is true or false.")
+    return _YES_NO[given]
+
+
+def pooled_url(url: sa.URL, *, pooled: bool, direct_url: str | None) -> sa.URL:
+    """The URL with these of its parameters set; UnsupportedUrlError if they make no sense."""
+    if direct_url is not None:
+        url = url.update_query_dict({_DIRECT: direct_url})
+    if pooled:
+        url = url.update_query_dict({_POOLED: "true"})
+    if is_pooled(url) and is_sqlite(url):
+        raise UnsupportedUrlError("SQLite has no pooler: leave `pooled` out, or use PostgreSQL.")
+    if _DIRECT in url.query and not is_pooled(url):
+        raise UnsupportedUrlError(
+            "`direct_url` goes with `pooled: true`. If the store's URL leads to the database "
+            "itself, leave `direct_url` out; if it leads to PgBouncer, set `pooled: true`."
+        )
+    return url
+
+
+def session_url(url: sa.URL) -> sa.URL | None:
+    """The URL that keeps one server connection for as long as a client stays; None without one."""
+    if not is_pooled(url):
+        return url
+    direct = url.query.get(_DIRECT)
+    return store_url(str(direct)) if direct else None
+
+
 def create_engine(
     url: sa.URL,
     *,
@@ -120,10 +157,14 @@ def create_engine(
         pool = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout}
         return _sqlite_engine(url, schema, statement_timeout, pool)
     settings = {"application_name": str(url.query.get("application_name", NAME))}
-    settings |= {name: str(url.query.get(name, usual)) for name, usual in SERVER_SETTINGS.items()}
-    settings |= _timeouts(statement_timeout)
-    if schema:
-        settings["search_path"] = quoted(schema)
+    of_sessions = _timeouts(statement_timeout) | ({SEARCH_PATH: quoted(schema)} if schema else {})
+    local = LocalSettings(of_sessions) if is_pooled(url) else None
+    if local is None:
+        settings |= {
+            name: str(url.query.get(name, usual)) for name, usual in SERVER_SETTINGS.items()
+        }
+        settings |= of_sessions
+    patience = _patience(statement_timeout)
     engine = create_async_engine(
         url.set(query={}),
         hide_parameters=True,
@@ -131,10 +172,12 @@ def create_engine(
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=pool_timeout,
-        async_creator=_postgres_connector(url, settings, _patience(statement_timeout)),
+        async_creator=_postgres_connector(url, settings, patience, local),
     )
     event.listen(engine.sync_engine, "handle_error", _is_of_no_more_use)
     idle_connections(engine)
+    if local is not None:
+        local.listen(engine)
     return engine
 
 
@@ -186,7 +229,7 @@ def _patience(statement_timeout: float) -> float | None:
 
 
 def _postgres_connector(
-    url: sa.URL, settings: dict[str, str], patience: float | None
+    url: sa.URL, settings: dict[str, str], patience: float | None, local: LocalSettings | None
 ) -> Callable[[], Awaitable[Any]]:
     """Connects as asyncpg reads the URL: with libpq's options, such as `?sslmode=require`."""
     try:
@@ -194,22 +237,35 @@ def _postgres_connector(
     except ImportError as error:
         raise UnsupportedUrlError(f"PostgreSQL needs a driver: {install('postgres')}") from error
     kind = connection_class(asyncpg, Keepalive.of(url.query))
-    server = url.set(drivername="postgresql").difference_update_query(Keepalive.names())
+    server = url.set(drivername="postgresql").difference_update_query(
+        (*Keepalive.names(), _POOLED, _DIRECT)
+    )
     dsn = server.render_as_string(hide_password=False)
     # Of several servers only the primary is of use: the others refuse every write.
     target = "read-write" if has_several_hosts(url) and _TARGET not in url.query else None
 
-    async def connect() -> Any:
+    async def connect(**options: Any) -> Any:
         return await asyncpg.connect(
             dsn,
             server_settings=settings,
             timeout=CONNECT_TIMEOUT,
             command_timeout=patience,
             target_session_attrs=target,
-            connection_class=kind,
+            **options,
         )
 
-    return connect
+    async def connect_pooled(local: LocalSettings) -> Any:
+        raw = await connect(connection_class=pooled_class(kind), statement_cache_size=0)
+        try:
+            await local.read(raw)
+        except BaseException:
+            raw.terminate()
+            raise
+        return raw
+
+    if local is not None:
+        return partial(connect_pooled, local)
+    return partial(connect, connection_class=kind)
 
 
 def _sqlite_engine(

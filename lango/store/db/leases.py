@@ -10,12 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from lango.store.db.liveness import idle_connections, is_in_transaction, must_be_tried
+from lango.store.db.liveness import (
+    ANSWERS_WITHIN,
+    idle_connections,
+    is_in_transaction,
+    must_be_tried,
+)
+from lango.store.db.pooler import local_settings
 from lango.store.db.retry import in_our_words, is_out_of_step, is_read_only
 from lango.store.db.statement import DriverStatement, Prepared, Row, only
 from lango.store.db.waiting import FairSemaphore, acquired
@@ -77,12 +83,16 @@ class Leases:
         self._seconds = seconds
         self._idle: list[Lease] = []
         self._tried = idle_connections(engine)
+        self._local = local_settings(engine)
         self._slots = FairSemaphore(limit)
         self._for_transactions = FairSemaphore(max(limit - _ALONE, 1))
         self._closed = False
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
-        """The rows of one statement: one round trip."""
+        """The rows of one statement: one round trip, if it needs no settings of its own."""
+        if self._local.missing:
+            async with self.transaction() as lease:
+                return await lease.fetch(sql, *arguments)
         async with acquired(self._slots, self._seconds):
             lease = await self._take()
             try:
@@ -102,7 +112,7 @@ class Leases:
         async with transactions, acquired(self._slots, self._seconds):
             lease = await self._take()
             try:
-                await lease.execute("begin")
+                await lease.execute(self._local.begin)
                 try:
                     yield lease
                 except BaseException:
@@ -116,8 +126,7 @@ class Leases:
     async def _give_back(self, lease: Lease) -> None:
         if lease.is_read_only:
             idle, self._idle = self._idle, []
-            for each in (lease, *idle):
-                await self._drop(each)
+            await self._drop_for_good((lease, *idle))
         elif lease.harmed or is_in_transaction(lease.raw):
             await self._drop(lease)
         elif self._closed:  # while this one was in use
@@ -150,6 +159,13 @@ class Leases:
         lease.raw.terminate()
         await asyncio.shield(_invalidate(lease.connection))
 
+    async def _drop_for_good(self, leases: Sequence[Lease]) -> None:
+        """Drop connections of no more use; a pooler closes those that end in a transaction."""
+        if self._local.is_pooled:
+            await asyncio.gather(*map(_begin_or_not, leases))
+        for lease in leases:
+            await self._drop(lease)
+
     async def close(self) -> None:
         """Return all connections to the pool; those in use follow when they are released."""
         self._closed = True
@@ -163,6 +179,12 @@ class Leases:
 async def _invalidate(connection: AsyncConnection) -> None:
     await connection.invalidate()
     await connection.close()
+
+
+async def _begin_or_not(lease: Lease) -> None:
+    with suppress(Exception):
+        async with asyncio.timeout(ANSWERS_WITHIN):
+            await lease.raw.execute("begin")
 
 
 def _is_refusal(error: BaseException) -> bool:

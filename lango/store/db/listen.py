@@ -10,8 +10,10 @@ from itertools import chain, repeat
 from typing import Any, Final, NoReturn
 
 from lango.core.backoff import delays
+from lango.core.ids import new_id
+from lango.errors import StoreError
 from lango.store.db.database import Database
-from lango.store.db.engines import create_engine
+from lango.store.db.engines import CONNECT_TIMEOUT, create_engine
 from lango.store.db.liveness import answers
 
 logger = logging.getLogger(__name__)
@@ -21,8 +23,13 @@ MAX_BYTES: Final = 7_900
 _CHANNEL: Final = "lango"
 _SEND: Final = "select pg_notify($1, $2)"
 _IS_THERE: Final = 10.0  # seconds between probes of a silent server
+_ARRIVES_WITHIN: Final = 2.0
 _TRIES_THAT_GROW: Final = 8
 _LONGEST_WAIT: Final = 2.0
+_NO_SESSION: Final = (
+    "A pooler in transaction mode delivers no notifications: set `store.direct_url` to the URL of "
+    "the database itself."
+)
 
 
 class Notices:
@@ -42,6 +49,8 @@ class Notices:
 
         Calls `joined` whenever it has connected: notifications sent before are lost.
         """
+        if not self.database.can_listen:
+            raise StoreError(_NO_SESSION)
         while True:
             waits = chain(delays(_TRIES_THAT_GROW), repeat(_LONGEST_WAIT))
             for wait in waits:
@@ -51,6 +60,26 @@ class Notices:
                 except Exception as error:  # noqa: BLE001 - retry after any fault
                     logger.info("cannot listen, trying again: %s", type(error).__name__)
                 await asyncio.sleep(wait)
+
+    async def arrive(self) -> bool:
+        """Whether a notification that this process sends now comes back to it."""
+        if not self.database.can_listen:
+            return False
+        text, connected, heard = new_id("try"), asyncio.Event(), asyncio.Event()
+
+        def hear(received: str) -> None:
+            if received == text:
+                heard.set()
+
+        listening = asyncio.create_task(self.listen(hear, connected.set))
+        try:
+            await _set_within(connected, CONNECT_TIMEOUT)
+            await self.send(text)
+            await _set_within(heard, _ARRIVES_WITHIN)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+        return heard.is_set()
 
     async def _listen_once(self, hear: Callable[[str], None], joined: Callable[[], None]) -> None:
         lost = asyncio.Event()
@@ -64,7 +93,8 @@ class Notices:
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Any]:
         """asyncpg's connection, which publishes no types."""
-        engine = create_engine(self.database.url, schema=self.database.schema, pool_size=1)
+        url = self.database.session_url or self.database.url
+        engine = create_engine(url, schema=self.database.schema, pool_size=1)
         try:
             connection = await engine.connect()
             raw: Any = (await connection.get_raw_connection()).driver_connection

@@ -32,8 +32,10 @@ _outlasts_outages: ContextVar[bool] = ContextVar("lango_outlasts_outages", defau
 
 _READ_ONLY: Final = "25006"
 """The server was demoted, or the connection was opened on a replica."""
-_OUT_OF_STEP: Final = {"25P01", "25P02"}
-"""The driver expects a transaction that did not begin, or one that did not end after an error."""
+_OUT_OF_STEP: Final = {"25P01", "25P02", "26000"}
+"""The driver expects a transaction that did not begin, or one that did not end after an error; or a
+prepared statement that its pooler does not keep track of any more.
+"""
 _LOCKED: Final = "55P03"
 _CANCELLED: Final = "57014"
 """An operator cancelled the statement, or it took longer than `statement_timeout`."""

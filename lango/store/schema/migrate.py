@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateSchema
 
 from lango.errors import SchemaError
 from lango.store.db.connection_errors import in_words
-from lango.store.db.engines import create_engine, is_sqlite, store_url
+from lango.store.db.engines import create_engine, is_sqlite, pooled_url, session_url, store_url
 from lango.store.schema.revisions import OURS, VERSION_TABLE, Revisions
 from lango.store.schema.tables import metadata
 from lango.store.schema.upgrade import alone, patiently
@@ -115,10 +115,14 @@ async def ensure(engine: AsyncEngine, *, create: bool) -> None:
             await connection.run_sync(_require_fitting)
 
 
+def _checked(url: str) -> sa.URL:
+    return pooled_url(store_url(url), pooled=False, direct_url=None)
+
+
 @asynccontextmanager
 async def _engine(url: str, schema: str | None) -> AsyncGenerator[AsyncEngine]:
     options: dict[str, Any] = {"schema": schema, "statement_timeout": 0.0}
-    parsed = store_url(url)
+    parsed = _checked(url)
     if is_sqlite(parsed):
         options.pop("statement_timeout")
     engine = create_engine(parsed, **options)
@@ -143,7 +147,15 @@ async def upgrade(url: str, schema: str | None = None) -> str:
     work = partial(_upgrade, schema=schema)
     if is_sqlite(store_url(url)):
         return await _looked(url, schema, work)
-    async with _engine(url, schema) as engine, engine.connect() as connection:
+    session = session_url(_checked(url))
+    if session is None:
+        raise SchemaError(
+            "An upgrade needs a connection of its own, which a pooler in transaction mode does not "
+            "give. Set `store.direct_url` to the URL of the database itself, or run `lango db "
+            "upgrade --url …` with it."
+        )
+    direct = session.render_as_string(hide_password=False)
+    async with _engine(direct, schema) as engine, engine.connect() as connection:
         await alone(connection)
         return await patiently(connection, lambda: connection.run_sync(work))
 

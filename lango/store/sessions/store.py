@@ -44,6 +44,7 @@ class SqlSessionStore:
     """Sessions on PostgreSQL (`postgresql://…`) or SQLite (`sqlite:///file.db`).
 
     Every operation may be repeated after a fault, and retries by itself if the fault is transient.
+    `pooled`: the URL leads to PgBouncer in transaction mode, `direct_url` to the database itself.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class SqlSessionStore:
         pool_size: int = POOL_SIZE,
         pool_overflow: int = POOL_OVERFLOW,
         pool_timeout: float = POOL_TIMEOUT,
+        pooled: bool = False,
+        direct_url: str | None = None,
     ) -> None:
         self.database = Database(
             url,
@@ -61,6 +64,8 @@ class SqlSessionStore:
             pool_size=pool_size,
             pool_overflow=pool_overflow,
             pool_timeout=pool_timeout,
+            pooled=pooled,
+            direct_url=direct_url,
         )
 
     async def open(self) -> None:

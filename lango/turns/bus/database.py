@@ -22,7 +22,7 @@ class DatabaseBus:
     is_connected = True
 
     def __init__(self, database: Database) -> None:
-        self.reaches_others = not database.is_sqlite
+        self.reaches_others = database.can_listen
         self._notices = Notices(database)
         self._id = new_id("prc")
 

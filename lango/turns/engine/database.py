@@ -44,7 +44,7 @@ class LocalEngine:
         self.wakes = WakeUps(bus or DatabaseBus(database))
         self.queue = TurnQueue(database, dead_after=dead_after)
         self._next_promotion = 0.0
-        self.poll = poll or (POLL_SQLITE if database.is_sqlite else POLL_POSTGRES)
+        self.poll = poll or (POLL_POSTGRES if self.wakes.reaches_others else POLL_SQLITE)
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.store.db.database import Database
 from lango.store.db.retry import outlast_outages, states
 from lango.store.db.statement import Prepared, Transaction
+from lango.testing.databases import direct
 
 _PID = sa.text("select pg_backend_pid()")
 _FAILS = sa.text("select 1 / 0")
@@ -23,7 +24,8 @@ _DIVIDED = Prepared(sa.select((1 / sa.bindparam("by", type_=sa.Integer())).label
 
 @pytest.fixture
 async def database(postgres_url: str) -> AsyncGenerator[Database]:
-    database = Database(postgres_url, pool_size=2, pool_overflow=2)
+    # A pooler gives the same server process to another connection.
+    database = Database(direct(postgres_url), pool_size=2, pool_overflow=2)
     await database.open()
     yield database
     await database.close()

@@ -15,7 +15,7 @@ from lango.errors import StoreUnavailableError
 from lango.store.db.statement import Prepared
 from lango.store.sessions.entries import SessionRef
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import temporary_postgres
+from lango.testing.databases import direct, temporary_postgres
 from tests.store.rows import created, key, raw, said
 
 
@@ -24,7 +24,7 @@ async def demoted(url: str) -> AsyncGenerator[None]:
     """Inside, all connections of the database are cut, and new ones are read-only for good."""
     name = make_url(url).database
     others = "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1"
-    admin = make_url(url).set(database="postgres").render_as_string(hide_password=False)
+    admin = make_url(direct(url)).set(database="postgres").render_as_string(hide_password=False)
     async with raw(admin) as server:
         await server.execute(f'alter database "{name}" set default_transaction_read_only = on')
         await server.execute(others, name)

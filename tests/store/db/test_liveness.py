@@ -14,6 +14,7 @@ from lango.store.db import liveness
 from lango.store.db.database import Database
 from lango.store.db.engines import create_engine, store_url
 from lango.store.db.liveness import Keepalive
+from lango.testing.databases import direct
 
 SOON = 15.0
 """A limit against hanging: a statement over a dead connection would wait for 35 seconds."""
@@ -137,7 +138,7 @@ async def test_sockets_and_the_server_ask_for_signs_of_life(
         sockets.append(transport.get_extra_info("socket"))
 
     monkeypatch.setattr(Keepalive, "apply", noted)
-    url = store_url(postgres_url).update_query_dict(
+    url = store_url(direct(postgres_url)).update_query_dict(
         {"keepalives_idle": "7", "tcp_user_timeout": "4000", "tcp_keepalives_idle": "33"}
     )
     engine = create_engine(url)

@@ -19,6 +19,7 @@ from lango.errors import Fenced, StoreUnavailableError
 from lango.store.db import retry as faults
 from lango.store.db.engines import create_engine, store_url
 from lango.store.db.retry import RETRIES, is_duplicate, is_transient, retrying
+from lango.testing.databases import direct
 from tests.store.rows import beside, raw
 
 Provoke = Callable[[str], Awaitable[BaseException]]
@@ -247,7 +248,7 @@ async def test_faults_that_stay(statement: str, postgres_url: str) -> None:
 
 
 async def test_a_database_that_is_not_there_does_not_pass(postgres_url: str) -> None:
-    missing = store_url(postgres_url).set(database="there_is_no_such_database")
+    missing = store_url(direct(postgres_url)).set(database="there_is_no_such_database")
     engine = create_engine(missing)
     try:
         error = await error_of(_connect(engine.connect()))

@@ -12,14 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.store.db.engines import NAME
 from lango.store.schema.tables import sessions
 from lango.store.sessions.store import SqlSessionStore
-from tests.store.rows import created, key, said, texts
+from lango.testing.databases import direct
+from tests.store.rows import NO_TIMEOUTS, created, key, said, texts
 
 
 @asynccontextmanager
 async def silent(url: str, name: str, tenant: str, session_id: str) -> AsyncGenerator[Any]:
     """A connection that has locked a session, parsed a statement, and sends nothing more."""
     asyncpg: Any = import_module("asyncpg")  # it publishes no types
-    connection = await asyncpg.connect(url, server_settings={"application_name": name})
+    settings = {"application_name": name, **NO_TIMEOUTS}
+    connection = await asyncpg.connect(direct(url), server_settings=settings)
     try:
         await connection.execute("begin")
         lock = "select * from sessions where tenant = $1 and id = $2 for update"

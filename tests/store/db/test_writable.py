@@ -10,6 +10,7 @@ from lango.errors import StoreError, StoreUnavailableError
 from lango.store.schema import migrate
 from lango.store.schema.tables import app_states
 from lango.store.sessions.store import SqlSessionStore
+from lango.testing.databases import direct
 
 _PROBES = 500  # more than fit into what a full disk has left of the write-ahead log
 
@@ -29,7 +30,7 @@ async def _states(store: SqlSessionStore) -> int:
 
 
 async def test_a_read_only_server(postgres_url: str) -> None:
-    async with SqlSessionStore(f"{postgres_url}?default_transaction_read_only=on") as store:
+    async with SqlSessionStore(f"{direct(postgres_url)}?default_transaction_read_only=on") as store:
         with pytest.raises(StoreUnavailableError, match="read-only transaction"):
             await store.check_writes()
 

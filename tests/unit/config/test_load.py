@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lango.cli.options import store_flags
 from lango.config.load import load
 from lango.errors import ConfigError
 
@@ -109,6 +110,8 @@ def test_a_reference_to_nothing() -> None:
     [
         ("providers: {openai: {api_key: sk-1}}", "providers.openai.api_key"),
         ("store: {url: 'postgresql://u:pw@h/d'}", "store.url"),
+        ("store: {direct_url: 'postgresql://u:pw@h/d', pooled: true}", "store.direct_url"),
+        ("store: {url: 'postgresql://h/d?direct_url=postgresql%3A//u:pw@h/d'}", "store.url"),
         ("mcp_servers: {a: {url: 'http://h', headers: {Authorization: x}}}", "Authorization"),
         ("mcp_servers: {a: {command: [x], env: {GITHUB_TOKEN: x}}}", "mcp_servers.a.env"),
     ],
@@ -143,12 +146,34 @@ def test_the_environment_may_hold_secrets(monkeypatch: pytest.MonkeyPatch) -> No
     assert "postgresql://u:**********@h/d" in shown
 
 
+def test_a_url_in_the_url_of_a_store_is_masked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    past = "postgresql%3A%2F%2Fu%3Acanary%40h%2Fd"
+    monkeypatch.setenv(
+        "LANGO_STORE__URL", f"postgresql://u:canary@p/d?direct_url={past}&pooled=true"
+    )
+    loaded = load()
+    shown = str(list(loaded.values())) + repr(loaded.settings) + loaded.settings.model_dump_json()
+    assert "canary" not in shown
+    assert "u:**********@p/d?direct_url=postgresql%3A%2F%2Fu%3A**********%40h%2Fd&pooled=" in shown
+
+
+def test_the_way_to_a_pooled_store_is_one_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGO_STORE__URL", "postgresql://u@p/d?sslmode=require")
+    assert load().settings.store.full_url == "postgresql://u@p/d?sslmode=require"
+    monkeypatch.setenv("LANGO_STORE__POOLED", "true")
+    monkeypatch.setenv("LANGO_STORE__DIRECT_URL", "postgresql://u:p%20w@h/d")
+    way = "pooled=true&direct_url=postgresql%3A%2F%2Fu%3Ap%2520w%40h%2Fd"
+    assert load().settings.store.full_url == f"postgresql://u@p/d?sslmode=require&{way}"
+    flags = store_flags("postgresql://u@other/d")
+    assert load(flags=flags).settings.store.full_url == "postgresql://u@other/d"
+
+
 def test_unknown_keys_name_the_nearest() -> None:
     text = problem(MINIMAL.replace("model:", "modle:") + "stroe: {}\n")
     assert "apps.demo.agent.modle: there is no such key. Did you mean model?" in text
     assert "apps.demo.agent.model: this key is needed." in text
     assert "stroe: there is no such key. Did you mean store?" in text
-    assert "pool_timeout, schema, tenant, url." in problem("store: {zzz: 1}\n")
+    assert "pool_timeout, pooled, schema, tenant, url." in problem("store: {zzz: 1}\n")
 
 
 def test_unknown_keys_in_sub_agents() -> None:
