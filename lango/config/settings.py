@@ -398,6 +398,14 @@ class Settings(BaseSettings):
         ),
         json_schema_extra={"default": DATABASE},
     )
+    engine: SecretUrl = Field(
+        default=SecretStr(DATABASE),
+        description=(
+            "What brings turns to workers: database, or temporal://host:7233/namespace "
+            "(temporals:// with TLS)."
+        ),
+        json_schema_extra={"default": DATABASE},
+    )
     durability: Literal["normal", "strict"] = Field(
         default="normal",
         description="strict: refuse agents whose turns cannot resume after a crash.",
@@ -429,7 +437,11 @@ class Settings(BaseSettings):
     def _secrets(self) -> Iterator[tuple[str, SecretStr | None]]:
         for name, provider in self.providers.items():
             yield f"providers.{name}.api_key", provider.api_key
-        for where, url in (("store.url", self.store.url), ("bus", self.bus)):
+        for where, url in (
+            ("store.url", self.store.url),
+            ("bus", self.bus),
+            ("engine", self.engine),
+        ):
             if has_password(url.get_secret_value()):
                 yield where, url
         for name, server in self.mcp_servers.items():
