@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 ACTIVITY: Final = "lango.turn"
 TLS: Final = "temporals"
 _ANSWER_WITHIN: Final = timedelta(seconds=5)
+_LAST_WITHIN: Final = 2.0
+"""Seconds that a process that ends waits for its last dispatches."""
 _HEARTBEAT_TIMEOUT: Final = timedelta(seconds=5)
 _RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
 _TRIES_THAT_GROW: Final = 8
@@ -40,6 +42,11 @@ _LONGEST_WAIT: Final = 2.0
 _AT_ONCE: Final = 32
 _UNSENT_AT_MOST: Final = 1_000
 """Dispatches kept while Temporal does not take them. Sweeps find the turns of the others."""
+_DROPPED_WITHIN: Final = 0.1
+"""Seconds for the SDK's threads to end: one that runs while Python exits aborts the process.
+
+temporalio/sdk-python issue 300.
+"""
 _NO_TENANT: Final = "default"
 _MAX_KEY_BYTES: Final = 64
 
@@ -80,11 +87,12 @@ class TemporalConnection:
             self._connecting = asyncio.create_task(self._connect_for_ever())
 
     async def close(self) -> None:
-        """Stop connecting."""
+        """Stop connecting, and drop the client."""
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
+            await asyncio.sleep(_DROPPED_WITHIN)
 
     async def client(self) -> Client:
         """The client, once Temporal has answered."""
@@ -102,8 +110,14 @@ class TemporalConnection:
             tls=address.tls,
             connect_timeout=_ANSWER_WITHIN,
         )
-        await client.count_activities(f"ActivityType = '{ACTIVITY}'", rpc_timeout=_ANSWER_WITHIN)
+        await _open_activities(client)
         return client
+
+    async def probe(self) -> str:
+        """Connect once, and say what was found."""
+        count = await _open_activities(await self.connect())
+        where = f"Temporal at {self.address.target}, namespace {self.address.namespace}"
+        return f"{where}, answers; {count} turns are open there"
 
     async def _connect_for_ever(self) -> Client:
         was_away = False
@@ -157,7 +171,7 @@ class ActivityStarter:
     async def close(self) -> None:
         """Finish what is being sent, for a while."""
         if self._sending:
-            await asyncio.wait(self._sending.values(), timeout=_ANSWER_WITHIN.total_seconds())
+            await asyncio.wait(self._sending.values(), timeout=_LAST_WITHIN)
         left = list(self._sending.values())
         for task in left:
             task.cancel()
@@ -229,6 +243,11 @@ class ActivityStarter:
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
+
+
+async def _open_activities(client: Client) -> int:
+    query = f"ActivityType = '{ACTIVITY}' AND ExecutionStatus = 'Running'"
+    return (await client.count_activities(query, rpc_timeout=_ANSWER_WITHIN)).count
 
 
 async def _is_cancelled(client: Client, turn_id: str) -> bool:
