@@ -14,6 +14,7 @@ _AREAS: Final = {
     "turns": "durable turns beside the runner alone",
     "server": "HTTP, beside ADK's own server and a bare one",
     "console": "the pages, on a database that is full",
+    "engines": "Temporal beside the queue in the turns table",
     "loops": "the server on uvloop beside asyncio's own loop",
 }
 """Each is a module of its name."""

@@ -36,6 +36,12 @@ class TemporalServer(BusServer):
         """Its host and port."""
         return self.url.partition("://")[2]
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None, "it is not started"
+        return self._process.pid
+
     async def start(self) -> None:
         """Start the server, and wait until it takes activities."""
         await super().start()

@@ -76,7 +76,7 @@ class BusConnection(Generic[C]):
 
     async def probe(self) -> None:
         """Connect once and wait for an answer; raises if there is none."""
-        async with asyncio.timeout(ANSWER_WITHIN), self.connected(lambda *_: None) as (client, _):
+        async with asyncio.timeout(ANSWER_WITHIN), self.connected(_ignore) as (client, _):
             await self.settle(client)
 
     async def _listen_once(self, hear: Hear, joined: Callable[[], None]) -> None:
@@ -128,3 +128,7 @@ class BusConnection(Generic[C]):
     @abstractmethod
     async def ignore(self, client: C, topic: str) -> None:
         """Unsubscribe from a topic on this connection; again is harmless."""
+
+
+def _ignore(topic: str, data: bytes) -> None:
+    """Receive a message and do nothing."""

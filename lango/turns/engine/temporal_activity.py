@@ -133,11 +133,12 @@ class TurnActivity:
         self._running[turn_id] = attempt
         try:
             over: list[asyncio.Future[None]] = [attempt.task, self._left]
-            while not any(each.done() for each in over):
-                activity.heartbeat()
+            while not (
                 await asyncio.wait(
                     over, timeout=HEARTBEAT_EVERY, return_when=asyncio.FIRST_COMPLETED
                 )
+            )[0]:
+                activity.heartbeat()
         finally:
             if self._running.get(turn_id) is attempt:
                 del self._running[turn_id]

@@ -20,7 +20,7 @@ from temporalio.common import (
     RetryPolicy,
 )
 from temporalio.exceptions import ActivityAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from lango.core.backoff import delays
 from lango.core.turns.states import MAX_TIME_LIMIT
@@ -42,6 +42,8 @@ _LONGEST_WAIT: Final = 2.0
 _AT_ONCE: Final = 32
 _UNSENT_AT_MOST: Final = 1_000
 """Dispatches kept while Temporal does not take them. Sweeps find the turns of the others."""
+_CERTAIN_FOR: Final = 15.0
+"""Seconds after which a sweep dispatches a turn again that Temporal has accepted."""
 _DROPPED_WITHIN: Final = 0.1
 """Seconds for the SDK's threads to end: one that runs while Python exits aborts the process.
 
@@ -109,6 +111,7 @@ class TemporalConnection:
             api_key=address.api_key,
             tls=address.tls,
             connect_timeout=_ANSWER_WITHIN,
+            grpc_compression=GrpcCompression.NONE,  # messages are small, and turns many
         )
         await _open_activities(client)
         return client
@@ -153,11 +156,16 @@ class ActivityStarter:
         self._cancelled = cancelled
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._sending: dict[str, asyncio.Task[None]] = {}  # by turn
+        self._accepted: dict[str, float] = {}  # turns, the oldest first
         self._is_failing = False
 
     def queue_of(self, app: str) -> str:
         """The task queue of an app."""
         return f"{self._namespace}/{app}"
+
+    def is_known(self, turn_id: str) -> bool:
+        """Whether Temporal has accepted the turn lately from this process, or is about to."""
+        return turn_id in self._sending or turn_id in self._accepted
 
     def start(self, head: Head) -> None:
         """Start the activity of a turn soon, unless it is open already."""
@@ -213,6 +221,13 @@ class ActivityStarter:
                 if not head.lost:
                     return
             await self._start_once(client, head, ActivityIDReusePolicy.ALLOW_DUPLICATE)
+        self._accept(head.turn)
+
+    def _accept(self, turn_id: str) -> None:
+        now = time.monotonic()
+        self._accepted[turn_id] = now
+        while now - self._accepted[oldest := next(iter(self._accepted))] > _CERTAIN_FOR:
+            del self._accepted[oldest]
 
     async def _start_once(self, client: Client, head: Head, reuse: ActivityIDReusePolicy) -> None:
         delay = None if head.run_at is None else timedelta(seconds=head.run_at - time.time())
