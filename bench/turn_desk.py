@@ -14,7 +14,7 @@ from bench.turn_apps import APPS, Notes
 from lango.adk.apps.preload import skip_a2a
 from lango.store.schema import tables
 from lango.store.sessions.store import SqlSessionStore
-from lango.turns.engine.database import LocalEngine
+from lango.turns.engine.choose import DATABASE, engine_of
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
 
@@ -65,6 +65,8 @@ class Place:
     concurrency: int = 100
     dead_after: float = 5.0
     event_retention_seconds: float = WorkerOptions().event_retention_seconds
+    engine: str = DATABASE
+    bus: str = DATABASE
 
 
 class Desk:
@@ -73,7 +75,9 @@ class Desk:
     def __init__(self, place: Place) -> None:
         self.notes = Notes()
         self.store = SqlSessionStore(place.url)
-        self.engine = LocalEngine(self.store.database, dead_after=place.dead_after)
+        self.engine = engine_of(
+            place.engine, place.bus, self.store.database, dead_after=place.dead_after
+        )
         self.turns = Turns(self.store, self.engine)
         self.app = APPS[place.app](self.store, self.notes)
         options = WorkerOptions(

@@ -22,7 +22,7 @@ from lango.providers.policy.retry import Policy
 from lango.providers.registry import GATEWAYS, Access
 from lango.store.sessions.store import SqlSessionStore
 from lango.tools.registry import load_tools
-from lango.turns.engine.choose import DATABASE, engine_of
+from lango.turns.engine.choose import engine_of
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
 
@@ -41,8 +41,10 @@ class Application:
             pool_overflow=store.pool_overflow,
             pool_timeout=store.pool_timeout,
         )
-        bus = self.settings.bus.get_secret_value()
-        self.engine = engine_of(DATABASE, bus, self.store.database)
+        bus, engine = self.settings.bus, self.settings.engine
+        self.engine = engine_of(
+            engine.get_secret_value(), bus.get_secret_value(), self.store.database
+        )
         self._max_concurrent_requests = max(
             Policy().max_concurrent_requests, self._worker_options.most
         )

@@ -19,6 +19,7 @@ from lango.store.db.connection_errors import in_words
 from lango.store.db.listen import Notices
 from lango.store.insight.workload import abandoned_turns
 from lango.store.schema import migrate
+from lango.turns.probes import probe_bus, probe_engine
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ _SETTINGS: Final = (
     "each transaction sets them, and each statement is a transaction. As the database's owner run "
     "`{}`, and RECONNECT in PgBouncer: a statement is then one round trip, not three"
 )
+_NO_ANSWER: Final = "does not answer: {}. Start it, or correct `{}` in the settings"
 _SERVER_ADVICE: Final = "Install or start it, or correct `mcp_servers.{}`"
 
 
@@ -66,17 +68,25 @@ async def examine(loaded: LoadedSettings, *, models: bool) -> AsyncIterator[Chec
     if not loaded.settings.apps:
         yield CheckResult("apps", ok=True, said=_NO_APPS, warns=True)
     async with Application(loaded) as application:
+        async for finding in _servers(application):
+            yield finding
         for name in loaded.settings.apps:
             async for finding in _app(application, name):
                 yield finding
         for finding in (*await _pooler(application), *await _abandoned(application)):
             yield finding
         if models:
-            for spec in _distinct(loaded.settings):
-                yield await _model(application, spec)
-            for name in loaded.settings.apps:
-                async for finding in _loaded_models(application, name):
-                    yield finding
+            async for finding in _models(application):
+                yield finding
+
+
+async def _models(application: Application) -> AsyncIterator[CheckResult]:
+    """Try every model once."""
+    for spec in _distinct(application.settings):
+        yield await _model(application, spec)
+    for name in application.settings.apps:
+        async for finding in _loaded_models(application, name):
+            yield finding
 
 
 async def _store(settings: Settings) -> CheckResult:
@@ -109,6 +119,22 @@ async def _pooler(application: Application) -> list[CheckResult]:
     missing = await database.missing_settings()
     said = _SETTINGS.format("; ".join(missing)) if missing else "those of the role"
     return [notices, CheckResult("connection settings", ok=True, said=said, warns=bool(missing))]
+
+
+async def _servers(application: Application) -> AsyncIterator[CheckResult]:
+    """Connect to the bus and to the engine, if they have servers of their own."""
+    settings, database = application.settings, application.store.database
+    for what, setting, probe_server in (
+        ("bus", settings.bus, probe_bus),
+        ("engine", settings.engine, probe_engine),
+    ):
+        try:
+            said = await probe_server(setting.get_secret_value(), database)
+        except Exception as error:  # noqa: BLE001 - each client has errors of its own
+            yield CheckResult(what, ok=False, said=_NO_ANSWER.format(cause_of(error), what))
+        else:
+            if said is not None:
+                yield CheckResult(what, ok=True, said=said)
 
 
 async def _app(application: Application, name: str) -> AsyncIterator[CheckResult]:

@@ -55,9 +55,10 @@ def with_store(
 
 async def with_turns(opened: OpenStore, work: Callable[[Turns], Awaitable[T]]) -> T:
     """Run `work` with the turns of the tenant; workers are notified before this returns."""
-    from lango.turns.engine.choose import DATABASE, engine_of
+    from lango.turns.engine.choose import engine_of
     from lango.turns.service import Turns
 
     bus = opened.settings.bus.get_secret_value()
-    async with engine_of(DATABASE, bus, opened.store.database) as engine:
+    setting = opened.settings.engine.get_secret_value()
+    async with engine_of(setting, bus, opened.store.database) as engine:
         return await work(Turns(opened.store, engine, tenant=opened.tenant))

@@ -415,6 +415,14 @@ class Settings(BaseSettings):
         ),
         json_schema_extra={"default": DATABASE},
     )
+    engine: SecretUrl = Field(
+        default=SecretStr(DATABASE),
+        description=(
+            "What brings turns to workers: database, or temporal://host:7233/namespace "
+            "(temporals:// with TLS)."
+        ),
+        json_schema_extra={"default": DATABASE},
+    )
     durability: Literal["normal", "strict"] = Field(
         default="normal",
         description="strict: refuse agents whose turns cannot resume after a crash.",
@@ -450,6 +458,7 @@ class Settings(BaseSettings):
             "store.url": self.store.url,
             "store.direct_url": self.store.direct_url,
             "bus": self.bus,
+            "engine": self.engine,
         }
         for where, url in urls.items():
             if url is not None and has_password(url.get_secret_value()):

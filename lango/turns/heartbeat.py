@@ -94,13 +94,17 @@ class Heartbeat:
 
     async def stop(self, handing_over: Sequence[str] = ()) -> None:
         """Stop the heartbeat and unregister the worker; others can claim `handing_over` at once."""
-        self._stopping.set()
-        for task in self._tasks:
-            task.cancel()
+        self.silence()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, self._dead_after)
         await Workers(self._database).remove(self._worker.id, handing_over)
+
+    def silence(self) -> None:
+        """Stop the heartbeat; the worker stays registered, and soon counts as dead."""
+        self._stopping.set()
+        for task in self._tasks:
+            task.cancel()
 
     async def _tick(self) -> None:
         while True:

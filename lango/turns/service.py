@@ -29,6 +29,7 @@ from lango.store.turns.listing import ListedTurn, TurnFilter, list_turns
 from lango.store.turns.log import LogCursor, LoggedEvent, LogPage, TurnLog
 from lango.store.turns.rows import Turn
 from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
+from lango.turns.engine.cancel import cancel_turn
 from lango.turns.engine.protocol import Engine
 from lango.turns.log_replay import stored_events
 from lango.turns.wake import STOP
@@ -201,13 +202,7 @@ class Turns:
 
     async def cancel(self, turn_id: str) -> Turn:
         """Cancel a turn that has not started, ask a running one to stop; ended turns stay as is."""
-        turn = await self._turns.cancel(self.tenant, turn_id)
-        if turn.state == "running":
-            self._wakes.tell(STOP)
-        else:
-            self._wakes.tell(turn.id)
-            self._engine.dispatch()
-        return turn
+        return await cancel_turn(self._turns, self._engine, self.tenant, turn_id)
 
     async def is_accepted(self, session: SessionKey, idempotency_key: str | None) -> bool:
         """Whether a turn of the session has this idempotency key."""

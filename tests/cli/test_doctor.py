@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
+from faults.bus_servers import bus_server
+from faults.own_cluster import free_port
+from faults.temporal_server import temporal_server
 from lango.testing.databases import direct, server_url, through
 from lango.testing.pgbouncer import pgbouncer
 from tests.cli.running import Ran, run
@@ -156,3 +160,26 @@ def test_doctor_finds_a_direct_url_of_another_database(postgres_url: str) -> Non
         ran = run("doctor", "--url", url.render_as_string(hide_password=False))
     assert ran.code == 1
     assert "do not arrive by store.direct_url" in ran.out
+
+
+def test_the_bus_and_the_engine_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with bus_server("nats") as bus, temporal_server() as engine:
+        asyncio.run(bus.start())
+        asyncio.run(engine.start())
+        monkeypatch.setenv("LANGO_BUS", bus.url)
+        monkeypatch.setenv("LANGO_ENGINE", engine.url)
+        ran, found = examined("plain")
+    assert ran.code == 0
+    assert found["bus"].startswith("ok nats at 127.0.0.1:")
+    assert found["engine"].startswith("ok Temporal at 127.0.0.1:")
+    assert "namespace default, answers; 0 turns are open there" in found["engine"]
+
+
+def test_a_bus_and_an_engine_that_do_not_answer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGO_BUS", f"redis://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("LANGO_ENGINE", f"temporal://127.0.0.1:{free_port()}")
+    ran, found = examined("plain")
+    assert ran.code == 1
+    assert found["bus"].startswith("!! does not answer: ")
+    assert found["engine"].startswith("!! does not answer: ")
+    assert "correct `engine` in the settings" in found["engine"]

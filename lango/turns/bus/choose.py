@@ -26,12 +26,12 @@ def bus_of(setting: str, database: Database) -> Bus:
         _require("nats")
         from lango.turns.bus.nats import NatsBus
 
-        return NatsBus(setting, _namespace(database))
+        return NatsBus(setting, namespace_of(database))
     if scheme in _REDIS:
         _require("redis")
         from lango.turns.bus.redis import RedisBus
 
-        return RedisBus(setting, _namespace(database))
+        return RedisBus(setting, namespace_of(database))
     raise ConfigError(
         f"`bus` has no such form: {scheme or setting!r}. Write `database`, `nats://host:4222` or "
         "`redis://host:6379`."
@@ -43,7 +43,7 @@ def _require(extra: str) -> None:
         raise ConfigError(f"The bus needs a package that is not installed: {install(extra)}")
 
 
-def _namespace(database: Database) -> str:
+def namespace_of(database: Database) -> str:
     """Keeps apart the databases that share a server; a clash wakes processes in vain, no more."""
     name = f"{database.url.database or ''}.{database.schema or 'public'}"
     return "lango." + re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip(".")

@@ -84,6 +84,11 @@ class BusConnection(Generic[C]):
                     logger.info("cannot reach the bus, trying again: %s", type(error).__name__)
                 await asyncio.sleep(wait)
 
+    async def probe(self) -> None:
+        """Connect once and wait for an answer; raises if there is none."""
+        async with asyncio.timeout(ANSWER_WITHIN), self.connected(_ignore) as (client, _):
+            await self.settle(client)
+
     async def _listen_once(self, hear: Hear, joined: Callable[[], None]) -> None:
         """Listen until the connection is lost; raises if there was none."""
         async with self.connected(hear) as (client, lost):
@@ -131,3 +136,7 @@ class BusConnection(Generic[C]):
     @abstractmethod
     async def ignore(self, client: C, topic: str) -> None:
         """Unsubscribe from a topic on this connection; again is harmless."""
+
+
+def _ignore(topic: str, data: bytes) -> None:
+    """Receive a message and do nothing."""

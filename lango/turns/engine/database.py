@@ -9,20 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Final, Self
+from typing import Final
 
-from lango.store.db.database import Database
-from lango.store.turns.claim import DEAD_AFTER, TurnQueue
+from lango.store.turns.claim import TurnQueue
 from lango.store.turns.rows import Head
-from lango.turns.bus.database import DatabaseBus
-from lango.turns.bus.protocol import Bus
+from lango.turns.engine.opened import OpenedEngine
 from lango.turns.engine.protocol import Engine, EngineWorker
-from lango.turns.wake import WORK, Subscription, WakeUps
+from lango.turns.wake import WORK, Subscription
 
 logger = logging.getLogger(__name__)
 
-POLL_SQLITE: Final = 0.25
-POLL_POSTGRES: Final = 1.0
 _AT_A_TIME: Final = 16
 _SLOW_CLAIM: Final = 0.5
 """Seconds after which the next sessions are claimed although a claim is still in progress."""
@@ -30,40 +26,17 @@ _AFTER_A_FAULT: Final = 1.0
 _IDLE: Final = 60.0
 
 
-class LocalEngine:
+class LocalEngine(OpenedEngine):
     """The database alone: wake-ups notify workers, and workers poll."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        bus: Bus | None = None,
-        dead_after: float = DEAD_AFTER,
-        poll: float | None = None,
-    ) -> None:
-        self.wakes = WakeUps(bus or DatabaseBus(database))
-        self.queue = TurnQueue(database, dead_after=dead_after)
-        self._next_promotion = 0.0
-        self.poll = poll or (POLL_POSTGRES if self.wakes.reaches_others else POLL_SQLITE)
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Start to receive wake-ups of other processes."""
-        self.wakes.open()
-
-    async def close(self) -> None:
-        """Stop receiving wake-ups."""
-        await self.wakes.close()
+    _next_promotion = 0.0
 
     def dispatch(self, heads: Sequence[Head] = ()) -> None:  # noqa: ARG002 - workers poll for all
         """Wake the workers, which then poll."""
         self.wakes.tell(WORK)
+
+    def withdraw(self, turn_id: str) -> None:
+        """Do nothing: workers poll for turns that wait."""
 
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more; retry if the database fails."""
@@ -180,6 +153,10 @@ class ChosenSessions:
     def dispatch(self, heads: Sequence[Head] = ()) -> None:
         """Dispatch as the wrapped engine does: other processes may run what this one hands in."""
         self._engine.dispatch(heads)
+
+    def withdraw(self, turn_id: str) -> None:
+        """Withdraw as the wrapped engine does."""
+        self._engine.withdraw(turn_id)
 
     @contextmanager
     def choose(self, session_pk: int) -> Generator[None]:

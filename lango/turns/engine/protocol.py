@@ -91,6 +91,10 @@ class Engine(Protocol):
         """
         ...
 
+    def withdraw(self, turn_id: str) -> None:
+        """Stop bringing a turn to workers: it was cancelled before it began."""
+        ...
+
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more."""
         ...
