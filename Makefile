@@ -42,9 +42,10 @@ bench: ## measure (AREA=store, models, turns, server, console, engines, pooled o
 	@$(PY) -m bench $(AREA) $(if $(QUICK),--quick)
 
 .PHONY: faults
-faults: ## break things and check the guarantees (ONLY=G4, COUNT=n, PART=3/8 SEED=n, BUS=nats)
+faults: ## break things and check the guarantees (ONLY=G4, COUNT=n, PART=3/8 SEED=n, ENGINE=temporal BUS=nats)
 	@$(PY) -m faults $(if $(ONLY),--only $(ONLY)) $(if $(COUNT),--count $(COUNT)) \
-		$(if $(PART),--part $(PART)) $(if $(SEED),--seed $(SEED)) $(if $(BUS),--bus $(BUS))
+		$(if $(PART),--part $(PART)) $(if $(SEED),--seed $(SEED)) $(if $(ENGINE),--engine $(ENGINE)) \
+		$(if $(BUS),--bus $(BUS))
 
 .PHONY: fault-table
 fault-table: ## write the table of docs/reliability.md from the results that are kept beside it

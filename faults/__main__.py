@@ -13,7 +13,7 @@ from typing import Final
 
 from faults import results
 from faults.blackbox.row import BLACKBOX
-from faults.carriers import BUSES, ON_CARRIERS, carriers
+from faults.carriers import BUSES, ENGINES, ON_CARRIERS, carriers
 from faults.database.idle import IDLE
 from faults.database.locked import LOCKED
 from faults.database.outage import OUTAGE
@@ -83,9 +83,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         help=f"the file to add a line to; default: {results.RESULTS.name}, for full counts only",
     )
-    parser.add_argument(
-        "--bus", choices=BUSES, default=DATABASE, help="run on this bus, killed and restarted"
-    )
+    for name, choices in (("engine", ENGINES), ("bus", BUSES)):
+        killed = f"run on this {name}, which is killed and restarted meanwhile"
+        parser.add_argument(f"--{name}", choices=choices, default=DATABASE, help=killed)
     parser.add_argument("--list", action="store_true", help="print the rows with their counts")
     parser.add_argument("--table", action="store_true", help="write the docs' table and end")
     return parser.parse_args(argv)
@@ -139,16 +139,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     chosen = [GUARANTEES[arguments.only]] if arguments.only else list(GUARANTEES.values())
     refused = [each.name for each in chosen if each.name not in ON_CARRIERS]
-    if arguments.bus != DATABASE and refused:
-        print(f"{refused[0]} starts no workers; on a bus run one of {', '.join(ON_CARRIERS)}.")
+    if refused and (arguments.engine, arguments.bus) != (DATABASE, DATABASE):
+        known = ", ".join(ON_CARRIERS)
+        print(f"{refused[0]} starts no workers; on another engine or bus run one of {known}.")
         return 2
-    with carriers(arguments.bus) as striker, asyncio.Runner() as runner:
+    with carriers(arguments.engine, arguments.bus) as strikers, asyncio.Runner() as runner:
         databases = temporary_places()
         places = runner.run(databases.__aenter__())
         try:
             held = [_run(guarantee, places, arguments) for guarantee in chosen]
-            if striker is not None:
-                print(f"the bus was killed and restarted {striker.kills} times")
+            for striker in strikers:
+                print(f"{striker.server.url} was killed and restarted {striker.kills} times")
         finally:
             runner.run(databases.__aexit__(None, None, None))
     if len(chosen) > 1:

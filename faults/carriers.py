@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from faults.bus_servers import COMMANDS, BusServer, bus_server
 from lango.store.db.database import Database
+from lango.store.turns.rows import Head
 from lango.turns.engine.choose import DATABASE, engine_of
 from lango.turns.engine.database import LocalEngine
+
+if TYPE_CHECKING:
+    from lango.turns.engine.temporal import TemporalEngine
 
 ON_CARRIERS: Final = (
     *("G2", "G6", "G7", "G8", "G9", "G10", "ORDER", "HANG", "READ", "CHAOS", "DEPLOY", "G17"),
@@ -20,15 +25,31 @@ ON_CARRIERS: Final = (
 )
 """The rows that start workers. The others drive the queue, or the store, by hand."""
 BUSES: Final = (DATABASE, *COMMANDS)
-_BUS: Final = "LANGO_BUS"  # as `lango serve` and `lango worker` read it
+ENGINES: Final = (DATABASE, "temporal")
+_BUS: Final = "LANGO_BUS"  # as `lango serve` and `lango worker` read them
+_ENGINE: Final = "LANGO_ENGINE"
+_LOST: Final = 0.05
+"""The share of dispatches that is dropped: the engine finds them by itself."""
 _UP: Final = 6.0
 _DOWN: Final = 1.5
 
 
-def chosen_engine(database: Database, dead_after: float) -> LocalEngine:
-    """The engine and the bus of this run, as the environment names them."""
-    bus = os.environ.get(_BUS, DATABASE)
-    return engine_of(DATABASE, bus, database, dead_after=dead_after)
+def chosen_engine(database: Database, dead_after: float) -> LocalEngine | TemporalEngine:
+    """The engine and the bus of this run, as the environment names them.
+
+    An engine with a server of its own loses some dispatches.
+    """
+    engine, bus = (os.environ.get(name, DATABASE) for name in (_ENGINE, _BUS))
+    made = engine_of(engine, bus, database, dead_after=dead_after)
+    if engine != DATABASE:
+        dispatch = made.dispatch
+
+        def dispatch_most(heads: Sequence[Head] = ()) -> None:
+            if not heads or random.random() >= _LOST:
+                dispatch(heads)
+
+        made.dispatch = dispatch_most
+    return made
 
 
 class Striker:
@@ -36,7 +57,7 @@ class Striker:
 
     def __init__(self, server: BusServer) -> None:
         self.kills = 0
-        self._server = server
+        self.server = server
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._strike, daemon=True)
 
@@ -51,24 +72,29 @@ class Striker:
 
     def _strike(self) -> None:
         while not self._is_over.wait(_UP):
-            self._server.kill()
+            self.server.kill()
             self.kills += 1
             self._is_over.wait(_DOWN)
-            asyncio.run(self._server.start())
+            asyncio.run(self.server.start())
 
 
 @contextmanager
-def carriers(bus: str) -> Generator[Striker | None]:
-    """Run on a bus within the context; its server is killed and restarted meanwhile."""
+def carriers(engine: str, bus: str) -> Generator[Sequence[Striker]]:
+    """Run on an engine and a bus within the context; their servers die and come back meanwhile."""
     with ExitStack() as ending:
-        if bus == DATABASE:
-            yield None
-            return
-        server = ending.enter_context(bus_server(bus))
-        asyncio.run(server.start())
-        os.environ[_BUS] = server.url
-        ending.callback(os.environ.pop, _BUS)
-        striker = Striker(server)
-        striker.start()
-        ending.callback(striker.stop)
-        yield striker
+        servers: dict[str, BusServer] = {}
+        if bus != DATABASE:
+            servers[_BUS] = ending.enter_context(bus_server(bus))
+        if engine != DATABASE:
+            from faults.temporal_server import temporal_server  # its client takes long to import
+
+            servers[_ENGINE] = ending.enter_context(temporal_server())
+        strikers: list[Striker] = []
+        for name, server in servers.items():
+            asyncio.run(server.start())
+            os.environ[name] = server.url
+            ending.callback(os.environ.pop, name)
+            strikers.append(Striker(server))
+            ending.callback(strikers[-1].stop)
+            strikers[-1].start()
+        yield strikers

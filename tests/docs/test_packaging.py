@@ -21,10 +21,13 @@ EXTRAS = {
     "": "lango.cli",
     "anthropic": "anthropic",
     "mcp": "mcp",
+    "nats": "nats",
     "openai": "openai",
     "postgres": "asyncpg",
     "prices": "genai_prices",
+    "redis": "redis",
     "server": "fastapi, joserfc, uvicorn",
+    "temporal": "temporalio",
     "all": "anthropic, asyncpg, fastapi, genai_prices, joserfc, mcp, openai, uvicorn",
 }
 FOR_DEVELOPERS = {"dev", "docs"}

@@ -22,7 +22,8 @@ from lango.store.schema import migrate
 from lango.store.sessions.store import SqlSessionStore
 from lango.testing.databases import POOLED_VARIABLE, give_settings, temporary_postgres, through
 from lango.testing.pgbouncer import pgbouncer, program, version
-from lango.turns.engine.database import POLL_POSTGRES, POLL_SQLITE, LocalEngine
+from lango.turns.engine.database import LocalEngine
+from lango.turns.engine.opened import POLL_POSTGRES, POLL_SQLITE
 from tests.pgbouncer import require_pgbouncer
 from tests.store.rows import created, execute, key, said, texts
 
