@@ -46,6 +46,8 @@ HOLD: Final = "hold"
 FAIL: Final = "fail"
 """A message whose agent fails."""
 REASON: Final = "The agent was asked to fail."
+_LARGE: Final = 80
+_SMALL: Final = 8
 _WITHIN: Final = 40.0
 _LOOK_EVERY: Final = 0.02
 
@@ -336,6 +338,20 @@ async def many_sessions_run(fleet: Fleet) -> None:
     equal(len(fleet.app.starts), len(turns), "Starts")
 
 
+async def a_small_tenant_does_not_wait_for_a_large_one(fleet: Fleet) -> None:
+    """Turns of one tenant start although another one has submitted many turns before them."""
+    here, there = await fleet.process(), await fleet.process()
+    small = Turns(here.store, here.engine, tenant=f"small-{fleet.tenant}")
+    turns = [await here.submit(session=f"s{n}") for n in range(_LARGE)]
+    for n in range(_SMALL):
+        await small.submit(fleet.name, QUICK, session=f"s{n}")
+    await there.worker(2)
+    await here.ended(*turns)
+    await fleet.until(lambda: len(fleet.app.starts) == _LARGE + _SMALL, "Some turns are missing")
+    places = [n for n, start in enumerate(fleet.app.starts) if start.tenant == small.tenant]
+    true(places[-1] < _LARGE - _SMALL, f"The turns of the small tenant start too late: {places}")
+
+
 async def a_worker_runs_no_more_than_it_may(fleet: Fleet) -> None:
     """A worker with room for two turns, and a reserve of none, runs two at a time."""
     here = await fleet.process()
@@ -363,5 +379,6 @@ def checks() -> Sequence[EngineCheck]:
         a_failed_turn_ends,
         a_busy_session_goes_on,
         many_sessions_run,
+        a_small_tenant_does_not_wait_for_a_large_one,
         a_worker_runs_no_more_than_it_may,
     )

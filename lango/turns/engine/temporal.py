@@ -105,7 +105,7 @@ class TemporalEngine(OpenedEngine):
 
     async def _sweep(self, worker: EngineWorker) -> None:
         """Sweep until the worker takes no more."""
-        sweep, is_woken = Sweep(self, worker, self._starter.is_known), False
+        sweep, is_woken = Sweep(self, worker, self._starter.is_known), True
         with self.wakes.hear(WORK) as ear:
             while await worker.room():
                 try:

@@ -165,7 +165,8 @@ class ActivityStarter:
 
     def is_known(self, turn_id: str) -> bool:
         """Whether Temporal has accepted the turn lately from this process, or is about to."""
-        return turn_id in self._sending or turn_id in self._accepted
+        accepted = self._accepted.get(turn_id, float("-inf"))
+        return turn_id in self._sending or time.monotonic() - accepted <= _CERTAIN_FOR
 
     def start(self, head: Head) -> None:
         """Start the activity of a turn soon, unless it is open already."""
@@ -225,6 +226,7 @@ class ActivityStarter:
 
     def _accept(self, turn_id: str) -> None:
         now = time.monotonic()
+        self._accepted.pop(turn_id, None)
         self._accepted[turn_id] = now
         while now - self._accepted[oldest := next(iter(self._accepted))] > _CERTAIN_FOR:
             del self._accepted[oldest]

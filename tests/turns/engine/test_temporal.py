@@ -116,6 +116,26 @@ async def test_a_turn_cancelled_in_lango_is_cancelled_in_temporal(
     assert (await here.turns.get(running)).state == "cancelled"
 
 
+@pytest.fixture
+def soon_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process soon checks again whether Temporal has what it had accepted."""
+    monkeypatch.setattr("lango.turns.engine.temporal_client._CERTAIN_FOR", 0.5)
+
+
+@pytest.mark.usefixtures("soon_uncertain")
+async def test_a_turn_whose_activity_was_terminated_is_dispatched_again(
+    fleet: Fleet, client: Client
+) -> None:
+    here = await fleet.process()
+    turn = await here.submit()
+    await opened(client, turn)
+    await client.get_activity_handle(turn).terminate()
+    await here.worker()  # in the process whose dispatch Temporal had accepted
+    (ended,) = await here.ended(turn)
+    assert (ended.state, ended.attempts) == ("completed", 1)
+
+
+@pytest.mark.usefixtures("soon_uncertain")
 async def test_an_activity_cancelled_in_temporal_cancels_its_turn(
     fleet: Fleet, client: Client
 ) -> None:
@@ -223,6 +243,7 @@ async def test_processes_start_and_stop_while_temporal_is_away(
         await fleet.until(lambda: "does not answer" in caplog.text, "The log does not say so")
         await worker.stop()
         assert (await here.turns.get(turn)).state == "queued"
+        await here.turns.cancel(turn)  # other tests count what is left in their database
 
 
 async def test_temporal_may_come_later(postgres_url: str) -> None:
