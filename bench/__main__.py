@@ -15,7 +15,7 @@ _AREAS: Final = {
     "server": "HTTP, beside ADK's own server and a bare one",
     "console": "the pages, on a database that is full",
     "pooled": "the store through PgBouncer in transaction mode",
-    "engines": "Temporal beside the queue in the turns table",
+    "engines": "Temporal and buses beside the database alone",
     "loops": "the server on uvloop beside asyncio's own loop",
 }
 """Each is a module of its name."""

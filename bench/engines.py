@@ -1,4 +1,4 @@
-"""Engines side by side: how soon they start a turn, and what a turn costs each process."""
+"""Engines and buses side by side: how soon a turn starts, and what it costs each process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
+from bench.buses import streamed_turns
 from bench.pg import own_database
 from bench.report import Table, summary, verdicts
 from bench.rounds import Interval
@@ -164,9 +165,14 @@ def _result(found: dict[str, Figures], rounds: int) -> Result:
 async def main(*, quick: bool) -> int:
     """Run it; the exit code."""
     began = time.monotonic()
-    result = await compare(_QUICK_ROUNDS if quick else _ROUNDS)
-    for table in result.tables:
-        print(table)
-    print(verdicts(result.findings))
-    print(summary("engines", result.findings, time.monotonic() - began))
-    return exit_code(result.findings)
+    findings: list[Finding] = []
+    for measure in (
+        compare(_QUICK_ROUNDS if quick else _ROUNDS),
+        streamed_turns(quick=quick),
+    ):
+        result = await measure
+        print(*result.tables, sep="\n")
+        findings += result.findings
+    print(verdicts(findings))
+    print(summary("engines", findings, time.monotonic() - began))
+    return exit_code(findings)

@@ -78,9 +78,10 @@ class _Crowd:
 
 
 async def _crowd(turns: int, opened: str) -> _Crowd:
-    settings = (
-        f"worker: {{concurrency: {turns + _BESIDE}}}\nserver: {{max_streams: {turns + _BESIDE}}}\n"
-    )
+    most = turns + _BESIDE
+    streams = ("max_streams", "max_streams_per_tenant", "max_streams_per_key")
+    limits = ", ".join(f"{name}: {most}" for name in streams)
+    settings = f"worker: {{concurrency: {most}}}\nserver: {{{limits}}}\n"
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         enter = stack.enter_async_context

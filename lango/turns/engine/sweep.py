@@ -17,7 +17,7 @@ _READY_AT_MOST: Final = 20
 _REMEMBERED: Final = 60.0
 
 
-class Sweep:
+class MissedTurnSweep:
     """The sweeps of one worker.
 
     It leaves out what its worker has no room for: while all workers are full, turns wait in the

@@ -26,7 +26,7 @@ from lango.turns.bus.protocol import Bus
 from lango.turns.engine.cancel import cancel_turn
 from lango.turns.engine.opened import OpenedEngine
 from lango.turns.engine.protocol import EngineWorker
-from lango.turns.engine.sweep import Sweep
+from lango.turns.engine.sweep import MissedTurnSweep
 from lango.turns.engine.temporal_activity import HEARTBEAT_EVERY, TurnActivity
 from lango.turns.engine.temporal_client import (
     ActivityStarter,
@@ -104,8 +104,8 @@ class TemporalEngine(OpenedEngine):
             await asyncio.gather(*(queue.end() for queue in queues))
 
     async def _sweep(self, worker: EngineWorker) -> None:
-        """Sweep until the worker takes no more."""
-        sweep, is_woken = Sweep(self, worker, self._starter.is_known), True
+        """MissedTurnSweep until the worker takes no more."""
+        sweep, is_woken = MissedTurnSweep(self, worker, self._starter.is_known), True
         with self.wakes.hear(WORK) as ear:
             while await worker.room():
                 try:
