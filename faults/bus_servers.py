@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,11 @@ class BusServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def freeze(self) -> None:
+        """Stop the server with SIGSTOP: its connections stay open, and nothing answers."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
 
     def remove(self) -> None:
         """End the server and delete its files."""

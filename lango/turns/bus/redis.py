@@ -6,6 +6,7 @@ redis-py types its clients only in part: here they are `Any`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
@@ -18,8 +19,8 @@ from lango.turns.bus.protocol import BusMessage, Hear
 
 _FIRST: Final = "first"  # a connection reads only when it has subscribed to something
 _LAST: Final = "last"
-_SILENCES: Final = 2
-"""Unanswered pings after which a connection counts as lost."""
+_SILENCES: Final = 3
+"""Times PING_EVERY seconds of silence after which a connection counts as lost."""
 
 
 class RedisBus(BusConnection[Any]):
@@ -28,43 +29,51 @@ class RedisBus(BusConnection[Any]):
     def __init__(self, url: str, namespace: str) -> None:
         super().__init__(url, namespace)
         self._id = new_id("prc").encode()
-        self._redis: Any = None
+        self._sender: Any = None
+        self._heard = 0.0  # the time of the last message
         self._has_settled = asyncio.Event()
 
     @asynccontextmanager
     async def connected(self, hear: Hear) -> AsyncGenerator[tuple[Any, asyncio.Event]]:
         """A connection that receives, and one that sends."""
         lost = asyncio.Event()
-        redis: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
-            self.url, socket_connect_timeout=ANSWER_WITHIN, socket_timeout=ANSWER_WITHIN
-        )
-        receiver = redis.pubsub()
-        receiving: asyncio.Task[None] | None = None
+        # No limit for a read: a timer for each message would cost as much as the message.
+        listener, sender = self._client(None), self._client(ANSWER_WITHIN)
+        receiver = listener.pubsub()
+        tasks: list[asyncio.Task[None]] = []
         try:
             await receiver.subscribe(self.channel(_FIRST))
-            receiving = asyncio.create_task(self._receive_all(receiver, hear))
-            receiving.add_done_callback(lambda _: lost.set())
-            self._redis = redis
+            self._heard = time.monotonic()
+            for work in (self._receive_all(receiver, hear), self._watch(receiver)):
+                tasks.append(asyncio.create_task(work))
+                tasks[-1].add_done_callback(lambda _: lost.set())
+            self._sender = sender
             yield receiver, lost
         finally:
-            self._redis = None
-            if receiving is not None:
-                await cancel_all(receiving)
-            with suppress(Exception):  # the connection may be lost already
-                await receiver.aclose()
-                await redis.aclose()
+            self._sender = None
+            await cancel_all(*tasks)
+            for part in (receiver, listener, sender):
+                with suppress(Exception):  # the connection may be lost already
+                    await part.aclose()
+
+    def _client(self, answer_within: float | None) -> Any:
+        made: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+            self.url, socket_connect_timeout=ANSWER_WITHIN, socket_timeout=answer_within
+        )
+        return made
 
     async def _receive_all(self, receiver: Any, hear: Hear) -> None:
-        """Pass on messages until the server is silent in spite of pings."""
-        silences = 0
-        while silences < _SILENCES:
-            message: dict[str, Any] | None = await receiver.get_message(timeout=PING_EVERY)
-            if message is None:
-                silences += 1
-                await receiver.ping()
-                continue
-            silences = 0
+        """Pass on messages until the connection is lost."""
+        async for message in receiver.listen():
+            self._heard = time.monotonic()
             self._pass_on(message, hear)
+
+    async def _watch(self, receiver: Any) -> None:
+        """Ping a silent server; return if it stays silent."""
+        while (silence := time.monotonic() - self._heard) < _SILENCES * PING_EVERY:
+            if silence >= PING_EVERY:
+                await receiver.ping()
+            await asyncio.sleep(PING_EVERY)
 
     def _pass_on(self, message: dict[str, Any], hear: Hear) -> None:
         topic = bytes(message["channel"] or b"").decode().removeprefix(f"{self.namespace}.")
@@ -91,9 +100,9 @@ class RedisBus(BusConnection[Any]):
 
     async def publish(self, messages: Sequence[BusMessage]) -> None:
         """Send messages in one round trip."""
-        if self._redis is None:
+        if self._sender is None:
             raise ConnectionError("There is no connection to Redis.")
-        pipeline = self._redis.pipeline(transaction=False)
+        pipeline = self._sender.pipeline(transaction=False)
         for message in messages:
             pipeline.publish(self.channel(message.topic), self._id + b" " + message.data)
         await pipeline.execute()

@@ -1,5 +1,7 @@
 """Every bus keeps the rules of buses."""
 
+import asyncio
+
 import pytest
 
 from faults.bus_servers import BusServer
@@ -63,6 +65,21 @@ async def test_a_bus_waits_for_a_server_that_is_not_there_yet(server: BusServer)
     await server.start()
     assert (await member).joins == 1
     await opening.__aexit__(None, None, None)
+
+
+async def test_a_server_that_does_not_answer_is_left(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = server.url.partition(":")[0]
+    monkeypatch.setattr(f"lango.turns.bus.{kind}.PING_EVERY", 1)
+    bus = _made(server, "lango.x")
+    async with on(bus, "work"):
+        server.freeze()
+        for _ in range(300):
+            if not bus.is_connected:
+                return
+            await asyncio.sleep(0.1)
+    pytest.fail("It counts as connected.")
 
 
 def test_a_setting_chooses_the_bus(sqlite_url: str) -> None:
