@@ -339,7 +339,10 @@ async def many_sessions_run(fleet: Fleet) -> None:
 
 
 async def a_small_tenant_does_not_wait_for_a_large_one(fleet: Fleet) -> None:
-    """Turns of one tenant start although another one has submitted many turns before them."""
+    """Most turns of one tenant start before those that another one submitted long before them.
+
+    Not all of them: an engine may keep its queue in several parts, each fair for itself.
+    """
     here, there = await fleet.process(), await fleet.process()
     small = Turns(here.store, here.engine, tenant=f"small-{fleet.tenant}")
     turns = [await here.submit(session=f"s{n}") for n in range(_LARGE)]
@@ -349,7 +352,8 @@ async def a_small_tenant_does_not_wait_for_a_large_one(fleet: Fleet) -> None:
     await here.ended(*turns)
     await fleet.until(lambda: len(fleet.app.starts) == _LARGE + _SMALL, "Some turns are missing")
     places = [n for n, start in enumerate(fleet.app.starts) if start.tenant == small.tenant]
-    true(places[-1] < _LARGE - _SMALL, f"The turns of the small tenant start too late: {places}")
+    middle = places[len(places) // 2]
+    true(middle < _LARGE // 2, f"The turns of the small tenant start too late: {places}")
 
 
 async def a_worker_runs_no_more_than_it_may(fleet: Fleet) -> None:
