@@ -104,7 +104,7 @@ class TemporalEngine(OpenedEngine):
             await asyncio.gather(*(queue.end() for queue in queues))
 
     async def _sweep(self, worker: EngineWorker) -> None:
-        """MissedTurnSweep until the worker takes no more."""
+        """Sweep until the worker takes no more."""
         sweep, is_woken = MissedTurnSweep(self, worker, self._starter.is_known), True
         with self.wakes.hear(WORK) as ear:
             while await worker.room():
