@@ -143,11 +143,16 @@ class LogWriter:
             self._some.clear()
             self._flushed = time.monotonic()
             pages = [p for p in self._pages.values() if p.waiting and not p.is_closing]
-            streamed = [page for page in pages if self._may_stream(page)]
-            self._wakes.hand({page.claim.turn.id: [page.next_part()] for page in streamed})
-            pages = [page for page in pages if page not in streamed]
-            for first in range(0, len(pages), TOGETHER):
-                await self._write(pages[first : first + TOGETHER])
+            parts: dict[str, Sequence[LoggedEvent]] = {}
+            written: list[_Page] = []
+            for page in pages:
+                if self._may_stream(page):
+                    parts[page.claim.turn.id] = [page.next_part()]
+                else:
+                    written.append(page)
+            self._wakes.hand(parts)
+            for first in range(0, len(written), TOGETHER):
+                await self._write(written[first : first + TOGETHER])
                 self._flushed = time.monotonic()
 
     def _may_stream(self, page: _Page) -> bool:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 from lango.store.turns.log import LoggedEvent
-from lango.turns.bus.connection import cancel_all
+from lango.turns.bus.connection import ANSWER_WITHIN, cancel_all
 from lango.turns.bus.event_messages import decode_events, encode_events
 from lango.turns.bus.protocol import Bus, BusMessage
 
@@ -139,7 +139,8 @@ class WakeUps:
         """Stop receiving wake-ups of other processes; waiters in this process poll."""
         if self._tasks and self._outgoing:
             with suppress(Exception):  # a receiver that misses it polls
-                await self._send()
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    await self._send()
         tasks, self._tasks = self._tasks, []
         await cancel_all(*tasks)
 

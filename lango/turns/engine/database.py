@@ -31,9 +31,11 @@ class LocalEngine(OpenedEngine):
 
     _next_promotion = 0.0
 
-    def dispatch(self, heads: Sequence[Head] = ()) -> None:  # noqa: ARG002 - workers poll for all
-        """Wake the workers, which then poll."""
-        self.wakes.tell(WORK)
+    def dispatch(self, heads: Sequence[Head] = ()) -> None:
+        """Wake the workers, which then poll; not for turns that start later: workers find them."""
+        now = time.time()
+        if not heads or any(head.run_at is None or head.run_at <= now for head in heads):
+            self.wakes.tell(WORK)
 
     def withdraw(self, turn_id: str) -> None:
         """Do nothing: workers poll for turns that wait."""
