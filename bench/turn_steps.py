@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from bench.events import APP
 from bench.pg import own_database, with_port
 from bench.report import Table, micros
-from bench.targets import Result
+from bench.rounds import Interval
+from bench.targets import Finding, Result, Target
 from bench.turn_desk import Place, desk, queue
 from bench.wire import Traffic, WireProxy
 from lango.core.turns.events import Completed, MessageDelta
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from bench.turn_desk import Desk
 
+TARGETS: Final = {
+    step: Target(f"round trips of a {step}", 2, unit="") for step in ("submit", "claim", "close")
+}
 _WORKER: Final = Worker("wrk_bench", {APP: "nothing"})
 _TO_WARM_UP: Final = 10  # statements are prepared once per connection, not once per operation
 _COUNTED: Final = 10
@@ -92,9 +96,12 @@ async def per_step() -> Result:
         "A turn without its agent, step by step",
         ("step", "round trips", "statements", "client CPU µs"),
     )
+    findings: list[Finding] = []
     for name, steps in counted.taken.items():
         trips = median(step.round_trips for step in steps)
+        if name in TARGETS:
+            findings.append(Finding(TARGETS[name], Interval.exact(trips)))
         statements = median(step.statements for step in steps)
         cpu = median(step.cpu for step in timed.taken[name])
         table.add(name, f"{trips:g}", f"{statements:g}", micros(cpu))
-    return Result([table])
+    return Result([table], findings)

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bench import turn_cost, turn_crowd, turn_rates, turn_steps, turn_wakes
+from bench import turn_cost, turn_crowd, turn_rates, turn_steps, turn_trips, turn_wakes
 from bench.report import summary, verdicts
 from bench.rounds import MIN_ROUNDS
 from bench.targets import exit_code, settle
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _CANCELS: Final = 50
 _KILLS: Final = 3
+_TURNS: Final = 30
+_QUICK_TURNS: Final = 10
 _QUICK_ROUNDS: Final = 3
 _RATE_ROUNDS: Final = 6
 _AT_MOST: Final = 1_800.0
@@ -29,6 +31,8 @@ def _quick() -> list[Callable[[], Awaitable[Result]]]:
     """All of it, smaller: enough to see what has become slow, not to judge what is close."""
     return [
         turn_steps.per_step,
+        partial(turn_trips.whole_turns, _QUICK_TURNS),
+        partial(turn_trips.first_calls, _QUICK_TURNS),
         partial(turn_cost.cost, "instant", _QUICK_ROUNDS),
         partial(turn_cost.cost, "usual", _QUICK_ROUNDS),
         partial(turn_rates.throughput, turn_rates.QUICK_BACKLOG, 1, _QUICK_ROUNDS),
@@ -43,6 +47,8 @@ def _quick() -> list[Callable[[], Awaitable[Result]]]:
 def _full() -> list[Callable[[], Awaitable[Result]]]:
     return [
         turn_steps.per_step,
+        partial(turn_trips.whole_turns, _TURNS),
+        partial(turn_trips.first_calls, _TURNS),
         partial(turn_cost.cost, "instant", MIN_ROUNDS),
         partial(settle, partial(turn_cost.cost, "usual"), MIN_ROUNDS),
         partial(turn_rates.throughput, turn_rates.BACKLOG, 2, _RATE_ROUNDS),

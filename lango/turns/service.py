@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
@@ -32,7 +32,7 @@ from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
 from lango.turns.engine.cancel import cancel_turn
 from lango.turns.engine.protocol import Engine
 from lango.turns.log_replay import stored_events
-from lango.turns.wake import STOP
+from lango.turns.wake import STOP, LogSubscription
 
 _FIRST_LOOK: Final = 0.05
 _LOOK_SQLITE: Final = 0.25
@@ -235,9 +235,13 @@ class Turns:
 
     async def wait(self, turn_id: str) -> Turn:
         """Wait until the turn has ended or waits for a person, and return it."""
-        turn = await self.get(turn_id)
-        async for _ in self.events(turn_id, after=turn.last_event):
-            pass
+        with self._wakes.read(turn_id) as ear:
+            turn = await self.get(turn_id)
+            if turn.ended is not None:
+                return turn
+            cursor = LogCursor(Position(turn.last_event))
+            async for _ in self._events(ear, LogPage(turn, ()), cursor):
+                pass
         return await self.get(turn_id)
 
     async def events(
@@ -249,22 +253,35 @@ class Turns:
         Where a bus carries text, a delta may come in parts before it is written.
         """
         cursor = LogCursor(after if isinstance(after, Position) else Position(after))
-        look_again = _FIRST_LOOK
         with self._wakes.read(turn_id) as ear:
             page = await self._page(turn_id, cursor.position.number)
-            while True:
-                for event in page.events:
-                    if (unread := cursor.read(event)) is not None:
-                        yield unread
-                if page.is_end:
-                    return
-                if not page.is_full and not await ear.wait(look_again):
-                    look_again = min(2 * look_again, self._longest_wait)
-                    page = await self._page(turn_id, cursor.position.number)
-                elif page.is_full or (handed := ear.take(cursor.position.number)) is None:
-                    page = await self.log.read_on(page.turn, cursor.position.number)
-                else:
-                    page = LogPage(page.turn, handed)
+            async with aclosing(self._events(ear, page, cursor)) as events:
+                async for event in events:
+                    yield event
+
+    async def _events(
+        self, ear: LogSubscription, page: LogPage, cursor: LogCursor
+    ) -> AsyncGenerator[LoggedEvent]:
+        """The events of a page and those that follow, up to the turn's end.
+
+        Events that arrive directly are not read from the log: then it is polled rarely.
+        """
+        look_again = _FIRST_LOOK
+        while True:
+            for event in page.events:
+                if (unread := cursor.read(event)) is not None:
+                    yield unread
+            if page.is_end:
+                return
+            after = cursor.position.number
+            if not page.is_full and not await ear.wait(look_again):
+                look_again = min(2 * look_again, self._longest_wait)
+                page = await self._page(page.turn.id, after)
+            elif page.is_full or (handed := ear.take(after)) is None:
+                page = await self.log.read_on(page.turn, after)
+            else:
+                look_again = self._longest_wait
+                page = LogPage(page.turn, handed)
 
     @property
     def _longest_wait(self) -> float:

@@ -107,6 +107,7 @@ class WakeUps:
         self._outgoing: list[BusMessage] = []
         self._to_send = asyncio.Event()
         self._others_read_until = 0.0
+        self._announce_from = float("-inf")  # until then, the others know that this process reads
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Self:
@@ -153,10 +154,9 @@ class WakeUps:
     @contextmanager
     def read(self, turn_id: str) -> Generator[LogSubscription]:
         """Subscribe to the log of a turn."""
-        is_first = not self._readers
         with self._subscribed(self._readers, turn_id, LogSubscription()) as ear:
-            if is_first and not self._bus.carries_data:
-                self._queue(_READING)
+            if not self._bus.carries_data and time.monotonic() > self._announce_from:
+                self._announce()
             yield ear
 
     def tell(self, *topics: str) -> None:
@@ -185,6 +185,11 @@ class WakeUps:
         for ear in (*self._ears.get(topic, ()), *self._readers.get(topic, ())):
             ear.wake()
 
+    def _announce(self) -> None:
+        """Let other processes know that this one has readers of logs."""
+        self._announce_from = time.monotonic() + _READING_AGAIN
+        self._queue(_READING)
+
     def _queue(self, *topics: str) -> None:
         self._send_soon(map(BusMessage, topics))
 
@@ -198,8 +203,8 @@ class WakeUps:
     def _hear(self, topic: str, data: bytes) -> None:
         if topic == _READING:
             self._others_read_until = time.monotonic() + _READING_HOLDS
-        elif topic == _HELLO and self._readers:
-            self._queue(_READING)
+        elif topic == _HELLO:
+            self._announce_again()
         if (events := decode_events(data)) is None:
             self.wake(topic)
             return
@@ -211,13 +216,19 @@ class WakeUps:
         for topic in (*self._ears, *self._readers):
             self.wake(topic)
         if not self._bus.carries_data:
-            self._queue(_HELLO, *([_READING] if self._readers else []))
+            self._queue(_HELLO)
+            self._announce_again()
+
+    def _announce_again(self) -> None:
+        """Announce the readers of this process; without any, the next one does."""
+        self._announce_from = float("-inf")
+        if self._readers:
+            self._announce()
 
     async def _say_who_reads(self) -> None:
         while True:
             await asyncio.sleep(_READING_AGAIN)
-            if self._readers:
-                self._queue(_READING)
+            self._announce_again()
 
     async def _send_for_ever(self) -> None:
         while True:

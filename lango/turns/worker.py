@@ -15,9 +15,10 @@ from typing import Any, Final, Self
 
 from lango.adk.durable.giving_up import UnloadedApp
 from lango.core.ids import new_id
+from lango.core.turns.events import Started
 from lango.core.turns.states import most_losses_beside
 from lango.store.sessions.store import SqlSessionStore
-from lango.store.turns.log import TurnLog
+from lango.store.turns.log import TurnLog, logged_events, types_and_data
 from lango.store.turns.rows import Claim, Head
 from lango.store.turns.workers import Worker, Workers
 from lango.turns.attempt import Attempt, LoadedApp, WorkerContext
@@ -241,9 +242,19 @@ class TurnWorker:
             raise
         finally:
             self._claiming.discard(claim_id)
-        self._engine.wakes.tell(claim.turn.id)
+        self._tell_start(claim)
         attempt.task.add_done_callback(lambda _: self._ended(attempt, claim_id))
         return attempt
+
+    def _tell_start(self, claim: Claim) -> None:
+        """Pass the event that a first claim has logged to the readers; else let them read it."""
+        turn = claim.turn
+        if turn.attempts == 1 and turn.started is not None and claim.verdict is None:
+            started = types_and_data([Started(turn.attempts)])
+            logged = logged_events(started, turn.last_event, claim.epoch, turn.started)
+            self._engine.wakes.hand({turn.id: logged})
+        else:
+            self._engine.wakes.tell(turn.id)
 
     async def _close_unloaded(self) -> None:
         """Close lost turns of apps that no living worker has loaded, as far as they are to end.

@@ -64,8 +64,9 @@ async def resumable(
     state: dict[str, Any] | None = None,
 ) -> Resumed:
     """Prepare an invocation; write the events that a dead worker did not write."""
-    session = await load(sessions, key)
     root = runner.agent
+    may_have_begun = sessions.claim.resumes or _in_fixed_order(root)
+    session = await load(sessions, key) if may_have_begun else None
     written = since_message(sessions, session, message_id) if session else []
     if session is None or not written:
         return await _begun(sessions, session, root, message_id, message, state)

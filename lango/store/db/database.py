@@ -347,6 +347,31 @@ class Database:
             await self._after(error)
             raise
 
+    async def fetch_locked(
+        self, sql: str, *arguments: Any, locking: int, session: SessionKey | None = None
+    ) -> list[Any]:
+        """The rows of a statement that locks before it looks, on PostgreSQL: one round trip.
+
+        A statement that waits for a lock sees the other rows as they were before its wait. So this
+        runs it twice in one transaction, both runs sent together. $1 is false in the first run,
+        which locks and changes nothing, and true in the second, which sees what the transaction
+        that it waited for has committed. The other arguments follow; the first run gets the first
+        `locking` of them, and nulls. $1 is also the first column of what the statement returns:
+        the result has the other columns, of the second run. Retried after a transient fault.
+        """
+        return await retrying(partial(self._fetch_locked, sql, arguments, locking, session))
+
+    async def _fetch_locked(
+        self, sql: str, arguments: Sequence[Any], locking: int, session: SessionKey | None
+    ) -> list[Any]:
+        leases = await self._leased()
+        try:
+            async with self.queue_of(session):
+                return await leases.fetch_locked(sql, locking, *arguments)
+        except Exception as error:
+            await self._after(error)
+            raise
+
     async def _leased(self) -> Leases:
         if self._leases is None:
             await self._opened()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -43,6 +43,12 @@ class Lease:
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The records of one statement."""
         return await self._done(self.raw.fetch(sql, *arguments))
+
+    async def fetch_locked(self, sql: str, locking: int, *arguments: Any) -> list[Any]:
+        """The records of a statement that runs twice; see `Database.fetch_locked`."""
+        lock = False, *arguments[:locking], *(None for _ in arguments[locking:])
+        records = await self._done(self.raw.fetchmany(sql, [lock, (True, *arguments)]))
+        return [others for looks, *others in records if looks]
 
     async def execute(self, sql: str) -> None:
         """Run a statement without values."""
@@ -93,10 +99,22 @@ class Leases:
         if self._local.missing:
             async with self.transaction() as lease:
                 return await lease.fetch(sql, *arguments)
+        return await self._alone(Lease.fetch, sql, *arguments)
+
+    async def fetch_locked(self, sql: str, locking: int, *arguments: Any) -> list[Any]:
+        """The same for a statement that locks first, and may wait as long as a transaction."""
+        if self._local.missing:
+            async with self.transaction() as lease:
+                return await lease.fetch_locked(sql, locking, *arguments)
+        async with acquired(self._for_transactions, self._seconds):
+            return await self._alone(Lease.fetch_locked, sql, locking, *arguments)
+
+    async def _alone(self, fetch: Callable[..., Awaitable[list[Any]]], *values: Any) -> list[Any]:
+        """Run one statement outside a transaction."""
         async with acquired(self._slots, self._seconds):
             lease = await self._take()
             try:
-                return await lease.fetch(sql, *arguments)
+                return await fetch(lease, *values)
             finally:
                 await self._give_back(lease)
 

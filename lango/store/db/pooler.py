@@ -130,6 +130,9 @@ def pooled_class(usual: Any) -> Any:
         async def fetch(self, query: str, *values: Any, **options: Any) -> Any:
             return await self._run(query, "fetch", *values, **options)
 
+        async def fetchmany(self, query: str, args: Any, **options: Any) -> Any:
+            return await self._run(query, "fetchmany", args, **options)
+
         async def executemany(self, command: str, args: Any, **options: Any) -> Any:
             return await self._run(command, "executemany", args, **options)
 

@@ -80,9 +80,14 @@ def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> DriverS
         if name not in names and bind.required:
             raise TypeError(f"The statement has no value for {name}.")
         places.append(_Place(name if name in names else None, bind.effective_value, encode))
-    columns = statement.exported_columns.keys()
+    row = row_of_columns(*statement.exported_columns.keys())
+    return DriverStatement(str(compiled), tuple(places), row)
+
+
+def row_of_columns(*columns: str) -> Callable[[Iterable[Any]], Row]:
+    """Makes rows with these columns from the records of a driver."""
     kind: Any = namedtuple("Row", columns)  # pyright: ignore[reportUntypedNamedTuple]
-    return DriverStatement(str(compiled), tuple(places), kind._make)
+    return kind._make
 
 
 class Transaction(Protocol):

@@ -10,23 +10,35 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from lango.core.causes import Causes
 from lango.core.ids import new_id
 from lango.core.turns.events import Cancelled, End, Event, Failed, GivenUp, InputRequired, Started
-from lango.core.turns.states import ANY_LOSSES, MAX_ATTEMPTS, MIN_ALONE, kept_time_limit
+from lango.core.turns.states import (
+    ANY_LOSSES,
+    MAX_ATTEMPTS,
+    MAX_TIME_LIMIT,
+    MIN_ALONE,
+    kept_time_limit,
+)
+from lango.core.values import json_text
 from lango.errors import AppGoneError, Fenced, TurnTimeoutError, WorkerLostError
 from lango.store.db.clock import NOW, ago, seconds
 from lango.store.db.database import Database
+from lango.store.db.retry import retrying
 from lango.store.db.statement import Prepared, Row, Transaction
 from lango.store.schema.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, turns, workers
+from lango.store.sessions.entries import SessionKey
 from lango.store.turns import heads as turn_heads
 from lango.store.turns import rows as turn_rows
 from lango.store.turns import suspects
+from lango.store.turns.log import types_and_data
 from lango.store.turns.rows import OF_SESSION, Claim, Head, LockedSession, Turn, turn_of
+from lango.store.turns.statements import CLAIM, CLOSE, CLOSE_LOCKS, next_row, turn_and_rest
+from lango.store.turns.usage import read_usage
 from lango.store.turns.workers import LiveWorkers, Worker, Workers, call_roll
 
 _WHILE_LOCKED: Final = (0.01, 0.02, 0.04)
@@ -144,31 +156,52 @@ class TurnQueue:
         # Chosen before the first try: a retry recognises the claim that it made.
         taker = _Taker(worker, claim_id or new_id("clm"))
 
-        async def once(transaction: Transaction) -> Claim | _Locked | None:
-            session = await turn_rows.lock_session(transaction, session_pk, wait=False)
-            if session is None:
-                return _Locked()
-            if session.key.app_name not in worker.apps:
-                return None
-            # The workers first: of one that has unregistered, we then see what it handed over.
-            roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
-            running = await turn_rows.running_turn(transaction, session_pk)
-            if running is not None and running.claim_id == taker.claim_id:
-                return _claim(session, running, taker, roll)
-            if roll is None or worker.id not in roll.living:
-                return None
-            if session.owner in roll.living or not (take_over or running is None):
-                return None
-            return await _take(transaction, session, running, taker, roll)
-
         # Skip a session whose row stays locked: waiting would occupy a connection.
         for wait in (*_WHILE_LOCKED, None):
-            found = await self.database.transact(once)
+            found = await self._claim_unless_locked(session_pk, taker, take_over)
             if not isinstance(found, _Locked):
                 return found
             if wait is not None:
                 await asyncio.sleep(wait)
         return None
+
+    async def _claim_unless_locked(
+        self, session_pk: int, taker: _Taker, take_over: bool
+    ) -> Claim | _Locked | None:
+        """Claim a turn that has not run before in one statement, any other one step by step."""
+        if not self.database.is_sqlite:
+            worker = taker.worker
+            apps = list(worker.apps), list(worker.apps.values())
+            values = session_pk, worker.id, taker.claim_id, self.dead_after, *apps, MAX_TIME_LIMIT
+            records = await retrying(lambda: self.database.fetch(CLAIM, *values))
+            if not records:
+                return _Locked()
+            row, (*key, is_held) = turn_and_rest(records[0])
+            if row is not None:
+                return _claim(SessionKey(*key), row, taker, None)
+            if is_held:
+                return None
+        return await self.database.transact(self._claim_in_steps, session_pk, taker, take_over)
+
+    async def _claim_in_steps(
+        self, transaction: Transaction, session_pk: int, taker: _Taker, take_over: bool
+    ) -> Claim | _Locked | None:
+        worker = taker.worker
+        session = await turn_rows.lock_session(transaction, session_pk, wait=False)
+        if session is None:
+            return _Locked()
+        if session.key.app_name not in worker.apps:
+            return None
+        # The workers first: of one that has unregistered, we then see what it handed over.
+        roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
+        running = await turn_rows.running_turn(transaction, session_pk)
+        if running is not None and running.claim_id == taker.claim_id:
+            return _claim(session.key, running, taker, roll)
+        if roll is None or worker.id not in roll.living:
+            return None
+        if session.owner in roll.living or not (take_over or running is None):
+            return None
+        return await _take(transaction, session, running, taker, roll)
 
     async def unloaded(self, limit: int = 1_000) -> list[int]:
         """Sessions whose running turn lost its worker, and whose app no living worker has."""
@@ -201,7 +234,7 @@ class TurnQueue:
             if taker.verdict is None and gone:
                 taker.verdict = Failed(AppGoneError(_GONE.format(app=app)))
             if running.claim_id == claim_id:
-                return _claim(session, running, taker, roll)
+                return _claim(session.key, running, taker, roll)
             if session.owner in roll.living or taker.verdict is None:
                 return None
             epoch = session.epoch + 1
@@ -209,7 +242,7 @@ class TurnQueue:
             held = await turn_rows.change_turn(
                 transaction, running, epoch=epoch, worker=worker.id, claim_id=claim_id, closing=True
             )
-            return _claim(session, held, taker, roll)
+            return _claim(session.key, held, taker, roll)
 
         return await self.database.transact(once)
 
@@ -226,6 +259,11 @@ class TurnQueue:
         turn over. Idempotent.
         """
 
+        if not self.database.is_sqlite and not _concerns_answers(claim.turn, end):
+            closed = await self._close_at_once(claim, end, events, causes)
+            if closed is not None:
+                return closed
+
         async def once(transaction: Transaction) -> ClosedTurn:
             pk, number = claim.turn.session_pk, claim.turn.number
             session = await turn_rows.lock_session(transaction, pk)
@@ -240,6 +278,28 @@ class TurnQueue:
             return ClosedTurn(turn_of(row, session.key), turn_rows.head_of(first, session.key))
 
         return await self.database.transact(once, session=claim.turn.session)
+
+    async def _close_at_once(
+        self, claim: Claim, end: End, events: Sequence[Event], causes: Causes | None
+    ) -> ClosedTurn | None:
+        """End a turn in one statement; None if nothing was done: it is lost, or closed already."""
+        pk, number, key = claim.turn.session_pk, claim.turn.number, claim.turn.session
+        used = await read_usage(self.database, pk, number)
+        last, ending = turn_rows.ending_of(claim.turn, end, used, events, causes)
+        told = types_and_data(last)
+        records = await self.database.fetch_locked(
+            CLOSE,
+            *(pk, number, claim.id, ending["state"]),
+            *(_json_or_null(ending[name]) for name in ("usage", "error", "causes")),
+            *([kind for kind, _ in told], [json_text(data) for _, data in told]),
+            locking=CLOSE_LOCKS,
+            session=key,
+        )
+        row, queued = turn_and_rest(records[0]) if records else (None, ())
+        if row is None:
+            return None
+        head = turn_rows.head_of(next_row(queued), key) if any(queued) else None
+        return ClosedTurn(turn_of(row, key), head)
 
     async def renew(self, claim: Claim, verdict: GivenUp, claim_id: str) -> Claim:
         """Renew a claim under a new epoch, so that the same worker can close the turn.
@@ -405,7 +465,16 @@ async def _take(
             closing=True,
             lost_alone=alone,
         )
-    return _claim(session, held, taker, roll)
+    return _claim(session.key, held, taker, roll)
+
+
+def _concerns_answers(turn: Turn, end: End) -> bool:
+    """Whether an end may open or answer calls, which changes other turns of the invocation."""
+    return isinstance(end, InputRequired) or (isinstance(end, GivenUp) and turn.answers is not None)
+
+
+def _json_or_null(value: Any) -> str | None:
+    return None if value is None else json_text(value)
 
 
 def _hopeless(row: Row, alone: int, clock: float) -> GivenUp | None:
@@ -463,13 +532,13 @@ def _ran_under(row: Row, agent: str) -> str:
     return row.ran_under if is_same and row.ran_under else row.fingerprint
 
 
-def _claim(session: LockedSession, row: Row, taker: _Taker, roll: LiveWorkers | None) -> Claim:
+def _claim(key: SessionKey, row: Row, taker: _Taker, roll: LiveWorkers | None) -> Claim:
     left = kept_time_limit(row.time_limit)
     if roll is not None:
         left = seconds(row.deadline) - roll.clock
     return Claim(
         id=row.claim_id,
-        turn=turn_of(row, session.key),
+        turn=turn_of(row, key),
         epoch=row.epoch,
         worker=taker.worker.id,
         time_left=left,

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.causes import MOST_CAUSES, Causes, cause_of
+from lango.core.messages.streams import Usage
 from lango.core.turns.events import End, Event, Failed, GivenUp, InputRequired, error_data
 from lango.core.turns.states import TurnState, waits_on
 from lango.core.values import JsonObject
@@ -375,12 +376,8 @@ async def end_turn(
     If a turn fails or is cancelled before its answer was stored, its call can be answered again.
     `causes` are those of tools that failed, by their error ids.
     """
-    if isinstance(end, Failed) and not isinstance(end.error, LangoError):
-        end = replace(end, error_id=row.id)
     used = await close_calls(transaction, session.pk, row.number, session.clock)
-    if used is not None:
-        end = replace(end, usage=used)
-    events = [*before, end]
+    events, ending = ending_of(row, end, used, before, causes)
     gives_back = isinstance(end, GivenUp) and not await _stored_answer(transaction, row)
     if gives_back:
         values["answers"] = None
@@ -388,13 +385,10 @@ async def end_turn(
         transaction,
         row,
         new_events=len(events),
-        state=end.type,
         ended=session.clock,
         ready=None,
-        usage=asdict(end.usage),
-        error=error_data(end.error, end.error_id) if isinstance(end, Failed) else None,
-        causes=_all_causes(row, end, causes or {}),
         waits_for=list(end.calls) if isinstance(end, InputRequired) else None,
+        **ending,
         **values,
     )
     await add_events(transaction, ended, events, epoch=epoch, at=session.clock)
@@ -403,12 +397,28 @@ async def end_turn(
     return ended
 
 
-def _all_causes(row: Row, end: End, causes: Causes) -> JsonObject | None:
+def ending_of(
+    turn: Row | Turn, end: End, used: Usage | None, before: Sequence[Event], causes: Causes | None
+) -> tuple[list[Event], JsonObject]:
+    """The last events of a turn that ends, and the columns of its row that say how it ended."""
+    if isinstance(end, Failed) and not isinstance(end.error, LangoError):
+        end = replace(end, error_id=turn.id)
+    if used is not None:
+        end = replace(end, usage=used)
+    return [*before, end], {
+        "state": end.type,
+        "usage": asdict(end.usage),
+        "error": error_data(end.error, end.error_id) if isinstance(end, Failed) else None,
+        "causes": _all_causes(turn, end, causes or {}),
+    }
+
+
+def _all_causes(turn: Row | Turn, end: End, causes: Causes) -> JsonObject | None:
     """The causes of all attempts at a turn, that of its end first; MOST_CAUSES at most."""
     found: JsonObject = {}
     if isinstance(end, Failed) and end.error_id:
         found[end.error_id] = asdict(cause_of(end.error))
-    found |= row.causes or {}
+    found |= turn.causes or {}
     found |= {error_id: asdict(cause) for error_id, cause in causes.items()}
     return dict(list(found.items())[:MOST_CAUSES]) or None
 

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.ids import check_id, new_id
 from lango.core.turns.events import Cancelled
 from lango.core.turns.states import PENDING, Accepted, Busy, NewTurn
-from lango.core.values import JsonObject
+from lango.core.values import JsonObject, json_text
 from lango.errors import CallNotFoundError, SessionBusyError, TurnConflictError
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Row, Transaction
@@ -24,6 +24,7 @@ from lango.store.sessions.load import key_is
 from lango.store.turns import rows as turn_rows
 from lango.store.turns.heads import flow_of
 from lango.store.turns.rows import OF_SESSION, LockedSession, Turn, turn_of
+from lango.store.turns.statements import SUBMIT, SUBMIT_LOCKS, SUBMIT_VALUES, turn_and_rest
 
 Check = Callable[[], object]
 """Raises if an answer cannot be used."""
@@ -84,6 +85,7 @@ _ACCEPTED: Final = Prepared(
         turns.c.idempotency_key == sa.bindparam("given_key"),
     )
 )
+_JSON: Final = frozenset({"input", "options"})
 _INSERT: Final = Prepared(sa.insert(turns).returning(turns))
 _STOP_RUNNING: Final = Prepared(
     sa.update(turns).where(OF_SESSION, IS_RUNNING).values(cancel_requested=sa.true())
@@ -125,6 +127,8 @@ class SqlTurnStore:
         if admit is not None and not await self.is_accepted(key, new.idempotency_key):
             await admit()
 
+        row = _new_row(key, new, turn_id)
+
         async def once(transaction: Transaction) -> Submitted:
             session = await turn_rows.lock_session_by_key(transaction, key)
             if (
@@ -133,12 +137,32 @@ class SqlTurnStore:
                 or public_id not in (None, session.public_id)
             ):
                 raise missing(SessionRef(key))
-            row = _new_row(session, new, turn_id)
             return await self._known(transaction, session, row) or await self._accept(
                 transaction, session, row, busy, after
             )
 
+        if not self.database.is_sqlite and row["state"] == "queued" and busy != "interrupt":
+            conditions = pk, public_id, row["idempotency_key"], after, busy == "reject"
+            submitted = await self._submit_at_once(key, row, conditions)
+            if submitted is not None:
+                return submitted
         return await self.database.transact(once, session=key)
+
+    async def _submit_at_once(
+        self, key: SessionKey, row: JsonObject, conditions: Sequence[Any]
+    ) -> Submitted | None:
+        """Accept a turn in one statement; None if that is not possible, and nothing was done."""
+        names = key.tenant, key.app_name, key.user_id, key.session_id
+        values = (json_text(row[name]) if name in _JSON else row[name] for name in SUBMIT_VALUES)
+        records = await self.database.fetch_locked(
+            SUBMIT, *names, *conditions, *values, locking=SUBMIT_LOCKS, session=key
+        )
+        if not records:
+            raise missing(SessionRef(key))
+        inserted, _ = turn_and_rest(records[0])
+        if inserted is None:
+            return None
+        return Submitted(turn_of(inserted, key), wakes=inserted.ready is not None)
 
     async def is_accepted(self, key: SessionKey, idempotency_key: str | None) -> bool:
         """Whether a turn of the session has this idempotency key."""
@@ -180,7 +204,7 @@ class SqlTurnStore:
             transaction: Transaction,
         ) -> tuple[LockedSession, JsonObject, Submitted | None]:
             session, asked = await turn_rows.lock_session_of(transaction, found)
-            row = _new_row(session, new, answer_id) | {
+            row = _new_row(session.key, new, answer_id) | {
                 "invocation_id": asked.invocation_id,
                 "answers": call_id,
                 "input_hash": new.hash(session.key.app_name, asked.invocation_id, call_id),
@@ -294,15 +318,14 @@ class SqlTurnStore:
         )
 
 
-def _new_row(session: LockedSession, new: NewTurn, turn_id: str) -> JsonObject:
-    """A new turn's row, without its number and its queue position."""
-    app = session.key.app_name
+def _new_row(key: SessionKey, new: NewTurn, turn_id: str) -> JsonObject:
+    """A new turn's row, without what its session's row and queue determine."""
+    app = key.app_name
     return {
-        "session_pk": session.pk,
         "id": turn_id,
         "app": app,
-        "tenant": session.key.tenant,
-        "flow": flow_of(session.key.tenant, new.key_id or ""),
+        "tenant": key.tenant,
+        "flow": flow_of(key.tenant, new.key_id or ""),
         "state": "queued" if new.run_at is None else "scheduled",
         "invocation_id": turn_id,
         "input": new.input,
@@ -321,7 +344,8 @@ async def _insert(
     transaction: Transaction, session: LockedSession, new: JsonObject, **values: Any
 ) -> Row:
     """Write the turn, and `accepted` as the first event of its log."""
-    row = {**new, **values, "epoch": session.epoch, "last_event": 1, "created": session.clock}
+    of_session = {"session_pk": session.pk, "epoch": session.epoch, "created": session.clock}
+    row = {**new, **values, **of_session, "last_event": 1}
     (inserted,) = await transaction.all(_INSERT, **row)
     run_at = new["run_at"] and new["run_at"].isoformat()
     accepted = Accepted(inserted.number, run_at)

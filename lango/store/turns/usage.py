@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from lango.core.context.model_calls import CallOutcome
 from lango.core.messages.streams import Usage
-from lango.store.db.statement import Prepared, Transaction
+from lango.store.db.database import Database
+from lango.store.db.statement import Prepared, Row, Transaction, only
 from lango.store.schema.tables import model_calls
 
 STARTED: Final[CallOutcome] = "started"
@@ -85,10 +86,19 @@ async def close_calls(
     Marks an unfinished call as cut off.
     """
     used = await transaction.one(_USED, of_session=session_pk, of_turn=number)
+    if used is not None and used.started:
+        await mark_cut_off(transaction, session_pk, number, at)
+    return _usage(used)
+
+
+async def read_usage(database: Database, session_pk: int, number: int) -> Usage | None:
+    """What the calls of a turn have used so far; None if there is no record of any."""
+    return _usage(only(await database.read(_USED, of_session=session_pk, of_turn=number)))
+
+
+def _usage(used: Row | None) -> Usage | None:
     if used is None or not used.attempts:
         return None
-    if used.started:
-        await mark_cut_off(transaction, session_pk, number, at)
     return Usage(int(used.input), int(used.output), int(used.cached), int(used.reasoning))
 
 

@@ -47,13 +47,7 @@ class Workers:
 
     async def beat(self, worker_id: str) -> bool:
         """Record a heartbeat; False if the worker is not registered and must register again."""
-
-        async def once(connection: AsyncConnection) -> bool:
-            mine = sa.update(workers).where(workers.c.id == worker_id)
-            alive = mine.values(beat=now(connection), blamed=None)
-            return (await connection.execute(alive)).rowcount > 0
-
-        return await self.database.write(once)
+        return bool(await self.database.write(_BEAT, worker_id=worker_id, blamed=None))
 
     async def remove(self, worker_id: str, handing_over: Sequence[str] = ()) -> None:
         """Unregister a worker that ends; others can take over its turns at once.
@@ -108,6 +102,12 @@ class LiveWorkers:
     clock: float
 
 
+_BEAT: Final = Prepared(
+    sa.update(workers)
+    .where(workers.c.id == sa.bindparam("worker_id"))
+    .values(beat=NOW)
+    .returning(workers.c.id)
+)
 _ROLL: Final = Prepared(
     sa.select(workers.c.id, workers.c.beat, NOW.label("clock")).where(
         sa.or_(workers.c.id == sa.bindparam("one"), workers.c.id == sa.bindparam("other"))

@@ -59,13 +59,18 @@ class Watch:
     async def __aenter__(self) -> "Watch":
         engine = await self.desk.sessions.database.open()
         event.listen(engine.sync_engine, "before_cursor_execute", self._executed)
-        fetch = Lease.fetch
+        fetch, fetch_locked = Lease.fetch, Lease.fetch_locked
 
         async def fetched(lease: Lease, sql: str, *arguments: Any) -> list[Any]:
             self._note(sql, arguments)
             return await fetch(lease, sql, *arguments)
 
+        async def locked(lease: Lease, sql: str, locking: int, *arguments: Any) -> list[Any]:
+            self._note(sql, arguments)
+            return await fetch_locked(lease, sql, locking, *arguments)
+
         self._patch.setattr(Lease, "fetch", fetched)
+        self._patch.setattr(Lease, "fetch_locked", locked)
         return self
 
     async def __aexit__(self, *_error: object) -> None:

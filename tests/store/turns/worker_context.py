@@ -1,6 +1,6 @@
 """All that handles turns on one database, and short words for using it."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from lango.core.ids import new_id
 from lango.core.turns.events import Completed, MessageDelta
 from lango.core.turns.states import NewTurn
 from lango.errors import Fenced
+from lango.store.db.leases import Leases
 from lango.store.sessions.entries import SessionKey, SessionRef
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.claim import ClosedTurn, TurnQueue
@@ -167,11 +168,24 @@ class Lossy:
         self.done = 0
         self._transaction = desk.sessions.database.transaction
         monkeypatch.setattr(desk.sessions.database, "transaction", self._lossy)
+        for name in ("fetch", "fetch_locked"):
+            monkeypatch.setattr(Leases, name, self._lossy_fetch(getattr(Leases, name)))
 
     @asynccontextmanager
     async def _lossy(self, session: SessionKey | None = None) -> AsyncGenerator[Any]:
         async with self._transaction(session) as transaction:
             yield transaction
+        self._lose()
+
+    def _lossy_fetch(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
+        async def fetched(*values: Any) -> Any:
+            rows = await fetch(*values)
+            self._lose()
+            return rows
+
+        return fetched
+
+    def _lose(self) -> None:
         self.done += 1
         if self.done % 2:
             raise ConnectionResetError
