@@ -242,7 +242,7 @@ class Turns:
             cursor = LogCursor(Position(turn.last_event))
             async for _ in self._events(ear, LogPage(turn, ()), cursor):
                 pass
-        return await self.get(turn_id)
+        return ear.closed or await self.get(turn_id)
 
     async def events(
         self, turn_id: str, *, after: int | Position = 0

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 from lango.store.turns.log import LoggedEvent
+from lango.store.turns.rows import Turn
 from lango.turns.bus.connection import ANSWER_WITHIN, cancel_all
 from lango.turns.bus.event_messages import decode_events, encode_events
 from lango.turns.bus.protocol import Bus, BusMessage
@@ -69,6 +70,7 @@ class LogSubscription(Subscription):
 
     def __init__(self) -> None:
         super().__init__()
+        self.closed: Turn | None = None  # as a worker of this process has closed it
         self._handed: list[LoggedEvent] = []
         self._must_look = False
 
@@ -175,6 +177,12 @@ class WakeUps:
         elif self._bus.is_connected:
             told = logs.items()
             self._send_soon(BusMessage(turn, encode_events(events)) for turn, events in told)
+
+    def close_log(self, closed: Turn, last_events: Sequence[LoggedEvent]) -> None:
+        """Pass the last events of a turn to its readers, with the closed turn in this process."""
+        for ear in self._readers.get(closed.id, ()):
+            ear.closed = closed
+        self.hand({closed.id: last_events})
 
     def _tell_others(self, *topics: str) -> None:
         every = self._bus.carries_data or time.monotonic() < self._others_read_until

@@ -38,6 +38,7 @@ _STOP_POLL_POSTGRES: Final = 1.0
 _UPKEEP_EVERY: Final = 60.0
 _AFTER_A_FAULT: Final = 1.0
 _RESERVED_PART: Final = 4
+_LIGHT_PART: Final = 8
 _FEW_OF_RESERVE: Final = 4  # a tenant may use this fraction of the reserve
 _SILENT_WORKERS_FOR: Final = 24 * 3600.0
 
@@ -193,6 +194,12 @@ class TurnWorker:
         return allowed - len(self._attempts) if self._wants_work else 0
 
     @property
+    def spare(self) -> int:
+        """How many turns it can start while it counts as lightly loaded: others may be idle."""
+        light = max(self.options.concurrency // _LIGHT_PART, 1)
+        return light - len(self._attempts) if self._wants_work else 0
+
+    @property
     def is_crowded(self) -> bool:
         """Whether it runs `concurrency` turns or more."""
         return len(self._attempts) >= self.options.concurrency
@@ -283,7 +290,7 @@ class TurnWorker:
         self._changed.set()
         self._feeds.tell(attempt.claim.turn, AttemptOver(attempt.end))
         if attempt.closed is not None:
-            self._engine.wakes.hand({attempt.claim.turn.id: attempt.last_events})
+            self._engine.wakes.close_log(attempt.closed.turn, attempt.last_events)
             if attempt.closed.next is not None:
                 self._engine.dispatch([attempt.closed.next])
         else:

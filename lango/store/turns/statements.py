@@ -27,8 +27,8 @@ def turn_and_rest(record: Sequence[Any]) -> tuple[Row | None, Sequence[Any]]:
     return (None if row.id is None else row), record[len(turns.c) :]
 
 
-# For `fetch_locked`, with the session's key as its first arguments. The select at the end reads `s`:
-# so both runs lock it. Returns nothing without such a session, and nulls if nothing was inserted.
+# For `fetch_locked`, with the session's key as its first arguments. The last select reads `s`: so
+# both runs lock it. Returns nothing without such a session, and nulls if nothing was inserted.
 SUBMIT_LOCKS: Final = 4
 SUBMIT_VALUES: Final = (
     *("id", "flow", "input", "options"),

@@ -7,8 +7,9 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from lango.store.turns.claim import TurnQueue
@@ -30,20 +31,31 @@ class LocalEngine(OpenedEngine):
     """The database alone: wake-ups notify workers, and workers poll."""
 
     _next_promotion = 0.0
+    _dispatches: tuple[_Dispatch, ...] = ()
+    """Of the workers that run in this process."""
 
     def dispatch(self, heads: Sequence[Head] = ()) -> None:
-        """Wake the workers, which then poll; not for turns that start later: workers find them."""
+        """Give heads to a worker of this process that has few turns; else let all workers poll.
+
+        Not for turns that start later: workers find them.
+        """
         now = time.time()
-        if not heads or any(head.run_at is None or head.run_at <= now for head in heads):
+        due = [head for head in heads if head.run_at is None or head.run_at <= now]
+        is_begun = bool(due) and all(self._begin(head) for head in due)
+        if not is_begun and (due or not heads):
             self.wakes.tell(WORK)
+
+    def _begin(self, head: Head) -> bool:
+        return any(dispatch.begin(head) for dispatch in self._dispatches)
 
     def withdraw(self, turn_id: str) -> None:
         """Do nothing: workers poll for turns that wait."""
 
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more; retry if the database fails."""
-        dispatch = _Dispatch(self.queue, worker, self.poll)
+        dispatch = _Dispatch(self.queue, worker, self.poll, partial(self.wakes.tell, WORK))
         with self.wakes.hear(WORK) as ear:
+            self._dispatches += (dispatch,)
             try:
                 while room := await worker.room():
                     try:
@@ -55,6 +67,7 @@ class LocalEngine(OpenedEngine):
                         await asyncio.sleep(_AFTER_A_FAULT)
                 await dispatch.finish()
             finally:
+                self._dispatches = tuple(d for d in self._dispatches if d is not dispatch)
                 await dispatch.cancel()
 
     async def _promote(self) -> None:
@@ -70,10 +83,30 @@ class _Dispatch:
     polling interval.
     """
 
-    def __init__(self, queue: TurnQueue, worker: EngineWorker, poll: float) -> None:
+    def __init__(
+        self, queue: TurnQueue, worker: EngineWorker, poll: float, tell: Callable[[], None]
+    ) -> None:
         self._queue, self._worker, self._poll = queue, worker, poll
+        self._tell = tell  # wakes all workers
         self._claims: dict[int, asyncio.Task[bool]] = {}
         self._skipped: dict[int, float] = {}  # sessions, and until when
+        self._others_wait = True  # as far as the last poll has shown
+
+    def begin(self, head: Head) -> bool:
+        """Claim a session's work without a poll; False if that might not be fair, or not possible.
+
+        If the claim fails, all workers poll.
+        """
+        has_room = self._worker.spare > len(self._claims)
+        is_new = head.session_pk not in self._claims and head.app in self._worker.apps
+        if self._others_wait or not (has_room and is_new):
+            return False
+        self._claim(head.session_pk).add_done_callback(self._tell_unless_begun)
+        return True
+
+    def _tell_unless_begun(self, claim: asyncio.Task[bool]) -> None:
+        if claim.cancelled() or not claim.result():
+            self._tell()
 
     async def hand_over(self, room: int) -> bool:
         """Poll for work once; True if the caller should poll again without waiting."""
@@ -88,14 +121,16 @@ class _Dispatch:
         heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
         may_begin = self._worker.may_begin
         free = [head for head in heads if head.session_pk not in left_out and may_begin(head)]
+        at_once = max(min(at_once, room - len(self._claims)), 0)  # others may have begun meanwhile
         # Workers that poll at the same moment see the same sessions: each picks at random.
         chosen = random.sample(free, min(at_once, len(free)))
+        self._others_wait = len(free) > len(chosen)
         claims = [self._claim(head.session_pk) for head in chosen]
         if not claims:
             return False
         done, _ = await asyncio.wait(claims, timeout=_SLOW_CLAIM)
         begun = any(not claim.cancelled() and claim.result() for claim in done)
-        return begun and len(free) > len(chosen)
+        return begun and self._others_wait
 
     def _left_out(self) -> set[int]:
         now = time.monotonic()

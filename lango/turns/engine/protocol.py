@@ -56,6 +56,11 @@ class EngineWorker(Protocol):
         """Whether it would start a session's work, given the turns that it runs now."""
         ...
 
+    @property
+    def spare(self) -> int:
+        """How many turns it can start while it counts as lightly loaded."""
+        ...
+
     async def room(self) -> int:
         """Wait until it can run more turns, and return how many; 0 when it stops taking work."""
         ...
