@@ -154,3 +154,27 @@ async def test_transactions_leave_room_for_single_statements(
             assert not any(task.done() for task in waiting)
         await asyncio.gather(*waiting)
         assert await _titled(store.database, tenant) == "new"
+
+
+async def test_a_statement_that_locks_sees_what_it_waited_for(
+    postgres_url: str, tenant: str
+) -> None:
+    """In one run it would not: it counts by the snapshot that it had before its wait."""
+    count = """
+    with s as (select pk from sessions where pk = $2 for update)
+    select $1::boolean, $3::text, (select count(*) from workers where host = $4) from s"""
+    async with SqlSessionStore(postgres_url) as store:
+        ref = await created(store, key(tenant))
+        async with beside(postgres_url) as other:
+            await other.execute(
+                sa.select(sessions.c.pk).where(sessions.c.pk == ref.pk).with_for_update()
+            )
+            counting = asyncio.create_task(
+                store.database.fetch_locked(count, ref.pk, "second", tenant, locking=1)
+            )
+            await asyncio.sleep(0.2)
+            now = {"started": sa.func.now(), "beat": sa.func.now()}
+            new = sa.insert(workers).values(id=tenant, apps={}, host=tenant, pid=1, **now)
+            await other.execute(new)
+            assert not counting.done()
+        assert await counting == [["second", 1]]

@@ -1,0 +1,86 @@
+"""How often a durable turn goes to PostgreSQL and back."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from bench.events import APP
+from bench.pg import with_port
+from bench.turn_desk import Desk, Place, desk
+from bench.wire import Traffic, WireProxy
+from lango.store.turns.claim import TurnQueue
+from lango.testing.databases import direct
+
+NEVER = 3_600.0  # seconds: no heartbeats here
+WHOLE_TURN = 19
+"""Round trips; with heartbeats and polls, 22 are the target of the benchmark."""
+SEVERAL = 4
+
+
+@asynccontextmanager
+async def _counted(
+    url: str, app: str, concurrency: int = 100
+) -> AsyncGenerator[tuple[Desk, Traffic]]:
+    """A process with a worker, whose statements are prepared, and what it sends."""
+    server = urlsplit(direct(url))
+    async with WireProxy(server.hostname or "", server.port or 5432) as proxy:
+        place = Place(with_port(direct(url), proxy.port), app, concurrency, dead_after=NEVER)
+        async with desk(place) as here, here.worker:
+            for _ in range(SEVERAL):
+                await _turn(here)
+            yield here, proxy.traffic
+
+
+async def _turn(here: Desk) -> None:
+    turn = await here.submit("s")
+    assert (await here.turns.wait(turn.id)).state == "completed"
+
+
+async def test_a_turn_of_ten_words_in_half_a_second(postgres_url: str) -> None:
+    """With its reader. The least of several: what polls once a second is not the turn's."""
+    counts: list[int] = []
+    async with _counted(postgres_url, "usual") as (here, traffic):
+        for _ in range(SEVERAL):
+            traffic.reset()
+            await _turn(here)
+            counts.append(traffic.round_trips)
+    assert WHOLE_TURN / 2 < min(counts) <= WHOLE_TURN, counts
+
+
+async def test_a_reader_beside_the_worker_reads_once(postgres_url: str) -> None:
+    async with _counted(postgres_url, "nothing") as (here, traffic):
+        counts: list[int] = []
+        for _ in range(SEVERAL):
+            turn = await here.submit("s")
+            traffic.reset()
+            assert (await here.turns.wait(turn.id)).state == "completed"
+            counts.append(traffic.round_trips)
+    assert min(counts) <= 4, counts  # three of them are the worker's: claim and close
+
+
+async def test_a_worker_with_few_turns_claims_without_a_poll(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside others, the poll decides which turn is next, and other processes are told."""
+    polls = 0
+    heads = TurnQueue.heads
+
+    async def polled(queue: TurnQueue, *values: object, **options: object) -> object:
+        nonlocal polls
+        polls += 1
+        return await heads(queue, *values, **options)  # pyright: ignore[reportArgumentType]
+
+    async with _counted(postgres_url, "usual", concurrency=8) as (here, _):
+        here.engine.poll = NEVER
+        await asyncio.sleep(1.1)  # in which the last poll of before is over
+        monkeypatch.setattr(TurnQueue, "heads", polled)
+        for _ in range(SEVERAL):
+            await _turn(here)
+        assert polls == 0
+        together = [here.turns.submit(APP, "hi", session=f"s{n}") for n in range(3)]
+        for turn in await asyncio.gather(*together):
+            assert (await here.turns.wait(turn.id)).state == "completed"
+        assert polls > 0
