@@ -34,6 +34,7 @@ from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, report, temp
 from faults.queue_machine import QUEUE
 from faults.recovery.agent_shapes import SHAPES_ROW
 from faults.recovery.call_ids import IDS
+from faults.recovery.direct_deltas import DELTAS
 from faults.recovery.poison import POISON
 from faults.recovery.upgrades import UPGRADE
 from faults.server.siege import SIEGE
@@ -54,6 +55,7 @@ _NUMBERED: Final = (
 _NAMED: Final = (
     *(QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY),
     IDS,
+    DELTAS,
     POISON,
     BLACKBOX,
     SHAPES_ROW,

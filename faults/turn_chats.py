@@ -16,7 +16,7 @@ from faults.turn_clients import PATIENCE, check_turns, until_over
 from faults.turn_place import Place, Process, process, temporary_place
 from faults.turn_processes import Crew, keep_log
 from faults.turn_tally import Shape
-from lango.core.turns.events import TurnEvent
+from lango.core.turns.events import Publish, TurnEvent
 from lango.store.turns.rows import Claim
 from lango.turns.attempt import LoadedApp
 from lango.turns.worker import TurnWorker
@@ -41,10 +41,12 @@ class Watched:
         """That of the app."""
         return self.app.fingerprint
 
-    def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+    def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
         """Run the app."""
         self.attempts.add(claim.turn.id, claim.turn.attempts)
-        return self.app.run(claim, abort=abort)
+        return self.app.run(claim, abort=abort, publish=publish)
 
 
 @dataclass(frozen=True, slots=True)
