@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 DELTAS: Final = 10
 """Words of an answer."""
+SHORT: Final = 150
+LONG: Final = 15_000
+"""Words of the answers whose memory is measured."""
 ANSWER_TAKES: Final = 0.5
 """Seconds that the model with a usual answer takes for it."""
 _DELTA_EVERY: Final = 0.1  # seconds: as often as a model's words, gathered for a reader, come
@@ -144,16 +147,16 @@ class _Gated(ScriptedProvider):
             yield event
 
 
-def speaker(words: int) -> LlmAgent:
+def speaker(words: int, every: float = _WORD_EVERY) -> LlmAgent:
     """An agent whose model answers with so many words, 15 ms apart."""
-    provider = ScriptedProvider(rule=lambda _: " ".join(["word"] * words), delay=_WORD_EVERY)
+    provider = ScriptedProvider(rule=lambda _: " ".join(["word"] * words), delay=every)
     return LlmAgent(name=AGENT, model=ModelAdapter(provider, "bench", policy=NO_LIMITS))
 
 
-def _speaking(words: int) -> Maker:
+def _speaking(words: int, every: float = _WORD_EVERY) -> Maker:
     def make(store: SqlSessionStore, notes: Notes) -> DurableAgent:
         del notes
-        runner = AgentRunner(speaker(words), SessionServiceAdapter(store), name=APP)
+        runner = AgentRunner(speaker(words, every), SessionServiceAdapter(store), name=APP)
         return DurableAgent(runner, store)
 
     return make
@@ -255,6 +258,7 @@ APPS: Final[dict[str, Maker]] = {
     "waiting together": waiting_together,
     "busy": busy,
     **{f"{words} words": _speaking(words) for words in (10, 30, 300)},
+    **{f"{words} words in a row": _speaking(words, every=0.0) for words in (SHORT, LONG)},
     "served, instant": served_instant,
     "served, usual": served_usual,
     "served, with a tool": served_with_tool,

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bench import turn_cost, turn_crowd, turn_rates, turn_steps, turn_wakes, turn_words
+from bench import turn_cost, turn_crowd, turn_memory, turn_rates, turn_steps, turn_wakes, turn_words
 from bench.report import summary, verdicts
 from bench.rounds import MIN_ROUNDS
 from bench.targets import exit_code, settle
@@ -32,6 +32,7 @@ def _quick() -> list[Callable[[], Awaitable[Result]]]:
         partial(turn_cost.cost, "instant", _QUICK_ROUNDS),
         partial(turn_cost.cost, "usual", _QUICK_ROUNDS),
         *(partial(turn_words.measure, load, _QUICK_ROUNDS) for load in turn_words.LOADS),
+        turn_memory.long_streams,
         partial(turn_rates.throughput, turn_rates.QUICK_BACKLOG, 1, _QUICK_ROUNDS),
         partial(turn_crowd.waiting, turn_crowd.QUICK_WAITING),
         partial(turn_crowd.appends_beside, _QUICK_ROUNDS),
@@ -50,6 +51,7 @@ def _full() -> list[Callable[[], Awaitable[Result]]]:
             partial(settle, partial(turn_words.measure, load), MIN_ROUNDS)
             for load in turn_words.LOADS
         ),
+        turn_memory.long_streams,
         partial(turn_rates.throughput, turn_rates.BACKLOG, 2, _RATE_ROUNDS),
         partial(turn_crowd.waiting, turn_crowd.WAITING),
         partial(settle, turn_crowd.appends_beside, MIN_ROUNDS),
