@@ -18,8 +18,8 @@ from bench.pg import connect
 from bench.report import Table, millis
 from bench.rounds import Interval
 from bench.targets import Finding, Result, Target
-from faults.bus_servers import COMMANDS, bus_server
-from faults.own_cluster import own_cluster
+from faults.carriers.bus_servers import COMMANDS, bus_server
+from faults.database.own_cluster import own_cluster
 from lango.core.turns.events import Completed, MessageDelta
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns import event_loop

@@ -14,7 +14,7 @@ from google.genai import types
 from bench.report import Table, summary, verdicts
 from bench.rounds import MIN_ROUNDS, Sample, Stopwatch, cpu, divide, estimate, interleave
 from bench.targets import Finding, Result, Target, exit_code, settle
-from faults.canned import (
+from faults.models.canned import (
     Canned,
     anthropic_client,
     canned_provider,

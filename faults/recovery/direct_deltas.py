@@ -14,9 +14,9 @@ from uuid import uuid4
 from google.adk.models import BaseLlm
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.kill_shapes import SHAPES as PLAIN_SHAPES
-from faults.kill_shapes import KillShape, Rule, model_kind, quiet
 from faults.recovery.deaths import Died, death
+from faults.recovery.kill_shapes import SHAPES as PLAIN_SHAPES
+from faults.recovery.kill_shapes import KillShape, Rule, model_kind, quiet
 from faults.recovery.shapes import SHAPES as GATED_SHAPES
 from lango.adk.models.adapter import ModelAdapter
 from lango.core.messages.streams import StreamEvent, StreamEventError, TextDelta, ThoughtDelta

@@ -17,8 +17,8 @@ from google.adk.agents import (
 )
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.kill_shapes import TURN, agent, quiet
 from faults.recovery.deaths import Died, death
+from faults.recovery.kill_shapes import TURN, agent, quiet
 from lango.core.failpoints import failpoint
 from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot, snapshot

@@ -7,8 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from faults import kill_shapes
-from faults.recovery import deaths, shapes
+from faults.recovery import deaths, kill_shapes, shapes
 from faults.recovery.deaths import Died
 from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot, snapshot

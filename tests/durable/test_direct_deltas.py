@@ -26,7 +26,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, Workflow
 from google.genai import types
 
-from faults.kill_shapes import agent
+from faults.recovery.kill_shapes import agent
 from lango.adk.apps.load import Root
 from lango.adk.models.adapter import ModelAdapter
 from lango.core.turns.events import MessageCompleted, MessageDelta, TurnEvent

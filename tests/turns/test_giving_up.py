@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 import pytest
 
-from faults.turn_agents import loaded
-from faults.turn_place import Process, check_log, types_of
+from faults.turns.agents import loaded
+from faults.turns.place import Process, check_log, types_of
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.core.ids import new_id
 from lango.core.turns.events import Answer, Completed, Publish, Started, TurnEvent

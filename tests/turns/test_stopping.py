@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 import sqlalchemy as sa
 
-from faults.turn_place import Process
+from faults.turns.place import Process
 from lango.core.turns.events import Completed, Publish, TurnEvent
 from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
 from lango.store.schema.tables import turns

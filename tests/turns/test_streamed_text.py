@@ -12,7 +12,7 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults.turn_place import Place, Process, process
+from faults.turns.place import Place, Process, process
 from lango.core.turns.events import Completed, Event, MessageCompleted, MessageDelta, ToolStarted
 from lango.core.turns.positions import Position
 from lango.store.sessions.store import SqlSessionStore
