@@ -28,8 +28,11 @@ from lango.providers.shared.alternating import SideMessages, take_turns, without
 from lango.providers.shared.assembly import Assembly, Nothing
 from lango.providers.shared.cache_marks import CACHE_CONTROL, mark
 from lango.providers.shared.chunks import (
+    ChunkFormat,
     ChunkStream,
     field_count,
+    field_key,
+    field_label,
     field_object,
     field_text,
     json_chunk,
@@ -52,7 +55,7 @@ THINKING_TOKENS: Final = 4_096
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _VERSION: Final = re.compile(r"claude-(?:[a-z]+-)*(\d+)(?:[-.](\d{1,2}))?(?![\d])")
 _ADAPTIVE: Final = (4, 6)
-_FINISH: Final[Mapping[str, FinishReason]] = {
+_FINISH: Final[Mapping[object, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -243,9 +246,9 @@ class StreamDecoder:
 
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[object, _Block] = {}
         self._calls: list[tuple[str | None, str | None, str]] = []
-        self._feeders: Mapping[str, Callable[[JsonObject], Sequence[StreamEvent]]] = {
+        self._feeders: Mapping[object, Callable[[JsonObject], Sequence[StreamEvent]]] = {
             "message_start": self._started,
             "content_block_start": self._block_started,
             "content_block_delta": self._delta,
@@ -255,7 +258,7 @@ class StreamDecoder:
 
     def feed(self, chunk: JsonObject) -> Sequence[StreamEvent]:
         """The events in a chunk; none for unknown kinds."""
-        feeder = self._feeders.get(field_text(chunk.get("type")))
+        feeder = self._feeders.get(field_key(chunk.get("type")))
         return feeder(chunk) if feeder is not None else Nothing
 
     def finish(self) -> Iterator[StreamEvent]:
@@ -270,13 +273,13 @@ class StreamDecoder:
 
     def _started(self, event: JsonObject) -> Sequence[StreamEvent]:
         message = required_object(event.get("message"))
-        self.answer.answered_by = field_text(message.get("model"))
+        self.answer.answered_by = field_label(message.get("model"))
         self.answer.usage = _usage(field_object(message.get("usage")), Usage())
         return Nothing
 
     def _block_started(self, event: JsonObject) -> Sequence[StreamEvent]:
         start = required_object(event.get("content_block"))
-        self._blocks[field_count(event.get("index"))] = _Block(start)
+        self._blocks[field_key(event.get("index"))] = _Block(start)
         return self.answer.say(field_text(start.get("text"))) if _is(start, "text") else Nothing
 
     def _delta(self, event: JsonObject) -> Sequence[StreamEvent]:
@@ -296,12 +299,12 @@ class StreamDecoder:
 
     def _block(self, event: JsonObject) -> _Block:
         """The block that an event continues."""
-        block = self._blocks.get(field_count(event.get("index")))
+        block = self._blocks.get(field_key(event.get("index")))
         return block or self.answer.broken("The answer continues a block that it never started.")
 
     def _block_ended(self, event: JsonObject) -> Sequence[StreamEvent]:
         block = self._block(event)
-        del self._blocks[field_count(event.get("index"))]
+        del self._blocks[event.get("index")]
         start, text = block.start, "".join(block.text)
         place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
         if _is(start, "tool_use"):
@@ -323,7 +326,7 @@ class StreamDecoder:
         if usage is not None:
             self.answer.usage = _usage(field_object(usage), self.answer.usage or Usage())
         if delta.get("stop_reason") is not None:
-            self.answer.finish = _FINISH.get(field_text(delta["stop_reason"]), "other")
+            self.answer.finish = _FINISH.get(field_key(delta["stop_reason"]), "other")
         return Nothing
 
 
@@ -346,8 +349,7 @@ def _usage(usage: JsonObject, before: Usage) -> Usage:
     )
 
 
-def read_chunk(name: bytes, data: bytes) -> JsonObject | None:
-    """The chunk in a server-sent event; raises the error that the server reports in its place."""
+def _read_chunk(name: bytes, data: bytes) -> JsonObject | None:
     if name == b"error":
         raise _reported(data)
     if name not in _EVENTS:  # pings, and what the API may add
@@ -363,6 +365,9 @@ def _reported(data: bytes) -> ModelError:
     except (ValueError, BadStreamError):
         body = {}
     return said_error(body, data.decode(errors="replace") or "The server reported an error.")
+
+
+FORMAT: Final = ChunkFormat(REQUEST_ID, _read_chunk)
 
 
 class AnthropicProvider(SdkProvider["AsyncAnthropic", JsonObject]):
@@ -391,7 +396,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic", JsonObject]):
         self, resource: Any, request: ModelRequest, answer: Assembly
     ) -> Awaitable[ChunkStream]:
         body = encode_request(request, provider=self._name)
-        return open_chunks(resource, body, answer, id_header=REQUEST_ID, read=read_chunk)
+        return open_chunks(resource, body, answer, FORMAT)
 
     def _explain(self, error: Exception) -> ModelError | None:
         return explain(error)

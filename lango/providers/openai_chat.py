@@ -13,7 +13,14 @@ from lango.providers.base import ModelRequest, ToolSpec
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared import media as medium
 from lango.providers.shared.assembly import Assembly, OpenCall
-from lango.providers.shared.chunks import field_count, field_object, field_objects, field_text
+from lango.providers.shared.chunks import (
+    field_count,
+    field_key,
+    field_label,
+    field_object,
+    field_objects,
+    field_text,
+)
 from lango.providers.shared.names import (
     CHAT_IDS,
     NINE_LETTER_IDS,
@@ -34,7 +41,7 @@ _THOUGHTS: Final = ("reasoning_content", "reasoning")
 _KEPT: Final = "reasoning_details"
 _CALL_KEPT: Final = "extra_content"
 _EXTENSIONS: Final = frozenset({*_THOUGHTS, _KEPT})  # of other servers, in a delta
-_FINISH: Final[Mapping[str, FinishReason]] = {
+_FINISH: Final[Mapping[object, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
@@ -239,7 +246,7 @@ class StreamDecoder:
     def feed(self, chunk: JsonObject) -> Iterator[StreamEvent]:
         """The events in a chunk."""
         answer = self.answer
-        answer.answered_by = field_text(chunk.get("model")) or answer.answered_by
+        answer.answered_by = field_label(chunk.get("model")) or answer.answered_by
         if chunk.get("usage") is not None:
             answer.usage = _usage(field_object(chunk["usage"]))
         for choice in field_objects(chunk.get("choices")):
@@ -253,7 +260,7 @@ class StreamDecoder:
             for call in field_objects(delta.get("tool_calls")):
                 self._call(call)
             if choice.get("finish_reason") is not None:
-                self._finished(field_text(choice["finish_reason"]))
+                self._finished(field_key(choice["finish_reason"]))
 
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the answer."""
@@ -298,7 +305,7 @@ class StreamDecoder:
         if kept := delta.get(_CALL_KEPT):
             call.extra[_CALL_KEPT] = kept
 
-    def _finished(self, reason: str) -> None:
+    def _finished(self, reason: object) -> None:
         if reason in _BROKEN:
             self.answer.broken(f"The server gave up in the middle of its answer: {reason}")
         self.answer.finish = _FINISH.get(reason, "other")

@@ -13,6 +13,8 @@ from lango.providers.shared import media as medium
 from lango.providers.shared.assembly import Assembly, Nothing
 from lango.providers.shared.chunks import (
     field_count,
+    field_key,
+    field_label,
     field_object,
     field_objects,
     field_text,
@@ -33,7 +35,7 @@ _THINKING: Final[Mapping[bool, JsonObject]] = {
     True: {"effort": "medium", "summary": "auto"},
     False: {"effort": "low"},  # the lowest that all models support
 }
-_INCOMPLETE: Final[Mapping[str, FinishReason]] = {
+_INCOMPLETE: Final[Mapping[object, FinishReason]] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
@@ -153,7 +155,7 @@ class StreamDecoder:
         self._streamed: set[object] = set()  # text parts that arrived as deltas
         self._open: set[object] = set()  # unfinished calls
         self._calls: list[tuple[str | None, str | None, str]] = []
-        self._feeders: Mapping[str, Callable[[JsonObject], Sequence[StreamEvent]]] = {
+        self._feeders: Mapping[object, Callable[[JsonObject], Sequence[StreamEvent]]] = {
             "response.output_text.delta": self._text,
             "response.output_text.done": self._text_done,
             "response.refusal.delta": self._text,
@@ -170,7 +172,7 @@ class StreamDecoder:
 
     def feed(self, chunk: JsonObject) -> Sequence[StreamEvent]:
         """The events in a chunk; none for unknown kinds."""
-        feeder = self._feeders.get(field_text(chunk.get("type")))
+        feeder = self._feeders.get(field_key(chunk.get("type")))
         return feeder(chunk) if feeder is not None else Nothing
 
     def finish(self) -> Iterator[StreamEvent]:
@@ -207,21 +209,21 @@ class StreamDecoder:
 
     def _item_added(self, event: JsonObject) -> Sequence[StreamEvent]:
         if required_object(event.get("item")).get("type") == "function_call":
-            self._open.add(field_count(event.get("output_index")))
+            self._open.add(field_key(event.get("output_index")))
         return Nothing
 
     def _item_done(self, event: JsonObject) -> Sequence[StreamEvent]:
         item = required_object(event.get("item"))
         kind = item.get("type")
         if kind == "function_call":
-            self._call_done(item, field_count(event.get("output_index")))
+            self._call_done(item, field_key(event.get("output_index")))
         elif kind == "reasoning":
             return self._reasoned(item)
         elif kind == "message" and (phase := item.get(_PHASE)):
             return self.answer.reason("", {_PHASE: phase})
         return Nothing
 
-    def _call_done(self, item: JsonObject, index: int) -> None:
+    def _call_done(self, item: JsonObject, index: object) -> None:
         if item.get("status") == "incomplete":
             self._open.add(index)
             return
@@ -239,11 +241,11 @@ class StreamDecoder:
 
     def _ended(self, event: JsonObject) -> Sequence[StreamEvent]:
         answer, response = self.answer, required_object(event.get("response"))
-        reason = field_text(field_object(response.get("incomplete_details")).get("reason"))
         answer.finish = "stop" if event["type"] == "response.completed" else "other"
+        reason = field_key(field_object(response.get("incomplete_details")).get("reason"))
         if reason:
             answer.finish = _INCOMPLETE.get(reason, "other")
-        answer.answered_by = field_text(response.get("model")) or answer.answered_by
+        answer.answered_by = field_label(response.get("model")) or answer.answered_by
         if response.get("usage") is not None:
             answer.usage = _usage(field_object(response["usage"]))
         return Nothing
@@ -259,9 +261,9 @@ class StreamDecoder:
         raise FAULTS.error(VendorError(message, None, (code,)))
 
 
-def _place(event: JsonObject) -> tuple[str, int]:
+def _place(event: JsonObject) -> object:
     """Which part of the output an event belongs to."""
-    return field_text(event.get("item_id")), field_count(event.get("content_index"))
+    return field_key(event.get("item_id")), field_key(event.get("content_index"))
 
 
 def _without_nulls(value: Any) -> Any:

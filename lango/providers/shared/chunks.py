@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from pydantic_core import from_json
@@ -18,18 +19,26 @@ from lango.providers.shared.sse import EventStreamParser, ServerSentEvent
 ChunkReader: TypeAlias = Callable[[bytes, bytes], JsonObject | None]
 """The chunk in an event's name and data; None if it has none. Raises an error that it reports."""
 
-_DONE: Final = b"[DONE]"
 _DRAIN_SECONDS: Final = 0.1  # only a connection that was read to its end can be used again
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFormat:
+    """How a vendor's API streams chunks."""
+
+    request_id: str  # the response header that holds it
+    read: ChunkReader
+    end: bytes | None = None  # data that marks the end of the stream
 
 
 class ChunkStream:
     """The chunks of a streaming response; closing it releases the connection."""
 
     def __init__(
-        self, pieces: AsyncGenerator[bytes, None], read: ChunkReader, resources: AsyncExitStack
+        self, pieces: AsyncGenerator[bytes, None], form: ChunkFormat, resources: AsyncExitStack
     ) -> None:
         self._pieces = pieces
-        self._read = read
+        self._read, self._end = form.read, form.end
         self._resources = resources
         self._parser = EventStreamParser()
         self._events: Iterator[ServerSentEvent] = iter(())
@@ -40,7 +49,7 @@ class ChunkStream:
     async def __anext__(self) -> JsonObject:
         while True:
             for name, data in self._events:
-                if data.startswith(_DONE):
+                if self._end is not None and data.startswith(self._end):
                     await self._drain()
                     raise StopAsyncIteration
                 chunk = self._read(name, data)
@@ -60,14 +69,14 @@ class ChunkStream:
 
 
 async def open_chunks(
-    resource: Any, body: JsonObject, answer: Assembly, *, id_header: str, read: ChunkReader
+    resource: Any, body: JsonObject, answer: Assembly, form: ChunkFormat
 ) -> ChunkStream:
     """Send a request through an SDK's `with_streaming_response`, which raises its errors."""
     resources = AsyncExitStack()
     response = await resources.enter_async_context(resource.create(**body))
-    answer.request_id = str(response.headers.get(id_header) or "")
+    answer.request_id = str(response.headers.get(form.request_id) or "")
     pieces = await resources.enter_async_context(aclosing(response.iter_bytes()))
-    return ChunkStream(pieces, read, resources)
+    return ChunkStream(pieces, form, resources)
 
 
 def json_chunk(data: bytes) -> JsonObject:
@@ -88,8 +97,8 @@ def required_object(value: Any) -> JsonObject:
 
 
 def field_object(value: Any) -> JsonObject:
-    """A field that holds an object; empty if it is null or missing."""
-    return {} if value is None else required_object(value)
+    """A field that holds an object; empty if it is null, missing or PHP's empty list."""
+    return required_object(value) if value else {}
 
 
 def field_objects(value: Any) -> list[JsonObject]:
@@ -108,6 +117,18 @@ def field_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise _wrong("text", value)
+
+
+def field_key(value: Any) -> str | float | None:
+    """A field that names a part of the answer, or why it ended: by a text or a number."""
+    if value is None or isinstance(value, str | float | int):
+        return value
+    raise _wrong("a text or a number", value)
+
+
+def field_label(value: Any) -> str:
+    """A field that is only shown to people; empty if it is no text."""
+    return value if isinstance(value, str) else ""
 
 
 def field_count(value: Any) -> int:

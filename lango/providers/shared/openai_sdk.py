@@ -21,7 +21,7 @@ from lango.errors import (
 )
 from lango.providers.base import ModelRequest
 from lango.providers.shared.assembly import Assembly
-from lango.providers.shared.chunks import ChunkStream, json_chunk, open_chunks
+from lango.providers.shared.chunks import ChunkFormat, ChunkStream, json_chunk, open_chunks
 from lango.providers.shared.decoding import missing
 from lango.providers.shared.errors import FaultTable, VendorError
 from lango.providers.shared.sdk import SdkProvider
@@ -87,7 +87,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI", JsonObject]):
         self, resource: Any, request: ModelRequest, answer: Assembly
     ) -> Awaitable[ChunkStream]:
         body = self._encode(request)
-        return open_chunks(resource, body, answer, id_header=REQUEST_ID, read=read_chunk)
+        return open_chunks(resource, body, answer, FORMAT)
 
     def _explain(self, error: Exception) -> ModelError | None:
         return explain(error)
@@ -129,8 +129,7 @@ def said_error(
     return FAULTS.error(VendorError(message, status, codes, headers, request_id))
 
 
-def read_chunk(name: bytes, data: bytes) -> JsonObject | None:
-    """The chunk in a server-sent event; raises the error that the server reports in its place."""
+def _read_chunk(name: bytes, data: bytes) -> JsonObject | None:
     del name
     if not data:
         return None
@@ -141,3 +140,6 @@ def read_chunk(name: bytes, data: bytes) -> JsonObject | None:
             error, error if isinstance(error, str) else "The server reported an error."
         )
     return chunk
+
+
+FORMAT: Final = ChunkFormat(REQUEST_ID, _read_chunk, end=b"[DONE]")
