@@ -114,7 +114,7 @@ def frames_of(wire: str, data: st.DataObject) -> list[bytes]:
 
 
 @pytest.mark.parametrize("wire", list(SDKS))
-@settings(max_examples=20)
+@settings(max_examples=50)
 @given(data=st.data(), sizes=SIZES, end=st.sampled_from([b"\n", b"\r\n", b"\r"]))
 def test_the_same_events(
     wire: str, data: st.DataObject, sizes: tuple[int, ...], end: bytes

@@ -1,4 +1,4 @@
-"""Reads one answer's chunks as JSON objects from the raw response of a vendor's SDK (record 24)."""
+"""Reads one answer's chunks as JSON objects from the raw response of a vendor's SDK (record 25)."""
 
 from __future__ import annotations
 

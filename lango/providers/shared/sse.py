@@ -1,4 +1,4 @@
-"""Parses server-sent events, however the network splits their bytes (record 24)."""
+"""Parses server-sent events, however the network splits their bytes (record 25)."""
 
 from __future__ import annotations
 
