@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faults.canned import Canned, anthropic_client, canned_provider, openai_client
+from faults.models.canned import Canned, anthropic_client, canned_provider, openai_client
 from lango.core.messages.streams import (
     ReasoningDone,
     StreamEvent,

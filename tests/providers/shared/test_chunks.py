@@ -8,7 +8,7 @@ import httpx2
 import openai
 import pytest
 
-from faults.canned import Canned, canned_provider
+from faults.models.canned import Canned, canned_provider
 from lango.core.messages.streams import StreamEvent, ThoughtDelta, Usage
 from lango.errors import (
     BadStreamError,

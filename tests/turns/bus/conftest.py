@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-
 from faults.carriers.bus_servers import COMMANDS, BusServer, bus_server
 
 

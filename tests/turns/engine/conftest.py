@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-
 from faults.carriers.temporal_server import TemporalServer, temporal_server
 
 
