@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final
 
-from faults.carriers.bus_servers import COMMANDS, bus_server
-
 from bench.ours import Lango
 from bench.pg import connect
 from bench.report import Table, millis
 from bench.rounds import Interval
 from bench.targets import Finding, Result, Target
+from faults.carriers.bus_servers import COMMANDS, bus_server
 from faults.database.own_cluster import own_cluster
 from lango.core.turns.events import Completed, MessageDelta
 from lango.store.sessions.store import SqlSessionStore

@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
-from faults.carriers.temporal_server import temporal_server
-
 from bench.buses import streamed_turns
 from bench.pg import own_database
 from bench.report import Table, summary, verdicts
@@ -21,6 +19,7 @@ from bench.rounds import Interval
 from bench.targets import Finding, Result, Target, exit_code
 from bench.turn_desk import Place, desk, queue
 from bench.turn_process import seen, worker_process
+from faults.carriers.temporal_server import temporal_server
 from lango.turns.engine.choose import DATABASE
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+
 from faults.carriers.bus_servers import COMMANDS, BusServer, bus_server
 
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
+
 from faults.carriers.temporal_server import TemporalServer, temporal_server
 
 

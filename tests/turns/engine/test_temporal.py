@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 import pytest_asyncio
-from faults.carriers.temporal_server import TemporalServer, temporal_server
 from temporalio.client import ActivityExecutionDescription as Described
 from temporalio.client import ActivityExecutionStatus as Status
 from temporalio.client import (
@@ -18,6 +17,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from faults.carriers.temporal_server import TemporalServer, temporal_server
 from faults.database.own_cluster import free_port
 from lango.errors import ConfigError
 from lango.store.db.database import Database
