@@ -17,7 +17,7 @@ help: ## show this list
 setup: ## make .venv with the locked dependencies and this package
 	command -v uv >/dev/null || python3 -m pip install --quiet uv
 	test -x $(PY) || uv venv --quiet --python '>=3.11' .venv
-	uv pip sync --quiet --python $(PY) --require-hashes requirements/dev.txt
+	uv pip sync --quiet --compile-bytecode --python $(PY) --require-hashes requirements/dev.txt
 	uv pip install --quiet --python $(PY) --no-deps --editable .
 
 .PHONY: setup-model

@@ -18,8 +18,8 @@ from bench.pg import connect
 from bench.report import Table, millis
 from bench.rounds import Interval
 from bench.targets import Finding, Result, Target
-from faults.bus_servers import COMMANDS, bus_server
-from faults.own_cluster import own_cluster
+from faults.carriers.bus_servers import COMMANDS, bus_server
+from faults.database.own_cluster import own_cluster
 from lango.core.turns.events import Completed, MessageDelta
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns import event_loop
@@ -30,7 +30,7 @@ from lango.turns.worker import TurnWorker, WorkerOptions
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from lango.core.turns.events import TurnEvent
+    from lango.core.turns.events import Publish, TurnEvent
     from lango.store.turns.rows import Claim
 
 APP: Final = "words"
@@ -59,9 +59,11 @@ class Words:
         self._words = int(seconds * _WORDS_PER_SECOND)
         self.gate = asyncio.Event()
 
-    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
         """Stream, once the gate is open; turns begin at different moments."""
-        del abort
+        del abort, publish
         await self.gate.wait()
         await asyncio.sleep(claim.turn.session_pk % 50 / 1_500)
         for _ in range(self._words):

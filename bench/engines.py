@@ -19,7 +19,7 @@ from bench.rounds import Interval
 from bench.targets import Finding, Result, Target, exit_code
 from bench.turn_desk import Place, desk, queue
 from bench.turn_process import seen, worker_process
-from faults.temporal_server import temporal_server
+from faults.carriers.temporal_server import temporal_server
 from lango.turns.engine.choose import DATABASE
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from google.adk.plugins.base_plugin import BasePlugin
 
     from lango.core.messages.streams import StreamEvent
-    from lango.core.turns.events import TurnEvent
+    from lango.core.turns.events import Publish, TurnEvent
     from lango.providers.base import ModelRequest
     from lango.store.sessions.store import SqlSessionStore
     from lango.store.turns.rows import Claim
@@ -37,9 +37,13 @@ if TYPE_CHECKING:
 
 DELTAS: Final = 10
 """Words of an answer."""
+SHORT: Final = 150
+LONG: Final = 15_000
+"""Words of the answers whose memory is measured."""
 ANSWER_TAKES: Final = 0.5
 """Seconds that the model with a usual answer takes for it."""
 _DELTA_EVERY: Final = 0.1  # seconds: as often as a model's words, gathered for a reader, come
+_WORD_EVERY: Final = 0.015  # seconds: as fast as a common model's words come
 _EFFECT_EVERY: Final = 0.001
 _ANSWERS_SLOWER: Final = 2
 NO_LIMITS: Final = Policy(
@@ -87,9 +91,11 @@ class Nothing:
         del store
         self._notes = notes
 
-    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
         """End."""
-        del claim, abort
+        del claim, abort, publish
         self._notes.called()
         yield Completed()
 
@@ -106,8 +112,11 @@ class Streaming:
         del store
         self._gate = notes.gate
 
-    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
         """Stream."""
+        del publish
         # They begin together: without this they would speak together ever after.
         await asyncio.sleep(claim.turn.session_pk % 100 / 100 * _DELTA_EVERY)
         while not abort.is_set():
@@ -136,6 +145,21 @@ class _Gated(ScriptedProvider):
         await asyncio.sleep(self._slower * later)
         async for event in super().stream(request):
             yield event
+
+
+def speaker(words: int, every: float = _WORD_EVERY) -> LlmAgent:
+    """An agent whose model answers with so many words, 15 ms apart."""
+    provider = ScriptedProvider(rule=lambda _: " ".join(["word"] * words), delay=every)
+    return LlmAgent(name=AGENT, model=ModelAdapter(provider, "bench", policy=NO_LIMITS))
+
+
+def _speaking(words: int, every: float = _WORD_EVERY) -> Maker:
+    def make(store: SqlSessionStore, notes: Notes) -> DurableAgent:
+        del notes
+        runner = AgentRunner(speaker(words, every), SessionServiceAdapter(store), name=APP)
+        return DurableAgent(runner, store)
+
+    return make
 
 
 def runner(
@@ -233,6 +257,8 @@ APPS: Final[dict[str, Maker]] = {
     "waiting": waiting,
     "waiting together": waiting_together,
     "busy": busy,
+    **{f"{words} words": _speaking(words) for words in (10, 30, 300)},
+    **{f"{words} words in a row": _speaking(words, every=0.0) for words in (SHORT, LONG)},
     "served, instant": served_instant,
     "served, usual": served_usual,
     "served, with a tool": served_with_tool,

@@ -7,7 +7,16 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bench import turn_cost, turn_crowd, turn_rates, turn_steps, turn_trips, turn_wakes
+from bench import (
+    turn_cost,
+    turn_crowd,
+    turn_memory,
+    turn_rates,
+    turn_steps,
+    turn_trips,
+    turn_wakes,
+    turn_words,
+)
 from bench.report import summary, verdicts
 from bench.rounds import MIN_ROUNDS
 from bench.targets import exit_code, settle
@@ -35,6 +44,8 @@ def _quick() -> list[Callable[[], Awaitable[Result]]]:
         partial(turn_trips.first_calls, _QUICK_TURNS),
         partial(turn_cost.cost, "instant", _QUICK_ROUNDS),
         partial(turn_cost.cost, "usual", _QUICK_ROUNDS),
+        *(partial(turn_words.measure, load, _QUICK_ROUNDS) for load in turn_words.LOADS),
+        turn_memory.long_streams,
         partial(turn_rates.throughput, turn_rates.QUICK_BACKLOG, 1, _QUICK_ROUNDS),
         partial(turn_crowd.waiting, turn_crowd.QUICK_WAITING),
         partial(turn_crowd.appends_beside, _QUICK_ROUNDS),
@@ -51,6 +62,11 @@ def _full() -> list[Callable[[], Awaitable[Result]]]:
         partial(turn_trips.first_calls, _TURNS),
         partial(turn_cost.cost, "instant", MIN_ROUNDS),
         partial(settle, partial(turn_cost.cost, "usual"), MIN_ROUNDS),
+        *(
+            partial(settle, partial(turn_words.measure, load), MIN_ROUNDS)
+            for load in turn_words.LOADS
+        ),
+        turn_memory.long_streams,
         partial(turn_rates.throughput, turn_rates.BACKLOG, 2, _RATE_ROUNDS),
         partial(turn_crowd.waiting, turn_crowd.WAITING),
         partial(settle, turn_crowd.appends_beside, MIN_ROUNDS),

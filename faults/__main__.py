@@ -13,39 +13,40 @@ from typing import Final
 
 from faults import results
 from faults.blackbox.row import BLACKBOX
-from faults.carriers import BUSES, ENGINES, ON_CARRIERS, carriers
+from faults.carriers.choose import BUSES, ENGINES, ON_CARRIERS, carriers
+from faults.database.backends import G7
 from faults.database.idle import IDLE
 from faults.database.locked import LOCKED
+from faults.database.lost_replies import G8
 from faults.database.outage import OUTAGE
-from faults.g1_kills import G1, G3
-from faults.g4_writers import G4, G5
-from faults.g7_backends import G7
-from faults.g8_lost_replies import G8
-from faults.g9_restarts import G9
-from faults.g11_clocks import G11
-from faults.g12_state_machine import G12
-from faults.g13_histories import G13
-from faults.g14_streams import G14
-from faults.g15_http_faults import G15
-from faults.g16_hostile import G16
-from faults.g17_reconnects import G17
-from faults.g18_tenants import G18
+from faults.database.restarts import G9
 from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, report, temporary_places
-from faults.queue_machine import QUEUE
+from faults.models.histories import G13
+from faults.models.server_faults import G15
+from faults.models.streams import G14
+from faults.queue.machine import QUEUE
 from faults.recovery.agent_shapes import SHAPES_ROW
 from faults.recovery.call_ids import IDS
+from faults.recovery.direct_deltas import DELTAS
+from faults.recovery.kills import G1, G3
 from faults.recovery.poison import POISON
 from faults.recovery.upgrades import UPGRADE
+from faults.server.reconnects import G17
 from faults.server.siege import SIEGE
+from faults.server.tenants import G18
+from faults.store.clocks import G11
 from faults.store.deletes import DELETE
+from faults.store.hostile import G16
+from faults.store.state_machine import G12
 from faults.store.usage import LEDGER
-from faults.turn_chaos import CHAOS
-from faults.turn_chats import CHATS
-from faults.turn_deploys import DEPLOY
-from faults.turn_faults import G2, G6, G10
-from faults.turn_hangs import HANG
-from faults.turn_order import ORDER
-from faults.turn_readers import READ
+from faults.store.writer_rows import G4, G5
+from faults.turns.chaos import CHAOS
+from faults.turns.chats import CHATS
+from faults.turns.deploys import DEPLOY
+from faults.turns.hangs import HANG
+from faults.turns.order import ORDER
+from faults.turns.readers import READ
+from faults.turns.worker_faults import G2, G6, G10
 from lango.turns.engine.choose import DATABASE
 
 _NUMBERED: Final = (
@@ -54,6 +55,7 @@ _NUMBERED: Final = (
 _NAMED: Final = (
     *(QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY),
     IDS,
+    DELTAS,
     POISON,
     BLACKBOX,
     SHAPES_ROW,

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 _NEEDED: Final = (
     *(
-        "faults.turn_warm",
+        "faults.turns.warm",
         "lango.app",
         "lango.cli.commands.serve",
         "lango.cli.commands.worker",

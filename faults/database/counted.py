@@ -5,10 +5,10 @@ from __future__ import annotations
 from multiprocessing.synchronize import Event
 from typing import Any, Final
 
-from faults.turn_agents import Effects, in_rounds
-from faults.turn_place import Place
-from faults.turn_processes import work
-from faults.turn_tally import name_in
+from faults.turns.agents import Effects, in_rounds
+from faults.turns.place import Place
+from faults.turns.processes import work
+from faults.turns.tally import name_in
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
 

@@ -13,10 +13,10 @@ from typing import Final
 from faults.database.counted import counting_work, model_calls
 from faults.database.proxy import Proxy
 from faults.harness import Guarantee, Outcome, Run
-from faults.turn_clients import check_turns
-from faults.turn_place import Process, process, temporary_place
-from faults.turn_processes import Crew
-from faults.turn_tally import Shape
+from faults.turns.clients import check_turns
+from faults.turns.place import Process, process, temporary_place
+from faults.turns.processes import Crew
+from faults.turns.tally import Shape
 
 SHAPE: Final = Shape()
 FORGETS_AFTER: Final = 6.0

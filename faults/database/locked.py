@@ -19,9 +19,9 @@ from uuid import uuid4
 import httpx
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
-from faults.serve_processes import project, servers
-from faults.turn_place import Place, temporary_place
-from faults.turn_processes import Crew
+from faults.server.processes import project, servers
+from faults.turns.place import Place, temporary_place
+from faults.turns.processes import Crew
 from tests.store.rows import raw
 
 WORKERS: Final = 2

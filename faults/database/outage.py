@@ -11,11 +11,11 @@ from typing import Final
 from faults.database.counted import counting_work, model_calls
 from faults.database.outages import OUTAGES, Outage
 from faults.harness import Guarantee, Outcome, Run
-from faults.turn_agents import PATIENCE, Effects
-from faults.turn_clients import Clients, check_turns
-from faults.turn_place import Process, process, temporary_place
-from faults.turn_processes import Crew
-from faults.turn_tally import Shape, Tally
+from faults.turns.agents import PATIENCE, Effects
+from faults.turns.clients import Clients, check_turns
+from faults.turns.place import Process, process, temporary_place
+from faults.turns.processes import Crew
+from faults.turns.tally import Shape, Tally
 from lango.server.health import Health, readiness
 
 _LASTING: Final = 1.0

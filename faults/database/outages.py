@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 
 from faults.database.full_disk import LimitedFiles, SmallDisk, small_disk
+from faults.database.own_cluster import Cluster, own_pair
 from faults.database.proxy import Proxy
 from faults.harness import Places
-from faults.own_cluster import Cluster, own_pair
 from lango.store.schema import migrate
 
 _MIGRATING: Final = threading.Lock()

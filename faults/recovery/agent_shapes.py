@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from faults.g1_kills import swept
 from faults.harness import Guarantee, Outcome, Run
-from faults.kill_shapes import SWEPT
+from faults.recovery.kill_shapes import SWEPT
+from faults.recovery.kills import swept
 from faults.recovery.shapes import SHAPES
 
 NAMED: Final = {f"SHAPES {name}": shape for name, shape in SHAPES.items()}

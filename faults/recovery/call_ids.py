@@ -17,9 +17,9 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import PrivateAttr
 
-from faults.g1_kills import swept
 from faults.harness import Guarantee, Outcome, Run
-from faults.kill_shapes import SHAPES, SWEPT, KillShape, Rule, model_kind, quiet
+from faults.recovery.kill_shapes import SHAPES, SWEPT, KillShape, Rule, model_kind, quiet
+from faults.recovery.kills import swept
 from lango.adk.apps.load import Root
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.models.convert import convert_messages

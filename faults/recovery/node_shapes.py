@@ -8,7 +8,7 @@ from google.adk.agents.context import Context
 from google.adk.workflow import START, FunctionNode, RetryConfig, Workflow
 from google.genai import types
 
-from faults.kill_shapes import KillShape, agent
+from faults.recovery.kill_shapes import KillShape, agent
 from lango.adk.apps.load import Root
 from lango.testing.kill_trials import effect
 

@@ -8,8 +8,8 @@ import time
 from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.turn_place import Process, check_log, process, temporary_place
-from faults.turn_processes import Crew
+from faults.turns.place import Process, check_log, process, temporary_place
+from faults.turns.processes import Crew
 from lango.core.turns.states import MAX_ATTEMPTS
 from lango.errors import WorkerLostError
 from lango.store.turns.rows import Turn

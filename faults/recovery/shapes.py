@@ -19,7 +19,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from faults.kill_shapes import TURN, KillShape, agent, tool
+from faults.recovery.kill_shapes import TURN, KillShape, agent, tool
 from faults.recovery.node_shapes import NODE_SHAPES
 from lango.adk.apps.load import Root
 from lango.providers.base import ModelRequest

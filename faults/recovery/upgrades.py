@@ -17,18 +17,15 @@ from google.adk.agents import (
 )
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.kill_shapes import TURN, agent, quiet
-from lango.core import failpoints
+from faults.recovery.deaths import Died, death
+from faults.recovery.kill_shapes import TURN, agent, quiet
+from lango.core.failpoints import failpoint
 from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot, snapshot
 from lango.testing.kill_trials import APP, USER, Sweep, run_turns
 
 _OLD: Final = "abcd"
 _DIES_AT: Final = ("append.after", "model.start", "model.end", "ledger.finish.after", "tool.effect")
-
-
-class _Died(BaseException):
-    """Stands for kill -9: no `except Exception` catches it."""
 
 
 def _tree(names: Sequence[str], ran: list[str], kind: str) -> BaseAgent:
@@ -43,7 +40,7 @@ def _paying(name: str, ran: list[str]) -> BaseAgent:
 
     async def pay(k: str) -> str:
         """Pay."""
-        failpoints.failpoint("tool.effect")
+        failpoint("tool.effect")
         ran.append(name)
         return k
 
@@ -75,22 +72,9 @@ async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
     point, times = drawn.choice(_DIES_AT), drawn.randint(1, 8)
     ran: list[str] = []
     turns = (f"{TURN} one",)
-    passed = Counter[str]()
-    dead: list[bool] = []
-
-    def armed(name: str) -> None:
-        passed[name] += 1
-        if dead or (name == point and passed[point] == times):
-            dead.append(True)
-            raise _Died
-
-    failpoints.armed = armed
-    try:
-        with suppress(BaseExceptionGroup, _Died):
-            old = Sweep(lambda: _tree(_OLD, ran, kind), turns, url)
-            await run_turns(old, key, f"{key.tenant}-0", ())
-    finally:
-        failpoints.armed = None
+    with death(point, times) as died, suppress(BaseExceptionGroup, Died):
+        old = Sweep(lambda: _tree(_OLD, ran, kind), turns, url)
+        await run_turns(old, key, f"{key.tenant}-0", ())
     before = await snapshot(url, key)
     await run_turns(
         Sweep(lambda: _tree(new, ran, kind), turns, url),
@@ -102,7 +86,7 @@ async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
     place = f"{kind} {_OLD} to {new}, died at {point} {times}"
     for wrong in _wrongs(before, after, new):
         outcome.fail(f"{place}: {wrong}")
-    return after.turns[-1] if dead else "not cut off"
+    return after.turns[-1] if died.happened else "not cut off"
 
 
 def _said(shot: Snapshot) -> list[str]:

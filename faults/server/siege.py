@@ -18,8 +18,8 @@ from typing import Any, Final
 import httpx
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
-from faults.serve_processes import Project, Server, project, servers
-from faults.turn_place import Place, temporary_place
+from faults.server.processes import Project, Server, project, servers
+from faults.turns.place import Place, temporary_place
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
 

@@ -22,9 +22,9 @@ from google.genai import types
 
 from faults.harness import Guarantee, Outcome, Run
 from faults.store.leftovers import leftovers, newest_session
-from faults.turn_agents import PATIENCE
-from faults.turn_place import Place, Process, process, temporary_place
-from faults.turn_processes import Crew, keep_log
+from faults.turns.agents import PATIENCE
+from faults.turns.place import Place, Process, process, temporary_place
+from faults.turns.processes import Crew, keep_log
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter

@@ -31,9 +31,9 @@ from google.adk.tools.agent_tool import AgentTool
 from faults.blackbox.logs import Log, read
 from faults.blackbox.model_server import ModelServer
 from faults.harness import Guarantee, Outcome, Run
-from faults.turn_clients import until_over
-from faults.turn_place import Place, Process, process, temporary_place
-from faults.turn_processes import Crew, WorkerProcess, keep_log
+from faults.turns.clients import until_over
+from faults.turns.place import Place, Process, process, temporary_place
+from faults.turns.processes import Crew, WorkerProcess, keep_log
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins

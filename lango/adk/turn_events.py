@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from google.adk.events.event import Event
 from google.adk.tools.transfer_to_agent_tool import transfer_to_agent
 from google.genai import types
 
+from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.models.usage import usage_of
 from lango.adk.sessions.normalise import with_outputs_moved
 from lango.adk.tools.approvals import QUESTIONS, approval_of, closed_waits
@@ -60,6 +62,7 @@ class TurnReader:
     aborted: bool = False
     passed_on_by: str = ""
     """The agent that asked for the newest transfer."""
+    direct_deltas: DirectDeltas | None = None
     _stopped: Event | None = None
     _next_agent: str | None = None
     _drafts: dict[str, _Draft] = field(default_factory=dict[str, _Draft])
@@ -81,16 +84,19 @@ class TurnReader:
 
     def _deltas(self, event: Event) -> Iterator[TurnEvent]:
         for part in _parts(event):
-            if not part.text:
-                continue
-            if part.thought:
-                self._thought.add(event.id)
-                yield ReasoningDelta(event.id, part.text)
-                continue
-            draft = self._drafts.setdefault(event.id, _Draft(event))
-            draft.newest = event
-            draft.texts.append(part.text)
-            yield MessageDelta(event.id, part.text)
+            if part.text:
+                yield self._delta(event, part.text, is_thought=bool(part.thought))
+        if self.direct_deltas is not None:
+            self.direct_deltas.bind(event, partial(self._delta, event))
+
+    def _delta(self, event: Event, text: str, *, is_thought: bool) -> TurnEvent:
+        if is_thought:
+            self._thought.add(event.id)
+            return ReasoningDelta(event.id, text)
+        draft = self._drafts.setdefault(event.id, _Draft(event))
+        draft.newest = event
+        draft.texts.append(text)
+        return MessageDelta(event.id, text)
 
     def _note(self, event: Event) -> None:
         """Record what matters at the end of the run."""

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -35,7 +27,19 @@ from lango.providers.shared import media as medium
 from lango.providers.shared.alternating import SideMessages, take_turns, without_instruction
 from lango.providers.shared.assembly import Assembly, Nothing
 from lango.providers.shared.cache_marks import CACHE_CONTROL, mark
-from lango.providers.shared.decoding import missing, opened
+from lango.providers.shared.chunks import (
+    ChunkFormat,
+    ChunkStream,
+    field_count,
+    field_key,
+    field_label,
+    field_object,
+    field_text,
+    json_chunk,
+    open_chunks,
+    required_object,
+)
+from lango.providers.shared.decoding import missing
 from lango.providers.shared.errors import FaultTable, VendorError
 from lango.providers.shared.names import ANTHROPIC_IDS, ToolNames
 from lango.providers.shared.opaque import interleave, own
@@ -44,7 +48,6 @@ from lango.providers.shared.sdk import SdkProvider
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
-    from anthropic.types import RawMessageStreamEvent
 
 NAME: Final = "anthropic"
 THINKING_TOKENS: Final = 4_096
@@ -52,7 +55,7 @@ THINKING_TOKENS: Final = 4_096
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _VERSION: Final = re.compile(r"claude-(?:[a-z]+-)*(\d+)(?:[-.](\d{1,2}))?(?![\d])")
 _ADAPTIVE: Final = (4, 6)
-_FINISH: Final[Mapping[str, FinishReason]] = {
+_FINISH: Final[Mapping[object, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -76,6 +79,17 @@ FAULTS: Final = FaultTable(
     too_long=("prompt is too long", "exceed context limit"),
 )
 
+REQUEST_ID: Final = "request-id"
+_EVENTS: Final = frozenset(
+    (
+        b"message_start",
+        b"message_delta",
+        b"message_stop",
+        b"content_block_start",
+        b"content_block_delta",
+        b"content_block_stop",
+    )
+)
 _NO_KEY: Final = "resolve authentication method"
 """Part of the SDK's error message when it has no key."""
 
@@ -222,7 +236,7 @@ def _block(media: Media) -> JsonObject:
 class _Block:
     """An unfinished block of an answer."""
 
-    start: Any
+    start: JsonObject
     text: list[str] = field(default_factory=list[str])
     signature: list[str] = field(default_factory=list[str])
 
@@ -232,9 +246,9 @@ class StreamDecoder:
 
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[object, _Block] = {}
         self._calls: list[tuple[str | None, str | None, str]] = []
-        self._feeders: Mapping[str, Callable[[Any], Iterable[StreamEvent]]] = {
+        self._feeders: Mapping[object, Callable[[JsonObject], Sequence[StreamEvent]]] = {
             "message_start": self._started,
             "content_block_start": self._block_started,
             "content_block_delta": self._delta,
@@ -242,89 +256,121 @@ class StreamDecoder:
             "message_delta": self._message,
         }
 
-    def feed(self, chunk: RawMessageStreamEvent) -> Iterable[StreamEvent]:
+    def feed(self, chunk: JsonObject) -> Sequence[StreamEvent]:
         """The events in a chunk; none for unknown kinds."""
-        feeder = self._feeders.get(chunk.type)
+        feeder = self._feeders.get(field_key(chunk.get("type")))
         return feeder(chunk) if feeder is not None else Nothing
 
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the answer."""
         if self.answer.finish is not None:
             whole = self.answer.finish in ("stop", "tool_calls")
-            if whole and any(block.start.type == "tool_use" for block in self._blocks.values()):
+            if whole and any(b.start.get("type") == "tool_use" for b in self._blocks.values()):
                 self.answer.broken("The answer broke off in the middle of a tool call.")
             for call in self._calls:
                 self.answer.call(*call)
         yield from self.answer.end()
 
-    def _started(self, event: Any) -> Sequence[StreamEvent]:
-        self.answer.answered_by = event.message.model or ""
-        self.answer.usage = _usage(event.message.usage, Usage())
+    def _started(self, event: JsonObject) -> Sequence[StreamEvent]:
+        message = required_object(event.get("message"))
+        self.answer.answered_by = field_label(message.get("model"))
+        self.answer.usage = _usage(field_object(message.get("usage")), Usage())
         return Nothing
 
-    def _block_started(self, event: Any) -> Sequence[StreamEvent]:
-        block = self._blocks[event.index] = _Block(event.content_block)
-        if block.start.type == "text":
-            return self.answer.say(block.start.text)
+    def _block_started(self, event: JsonObject) -> Sequence[StreamEvent]:
+        start = required_object(event.get("content_block"))
+        self._blocks[field_key(event.get("index"))] = _Block(start)
+        return self.answer.say(field_text(start.get("text"))) if _is(start, "text") else Nothing
+
+    def _delta(self, event: JsonObject) -> Sequence[StreamEvent]:
+        block, delta = self._block(event), required_object(event.get("delta"))
+        kind = delta.get("type")
+        if kind == "text_delta":
+            return self.answer.say(field_text(delta.get("text")))
+        if kind == "thinking_delta":
+            thought = field_text(delta.get("thinking"))
+            block.text.append(thought)
+            return self.answer.think(thought)
+        if kind == "signature_delta":
+            block.signature.append(field_text(delta.get("signature")))
+        elif kind == "input_json_delta":
+            block.text.append(field_text(delta.get("partial_json")))
         return Nothing
 
-    def _delta(self, event: Any) -> Sequence[StreamEvent]:
-        block, delta = self._blocks[event.index], event.delta
-        if delta.type == "text_delta":
-            return self.answer.say(delta.text)
-        if delta.type == "thinking_delta":
-            block.text.append(delta.thinking)
-            return self.answer.think(delta.thinking)
-        if delta.type == "signature_delta":
-            block.signature.append(delta.signature)
-        elif delta.type == "input_json_delta":
-            block.text.append(delta.partial_json)
-        return Nothing
+    def _block(self, event: JsonObject) -> _Block:
+        """The block that an event continues."""
+        block = self._blocks.get(field_key(event.get("index")))
+        return block or self.answer.broken("The answer continues a block that it never started.")
 
-    def _block_ended(self, event: Any) -> Sequence[StreamEvent]:
-        block = self._blocks.pop(event.index)
+    def _block_ended(self, event: JsonObject) -> Sequence[StreamEvent]:
+        block = self._block(event)
+        del self._blocks[event.get("index")]
         start, text = block.start, "".join(block.text)
         place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
-        if start.type == "tool_use":
-            given = json_text(start.input) if start.input else ""
-            self._calls.append((start.id, start.name, text or given))
-        elif start.type == "thinking":
-            text = (start.thinking or "") + text
-            signature = (start.signature or "") + "".join(block.signature)
+        if _is(start, "tool_use"):
+            given = json_text(start["input"]) if start.get("input") else ""
+            call_id, name = field_text(start.get("id")), field_text(start.get("name"))
+            self._calls.append((call_id, name, text or given))
+        elif _is(start, "thinking"):
+            text = field_text(start.get("thinking")) + text
+            signature = field_text(start.get("signature")) + "".join(block.signature)
             item = {"type": "thinking", "thinking": text, "signature": signature}
             return self.answer.reason(text, item if signature else None, place)
-        elif start.type == "redacted_thinking":
-            item = {"type": "redacted_thinking", "data": start.data}
+        elif _is(start, "redacted_thinking"):
+            item = {"type": "redacted_thinking", "data": start.get("data")}
             return self.answer.reason("", item, place)
         return Nothing
 
-    def _message(self, event: Any) -> Sequence[StreamEvent]:
-        if event.usage is not None:
-            self.answer.usage = _usage(event.usage, self.answer.usage or Usage())
-        if event.delta.stop_reason is not None:
-            self.answer.finish = _FINISH.get(event.delta.stop_reason, "other")
+    def _message(self, event: JsonObject) -> Sequence[StreamEvent]:
+        usage, delta = event.get("usage"), required_object(event.get("delta"))
+        if usage is not None:
+            self.answer.usage = _usage(field_object(usage), self.answer.usage or Usage())
+        if delta.get("stop_reason") is not None:
+            self.answer.finish = _FINISH.get(field_key(delta["stop_reason"]), "other")
         return Nothing
 
 
-def _usage(usage: Any, before: Usage) -> Usage:
+def _is(block: JsonObject, kind: str) -> bool:
+    return block.get("type") == kind
+
+
+def _usage(usage: JsonObject, before: Usage) -> Usage:
     """The running totals; a later report may omit what an earlier one contained."""
-    if usage is None:
-        return before
-    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-    given = (usage.input_tokens or 0) + read + written
-    details: Any = getattr(usage, "output_tokens_details", None)
-    # Older SDKs pass fields that they do not know as plain data.
-    known = cast(JsonObject, getattr(details, "__dict__", details) or {})
+    read = field_count(usage.get("cache_read_input_tokens"))
+    written = field_count(usage.get("cache_creation_input_tokens"))
+    given = field_count(usage.get("input_tokens")) + read + written
+    details = field_object(usage.get("output_tokens_details"))
     return Usage(
         input=given or before.input,
-        output=usage.output_tokens or before.output,
+        output=field_count(usage.get("output_tokens")) or before.output,
         cached=read or before.cached,
-        reasoning=known.get("thinking_tokens") or before.reasoning,
+        reasoning=field_count(details.get("thinking_tokens")) or before.reasoning,
         written=written or before.written,
     )
 
 
-class AnthropicProvider(SdkProvider["AsyncAnthropic", "RawMessageStreamEvent"]):
+def _read_chunk(name: bytes, data: bytes) -> JsonObject | None:
+    if name == b"error":
+        raise _reported(data)
+    if name not in _EVENTS:  # pings, and what the API may add
+        return None
+    chunk = json_chunk(data)
+    chunk.setdefault("type", name.decode())
+    return chunk
+
+
+def _reported(data: bytes) -> ModelError:
+    try:
+        body = json_chunk(data)
+    except (ValueError, BadStreamError):
+        body = {}
+    return said_error(body, data.decode(errors="replace") or "The server reported an error.")
+
+
+FORMAT: Final = ChunkFormat(REQUEST_ID, _read_chunk)
+
+
+class AnthropicProvider(SdkProvider["AsyncAnthropic", JsonObject]):
     """Anthropic's Messages API."""
 
     family = NAME
@@ -341,21 +387,16 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic", "RawMessageStreamEvent"]):
         )
 
     def _resource(self, client: AsyncAnthropic) -> Any:
-        return client.messages
-
-    def _chunk(self) -> Any:
-        from anthropic.types import RawMessageStreamEvent
-
-        return RawMessageStreamEvent
+        return client.messages.with_streaming_response
 
     def _decoder(self, request: ModelRequest) -> StreamDecoder:
         return StreamDecoder(request, provider=self._name)
 
     def _open(
         self, resource: Any, request: ModelRequest, answer: Assembly
-    ) -> Awaitable[AsyncIterator[RawMessageStreamEvent]]:
+    ) -> Awaitable[ChunkStream]:
         body = encode_request(request, provider=self._name)
-        return opened(resource, body, answer, "request-id")
+        return open_chunks(resource, body, answer, FORMAT)
 
     def _explain(self, error: Exception) -> ModelError | None:
         return explain(error)
@@ -382,10 +423,17 @@ def explain(error: Exception) -> ModelError | None:
 
 
 def _said(error: APIStatusError) -> ModelError:
-    body: Any = error.body
+    headers: Mapping[str, str] = error.response.headers
+    return said_error(error.body, error.message, error.status_code, headers)
+
+
+def said_error(
+    body: object, default: str, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ModelError:
+    """The lango error for an error that the server reported, before or within its answer."""
     inner: Any = cast(JsonObject, body).get("error") if isinstance(body, dict) else None
     said = cast(JsonObject, inner) if isinstance(inner, dict) else {}
-    code, message = str(said.get("type") or ""), str(said.get("message") or error.message)
-    status = error.status_code if error.status_code >= 400 else None
-    headers: Mapping[str, str] = error.response.headers
-    return FAULTS.error(VendorError(message, status, (code,), headers, error.request_id or ""))
+    code, message = str(said.get("type") or ""), str(said.get("message") or default)
+    headers = headers or {}
+    request_id = str(headers.get(REQUEST_ID) or "")
+    return FAULTS.error(VendorError(message, status, (code,), headers, request_id))

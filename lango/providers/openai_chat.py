@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from lango.core.messages.messages import Media, Message
 from lango.core.messages.streams import FinishReason, StreamEvent, Usage
@@ -13,7 +13,14 @@ from lango.providers.base import ModelRequest, ToolSpec
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared import media as medium
 from lango.providers.shared.assembly import Assembly, OpenCall
-from lango.providers.shared.decoding import opened
+from lango.providers.shared.chunks import (
+    field_count,
+    field_key,
+    field_label,
+    field_object,
+    field_objects,
+    field_text,
+)
 from lango.providers.shared.names import (
     CHAT_IDS,
     NINE_LETTER_IDS,
@@ -22,21 +29,19 @@ from lango.providers.shared.names import (
     arguments_text,
 )
 from lango.providers.shared.opaque import own
-from lango.providers.shared.openai_sdk import OPENAI_KEY, REQUEST_ID, OpenAIProvider
+from lango.providers.shared.openai_sdk import OPENAI_KEY, OpenAIProvider
 from lango.providers.shared.schemas import closed, in_words, is_strict, tool_parameters
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from openai.types.chat import ChatCompletionChunk
-    from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
-    from openai.types.completion_usage import CompletionUsage
 
 NAME: Final = "openai-chat"
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
 _KEPT: Final = "reasoning_details"
 _CALL_KEPT: Final = "extra_content"
-_FINISH: Final[Mapping[str, FinishReason]] = {
+_EXTENSIONS: Final = frozenset({*_THOUGHTS, _KEPT})  # of other servers, in a delta
+_FINISH: Final[Mapping[object, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
@@ -238,27 +243,24 @@ class StreamDecoder:
         self._thoughts: list[str] = []
         self._details: list[Any] = []
 
-    def feed(self, chunk: ChatCompletionChunk) -> Iterator[StreamEvent]:
+    def feed(self, chunk: JsonObject) -> Iterator[StreamEvent]:
         """The events in a chunk."""
         answer = self.answer
-        if chunk.model:
-            answer.answered_by = chunk.model
-        if chunk.usage is not None:
-            answer.usage = _usage(chunk.usage)
-        for choice in chunk.choices or ():
-            if choice.index:  # lango asks for one answer, and reads one
+        answer.answered_by = field_label(chunk.get("model")) or answer.answered_by
+        if chunk.get("usage") is not None:
+            answer.usage = _usage(field_object(chunk["usage"]))
+        for choice in field_objects(chunk.get("choices")):
+            if choice.get("index"):  # lango asks for one answer, and reads one
                 continue
-            delta: Any = choice.delta
-            if delta is not None:
-                yield from answer.say(delta.content)
-                if delta.refusal:
-                    yield from answer.say(delta.refusal)
-                if delta.model_extra:
-                    yield from self._think(delta.model_extra)
-                for call in delta.tool_calls or ():
-                    self._call(call)
-            if choice.finish_reason is not None:
-                self._finished(choice.finish_reason)
+            delta = field_object(choice.get("delta"))
+            yield from answer.say(field_text(delta.get("content")))
+            yield from answer.say(field_text(delta.get("refusal")))
+            if not _EXTENSIONS.isdisjoint(delta):
+                yield from self._think(delta)
+            for call in field_objects(delta.get("tool_calls")):
+                self._call(call)
+            if choice.get("finish_reason") is not None:
+                self._finished(field_key(choice["finish_reason"]))
 
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the answer."""
@@ -284,43 +286,43 @@ class StreamDecoder:
         if isinstance(details, list):
             self._details += details
 
-    def _call(self, delta: ChoiceDeltaToolCall) -> None:
+    def _call(self, delta: JsonObject) -> None:
         """Add a piece of a call; if a server numbers all calls 0, or none, ids separate them."""
-        function = delta.function
-        name = function.name if function else None
-        index: Any = delta.index
+        function = field_object(delta.get("function"))
+        name, call_id = field_text(function.get("name")), field_text(delta.get("id"))
+        index = delta.get("index")
         call = self._by_index.get(index) if isinstance(index, int) else None
         if call is None and index is None and self._calls and not name:
             call = self._calls[-1]
-        if call is None or (name and delta.id and call.id and delta.id != call.id):
+        if call is None or (name and call_id and call.id and call_id != call.id):
             call = OpenCall()
             self._calls.append(call)
         if isinstance(index, int):
             self._by_index[index] = call
-        call.id = call.id or delta.id or ""
-        call.name = call.name or name or ""
-        if function and function.arguments:
-            call.arguments.append(function.arguments)
-        if delta.model_extra and (kept := delta.model_extra.get(_CALL_KEPT)):
+        call.id = call.id or call_id
+        call.name = call.name or name
+        call.arguments.append(field_text(function.get("arguments")))
+        if kept := delta.get(_CALL_KEPT):
             call.extra[_CALL_KEPT] = kept
 
-    def _finished(self, reason: Literal["stop"] | str) -> None:
+    def _finished(self, reason: object) -> None:
         if reason in _BROKEN:
             self.answer.broken(f"The server gave up in the middle of its answer: {reason}")
         self.answer.finish = _FINISH.get(reason, "other")
 
 
-def _usage(usage: CompletionUsage) -> Usage:
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+def _usage(usage: JsonObject) -> Usage:
+    prompt = field_object(usage.get("prompt_tokens_details"))
+    completion = field_object(usage.get("completion_tokens_details"))
     return Usage(
-        input=usage.prompt_tokens or 0,
-        output=usage.completion_tokens or 0,
-        cached=(prompt.cached_tokens if prompt else 0) or 0,
-        reasoning=(completion.reasoning_tokens if completion else 0) or 0,
+        input=field_count(usage.get("prompt_tokens")),
+        output=field_count(usage.get("completion_tokens")),
+        cached=field_count(prompt.get("cached_tokens")),
+        reasoning=field_count(completion.get("reasoning_tokens")),
     )
 
 
-class OpenAIChatProvider(OpenAIProvider["ChatCompletionChunk"]):
+class OpenAIChatProvider(OpenAIProvider):
     """Chat Completions of OpenAI, or of any compatible server."""
 
     family = NAME
@@ -343,18 +345,10 @@ class OpenAIChatProvider(OpenAIProvider["ChatCompletionChunk"]):
         self._quirks = quirks
 
     def _resource(self, client: AsyncOpenAI) -> Any:
-        return client.chat.completions
-
-    def _chunk(self) -> Any:
-        from openai.types.chat import ChatCompletionChunk
-
-        return ChatCompletionChunk
+        return client.chat.completions.with_streaming_response
 
     def _decoder(self, request: ModelRequest) -> StreamDecoder:
         return StreamDecoder(request, provider=self._name)
 
-    def _open(
-        self, resource: Any, request: ModelRequest, answer: Assembly
-    ) -> Awaitable[AsyncIterator[ChatCompletionChunk]]:
-        body = encode_request(request, provider=self._name, quirks=self._quirks)
-        return opened(resource, body, answer, REQUEST_ID)
+    def _encode(self, request: ModelRequest) -> JsonObject:
+        return encode_request(request, provider=self._name, quirks=self._quirks)

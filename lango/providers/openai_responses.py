@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from lango.core.messages.messages import Media, Message
 from lango.core.messages.streams import FinishReason, StreamEvent, Usage
@@ -19,24 +11,31 @@ from lango.core.values import JsonObject
 from lango.providers.base import ModelRequest
 from lango.providers.shared import media as medium
 from lango.providers.shared.assembly import Assembly, Nothing
-from lango.providers.shared.decoding import opened
+from lango.providers.shared.chunks import (
+    field_count,
+    field_key,
+    field_label,
+    field_object,
+    field_objects,
+    field_text,
+    required_object,
+)
 from lango.providers.shared.errors import VendorError
 from lango.providers.shared.names import RESPONSES_IDS, ToolNames, arguments_text
 from lango.providers.shared.opaque import interleave, own
-from lango.providers.shared.openai_sdk import FAULTS, REQUEST_ID, OpenAIProvider
+from lango.providers.shared.openai_sdk import FAULTS, OpenAIProvider
 from lango.providers.shared.schemas import closed, is_strict, tool_parameters
 from lango.providers.shared.stops import StopText
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from openai.types.responses import Response, ResponseStreamEvent, ResponseUsage
 
 NAME: Final = "openai"
 _THINKING: Final[Mapping[bool, JsonObject]] = {
     True: {"effort": "medium", "summary": "auto"},
     False: {"effort": "low"},  # the lowest that all models support
 }
-_INCOMPLETE: Final[Mapping[str, FinishReason]] = {
+_INCOMPLETE: Final[Mapping[object, FinishReason]] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
@@ -156,7 +155,7 @@ class StreamDecoder:
         self._streamed: set[object] = set()  # text parts that arrived as deltas
         self._open: set[object] = set()  # unfinished calls
         self._calls: list[tuple[str | None, str | None, str]] = []
-        self._feeders: Mapping[str, Callable[[Any], Iterable[StreamEvent]]] = {
+        self._feeders: Mapping[object, Callable[[JsonObject], Sequence[StreamEvent]]] = {
             "response.output_text.delta": self._text,
             "response.output_text.done": self._text_done,
             "response.refusal.delta": self._text,
@@ -171,9 +170,9 @@ class StreamDecoder:
             "error": self._error,
         }
 
-    def feed(self, chunk: ResponseStreamEvent) -> Iterable[StreamEvent]:
+    def feed(self, chunk: JsonObject) -> Sequence[StreamEvent]:
         """The events in a chunk; none for unknown kinds."""
-        feeder = self._feeders.get(chunk.type)
+        feeder = self._feeders.get(field_key(chunk.get("type")))
         return feeder(chunk) if feeder is not None else Nothing
 
     def finish(self) -> Iterator[StreamEvent]:
@@ -186,15 +185,15 @@ class StreamDecoder:
                 self.answer.call(*call)
         yield from self.answer.end()
 
-    def _text(self, event: Any) -> Sequence[StreamEvent]:
-        self._streamed.add((event.item_id, event.content_index))
-        return self._say(event.delta)
+    def _text(self, event: JsonObject) -> Sequence[StreamEvent]:
+        self._streamed.add(_place(event))
+        return self._say(field_text(event.get("delta")))
 
-    def _text_done(self, event: Any) -> Sequence[StreamEvent]:
+    def _text_done(self, event: JsonObject) -> Sequence[StreamEvent]:
         """Text that arrived without deltas; otherwise it repeats them."""
-        if (event.item_id, event.content_index) in self._streamed:
+        if _place(event) in self._streamed:
             return Nothing
-        return self._say(event.text)
+        return self._say(field_text(event.get("text")))
 
     def _say(self, text: str) -> Sequence[StreamEvent]:
         said = self.answer.say(self._stops.feed(text))
@@ -202,88 +201,100 @@ class StreamDecoder:
             self.answer.finish, self.answer.over = "stop", True
         return said
 
-    def _thought(self, event: Any) -> Sequence[StreamEvent]:
-        return self.answer.think(event.delta)
+    def _thought(self, event: JsonObject) -> Sequence[StreamEvent]:
+        return self.answer.think(field_text(event.get("delta")))
 
-    def _next_thought(self, event: Any) -> Sequence[StreamEvent]:
-        return self.answer.think("\n\n") if event.summary_index else Nothing
+    def _next_thought(self, event: JsonObject) -> Sequence[StreamEvent]:
+        return self.answer.think("\n\n") if event.get("summary_index") else Nothing
 
-    def _item_added(self, event: Any) -> Sequence[StreamEvent]:
-        if event.item.type == "function_call":
-            self._open.add(event.output_index)
+    def _item_added(self, event: JsonObject) -> Sequence[StreamEvent]:
+        if required_object(event.get("item")).get("type") == "function_call":
+            self._open.add(field_key(event.get("output_index")))
         return Nothing
 
-    def _item_done(self, event: Any) -> Sequence[StreamEvent]:
-        item = event.item
-        if item.type == "function_call":
-            self._open.discard(event.output_index)
-            if item.status == "incomplete":
-                self._open.add(event.output_index)
-            else:
-                self._calls.append((item.call_id, item.name, item.arguments or ""))
-        elif item.type == "reasoning":
+    def _item_done(self, event: JsonObject) -> Sequence[StreamEvent]:
+        item = required_object(event.get("item"))
+        kind = item.get("type")
+        if kind == "function_call":
+            self._call_done(item, field_key(event.get("output_index")))
+        elif kind == "reasoning":
             return self._reasoned(item)
-        elif item.type == "message" and (phase := getattr(item, _PHASE, None)):
+        elif kind == "message" and (phase := item.get(_PHASE)):
             return self.answer.reason("", {_PHASE: phase})
         return Nothing
 
-    def _reasoned(self, item: Any) -> Sequence[StreamEvent]:
-        parts = [*(item.summary or ()), *(item.content or ())]
+    def _call_done(self, item: JsonObject, index: object) -> None:
+        if item.get("status") == "incomplete":
+            self._open.add(index)
+            return
+        self._open.discard(index)
+        call_id, name, arguments = map(item.get, ("call_id", "name", "arguments"))
+        self._calls.append((field_text(call_id), field_text(name), field_text(arguments)))
+
+    def _reasoned(self, item: JsonObject) -> Sequence[StreamEvent]:
+        parts = [*field_objects(item.get("summary")), *field_objects(item.get("content"))]
         # Without encrypted content the item exists only in the server's storage.
-        back = item.to_dict(exclude_none=True) if item.encrypted_content else None
-        said = "\n\n".join(part.text for part in parts)
+        back = _without_nulls(item) if item.get("encrypted_content") else None
+        said = "\n\n".join(field_text(part.get("text")) for part in parts)
         place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
         return self.answer.reason(said, back, place) if said or back else Nothing
 
-    def _ended(self, event: Any) -> Sequence[StreamEvent]:
-        response: Response = event.response
-        details = response.incomplete_details
-        self.answer.finish = "stop" if event.type == "response.completed" else "other"
-        if details is not None and details.reason:
-            self.answer.finish = _INCOMPLETE.get(details.reason, "other")
-        if response.model:
-            self.answer.answered_by = response.model
-        if response.usage is not None:
-            self.answer.usage = _usage(response.usage)
+    def _ended(self, event: JsonObject) -> Sequence[StreamEvent]:
+        answer, response = self.answer, required_object(event.get("response"))
+        answer.finish = "stop" if event["type"] == "response.completed" else "other"
+        reason = field_key(field_object(response.get("incomplete_details")).get("reason"))
+        if reason:
+            answer.finish = _INCOMPLETE.get(reason, "other")
+        answer.answered_by = field_label(response.get("model")) or answer.answered_by
+        if response.get("usage") is not None:
+            answer.usage = _usage(field_object(response["usage"]))
         return Nothing
 
-    def _failed(self, event: Any) -> Sequence[StreamEvent]:
-        error = event.response.error
-        code, message = (error.code, error.message) if error else ("server_error", "")
-        raise FAULTS.error(VendorError(message or "The response failed.", None, (str(code),)))
+    def _failed(self, event: JsonObject) -> NoReturn:
+        response = required_object(event.get("response"))
+        error = field_object(response.get("error")) or {"code": "server_error"}
+        message = str(error.get("message") or "The response failed.")
+        raise FAULTS.error(VendorError(message, None, (str(error.get("code")),)))
 
-    def _error(self, event: Any) -> Sequence[StreamEvent]:
-        raise FAULTS.error(VendorError(str(event.message), None, (str(event.code),)))
+    def _error(self, event: JsonObject) -> NoReturn:
+        code, message = str(event.get("code")), str(event.get("message"))
+        raise FAULTS.error(VendorError(message, None, (code,)))
 
 
-def _usage(usage: ResponseUsage) -> Usage:
-    given, made = usage.input_tokens_details, usage.output_tokens_details
+def _place(event: JsonObject) -> object:
+    """Which part of the output an event belongs to."""
+    return field_key(event.get("item_id")), field_key(event.get("content_index"))
+
+
+def _without_nulls(value: Any) -> Any:
+    """A value of a response as a request may hold it: a request has no nulls."""
+    if isinstance(value, dict):
+        fields = cast(JsonObject, value).items()
+        return {name: _without_nulls(field) for name, field in fields if field is not None}
+    return [*map(_without_nulls, cast(list[Any], value))] if isinstance(value, list) else value
+
+
+def _usage(usage: JsonObject) -> Usage:
+    given = field_object(usage.get("input_tokens_details"))
+    made = field_object(usage.get("output_tokens_details"))
     return Usage(
-        input=usage.input_tokens or 0,
-        output=usage.output_tokens or 0,
-        cached=getattr(given, "cached_tokens", 0) or 0,
-        reasoning=getattr(made, "reasoning_tokens", 0) or 0,
+        input=field_count(usage.get("input_tokens")),
+        output=field_count(usage.get("output_tokens")),
+        cached=field_count(given.get("cached_tokens")),
+        reasoning=field_count(made.get("reasoning_tokens")),
     )
 
 
-class OpenAIResponsesProvider(OpenAIProvider["ResponseStreamEvent"]):
+class OpenAIResponsesProvider(OpenAIProvider):
     """OpenAI's Responses API."""
 
     family = NAME
 
     def _resource(self, client: AsyncOpenAI) -> Any:
-        return client.responses
-
-    def _chunk(self) -> Any:
-        from openai.types.responses import ResponseStreamEvent
-
-        return ResponseStreamEvent
+        return client.responses.with_streaming_response
 
     def _decoder(self, request: ModelRequest) -> StreamDecoder:
         return StreamDecoder(request, provider=self._name)
 
-    def _open(
-        self, resource: Any, request: ModelRequest, answer: Assembly
-    ) -> Awaitable[AsyncIterator[ResponseStreamEvent]]:
-        body = encode_request(request, provider=self._name)
-        return opened(resource, body, answer, REQUEST_ID)
+    def _encode(self, request: ModelRequest) -> JsonObject:
+        return encode_request(request, provider=self._name)

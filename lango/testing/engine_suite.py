@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from lango.core.turns.events import Cancelled, Completed, Failed, TurnEvent
+from lango.core.turns.events import Cancelled, Completed, Failed, Publish, TurnEvent
 from lango.core.turns.inputs import input_of, said_in
 from lango.core.turns.states import NewTurn
 from lango.errors import TurnError
@@ -71,8 +71,11 @@ class FakeApp:
     released: asyncio.Event = field(default_factory=asyncio.Event)
     fingerprint: str = "fake"
 
-    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
         """Do what the message says."""
+        del publish
         if claim.verdict is not None:
             yield claim.verdict
             return

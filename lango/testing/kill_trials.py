@@ -20,7 +20,7 @@ from lango.adk.runner import AgentRunner
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core import failpoints
 from lango.core.failpoints import failpoint
-from lango.core.turns.events import ENDS, Answer, End
+from lango.core.turns.events import ENDS, Answer, End, Publish, TurnEvent
 from lango.core.turns.inputs import input_of
 from lango.core.turns.states import NewTurn
 from lango.errors import SessionExistsError
@@ -118,11 +118,27 @@ def note_error(error: BaseException) -> None:
     _trap.write(f"error {type(error).__name__} {text[:300]}")
 
 
-async def run_turns(sweep: Sweep, key: SessionKey, worker: str, dead: Sequence[str]) -> None:
-    """Submit all turns and run them to their ends, resuming the turns of dead workers."""
+def _drop(event: TurnEvent) -> None:
+    """Stands for the turn's log, which the sweep does not judge."""
+    del event
+
+
+async def run_turns(
+    sweep: Sweep,
+    key: SessionKey,
+    worker: str,
+    dead: Sequence[str],
+    *,
+    log: Publish = _drop,
+    publish: Publish | None = _drop,
+) -> None:
+    """Submit all turns and run them to their ends, resuming the turns of dead workers.
+
+    `log` gets the events that the turns yield, `publish` the deltas that bypass ADK.
+    """
     store = SqlSessionStore(sweep.url, pool_size=2)
     try:
-        desk = _Desk(sweep, store, key, worker)
+        desk = _Desk(sweep, store, key, worker, log, publish)
         await desk.open(dead)
         for number in range(len(sweep.turns)):
             await asyncio.wait_for(desk.run(number), OVER_AFTER)
@@ -145,7 +161,17 @@ def durable_agent(sweep: Sweep, store: SqlSessionStore, key: SessionKey) -> Dura
 
 
 class _Desk:
-    def __init__(self, sweep: Sweep, store: SqlSessionStore, key: SessionKey, worker: str) -> None:
+    def __init__(
+        self,
+        sweep: Sweep,
+        store: SqlSessionStore,
+        key: SessionKey,
+        worker: str,
+        log: Publish,
+        publish: Publish | None,
+    ) -> None:
+        self.log = log
+        self.publish = publish
         self.sweep = sweep
         self.store = store
         self.key = key
@@ -175,8 +201,9 @@ class _Desk:
             turn = await self.turns.get(self.key.tenant, turn.id)
 
     async def _end(self, claim: Claim) -> End:
-        async with aclosing(self.agent.run(claim)) as events:
+        async with aclosing(self.agent.run(claim, publish=self.publish)) as events:
             async for event in events:
+                self.log(event)
                 if isinstance(event, ENDS):
                     return event
         raise RuntimeError("the turn told no end")

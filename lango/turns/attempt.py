@@ -30,6 +30,7 @@ from lango.core.turns.events import (
     MessageCompleted,
     MessageDelta,
     MessageReset,
+    Publish,
     Started,
     ToolFinished,
     ToolStarted,
@@ -69,8 +70,12 @@ class LoadedApp(Protocol):
         """Identifies this version of the agent."""
         ...
 
-    def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+    def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
         """Run or resume the turn of a claim: its events, then one end. Does not close the turn.
+
+        An app may pass events to `publish` instead of yielding them: that is cheaper for deltas.
 
         A claim with a verdict is not run: this closes its history and ends with the verdict.
         """
@@ -110,7 +115,7 @@ class Attempt:
         self._abort = asyncio.Event()
         self._expired = self._given_up = False
         self._closing = claim.verdict is not None
-        self._text: dict[str, str] = {}
+        self._texts: dict[str, list[str]] = {}  # of unfinished messages
         self._calls: set[str] = set()  # tool calls without a result
         self._questions: dict[str, ApprovalRequired] = {}  # by approval; logged with the close
         self._causes: dict[str, Cause] = {}  # of tools that failed, by error id
@@ -306,7 +311,7 @@ class Attempt:
         await self._desk.beginning.enter()  # many starts at once would block the event loop
         end: End | None = None
         claim = self.claim
-        async with aclosing(self._app.run(claim, abort=self._abort)) as events:
+        async with aclosing(self._app.run(claim, abort=self._abort, publish=self._tell)) as events:
             async for event in events:
                 if claim is not self.claim:  # this run was abandoned and still produces events
                     raise Fenced
@@ -318,9 +323,9 @@ class Attempt:
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, MessageDelta):
-            self._text[event.message] = self._text.get(event.message, "") + event.text
+            self._texts.setdefault(event.message, []).append(event.text)
         elif isinstance(event, MessageCompleted | MessageReset):
-            self._text.pop(event.message, None)
+            self._texts.pop(event.message, None)
         elif isinstance(event, ToolStarted):
             self._calls.add(event.call)
         elif isinstance(event, ToolFinished):
@@ -335,7 +340,7 @@ class Attempt:
 
     @property
     def _unfinished(self) -> str:
-        return "\n\n".join(self._text.values())
+        return "\n\n".join(map("".join, self._texts.values()))
 
     async def _retell(self) -> None:
         """Log what earlier attempts stored but did not log, and reset their unfinished messages.

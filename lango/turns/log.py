@@ -23,7 +23,7 @@ _Message = tuple[str, str]  # the type of its deltas, and its id
 GATHER: Final = 0.05
 """Seconds between two writes, in which deltas are merged."""
 STREAMED_FOR: Final = 1.0
-"""Seconds for which text that the bus carries to its readers stays unwritten."""
+"""Seconds for which text stays unwritten that all readers receive without the log."""
 AGAIN_AFTER: Final = 0.5
 TOGETHER: Final = 250
 """Turns per write statement: building a large one blocks the event loop."""
@@ -136,7 +136,7 @@ class LogWriter:
         await asyncio.sleep(self._flushed + GATHER - time.monotonic())
 
     async def flush(self) -> None:
-        """Write the queued events of all turns; text that the bus can carry is streamed first."""
+        """Write the queued events of all turns; text that needs no log yet is only streamed."""
         async with self._writing:
             for page in [each for each in self._pages.values() if each.in_doubt]:
                 await self._settle(page)

@@ -126,8 +126,17 @@ class WakeUps:
 
     @property
     def carries_text(self) -> bool:
-        """Whether readers in other processes receive text before it is in the log."""
-        return self._bus.carries_data and self._bus.is_connected
+        """Whether all readers receive text before it is in the log.
+
+        Without a bus that carries it, only while no other process reads logs.
+        """
+        if self._bus.carries_data:
+            return self._bus.is_connected
+        return bool(self._tasks) and not self._others_read
+
+    @property
+    def _others_read(self) -> bool:
+        return time.monotonic() < self._others_read_until
 
     def open(self) -> None:
         """Start to receive wake-ups of other processes, if the bus can carry them."""
@@ -185,7 +194,7 @@ class WakeUps:
         self.hand({closed.id: last_events})
 
     def _tell_others(self, *topics: str) -> None:
-        every = self._bus.carries_data or time.monotonic() < self._others_read_until
+        every = self._bus.carries_data or self._others_read
         self._queue(*(topic for topic in topics if every or topic in _NEWS))
 
     def wake(self, topic: str) -> None:

@@ -10,9 +10,9 @@ from google.adk.sessions.session import Session
 from google.genai import types
 from hypothesis import HealthCheck, Phase, given, settings
 
-from faults.fates import fate_of
 from faults.harness import whole
-from faults.session_model import Model, ModelSession
+from faults.store.fates import fate_of
+from faults.store.session_model import Model, ModelSession
 from lango.adk.sessions.normalise import normalise
 from lango.errors import InvalidIdError
 from lango.testing.events import adk_events, ordinary_events

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from faults.bus_servers import bus_server
-from faults.own_cluster import free_port
-from faults.temporal_server import temporal_server
+from faults.carriers.bus_servers import bus_server
+from faults.carriers.temporal_server import temporal_server
+from faults.database.own_cluster import free_port
 from lango.testing.databases import direct, server_url, through
 from lango.testing.pgbouncer import pgbouncer
 from tests.cli.running import Ran, run

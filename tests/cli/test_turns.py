@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.turn_place import Place, process
+from faults.turns.place import Place, process
 from lango.core.turns.states import NewTurn
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.submit import SqlTurnStore

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from tests.server.places import house, live
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/openai-clients.md"

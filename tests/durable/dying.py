@@ -1,4 +1,4 @@
-"""Deaths without a process: from one failpoint on, nothing gets through any more."""
+"""Sweeps that die in this process."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -7,16 +7,11 @@ from uuid import uuid4
 
 import pytest
 
-from faults import kill_shapes
-from faults.recovery import shapes
-from lango.core import failpoints
+from faults.recovery import deaths, kill_shapes, shapes
+from faults.recovery.deaths import Died
 from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot, snapshot
 from lango.testing.kill_trials import APP, USER, Sweep, run_turns
-
-
-class Died(BaseException):
-    """Stands for kill -9: no `except Exception` catches it."""
 
 
 def sweep_of(shape: str, url: str) -> Sweep:
@@ -31,21 +26,9 @@ def new_key() -> SessionKey:
 @contextmanager
 def death(point: str, times: int) -> Generator[None]:
     """Die at the so-manieth passing of a failpoint, and at every failpoint from then on."""
-    passed: list[str] = []
-    dead: list[bool] = []
-
-    def armed(name: str) -> None:
-        passed.append(name)
-        if dead or (name == point and passed.count(point) == times):
-            dead.append(True)
-            raise Died
-
-    failpoints.armed = armed
-    try:
+    with deaths.death(point, times) as died:
         yield
-    finally:
-        failpoints.armed = None
-    assert dead, f"{point} was passed {passed.count(point)} times only"
+    assert died.happened, f"{point} was passed {died.passed[point]} times only"
 
 
 async def unhurt(sweep: Sweep) -> Snapshot:

@@ -10,7 +10,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
-from faults.kill_shapes import agent, tool
+from faults.recovery.kill_shapes import agent, tool
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore

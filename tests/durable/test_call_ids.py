@@ -20,7 +20,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types
 from pydantic import PrivateAttr
 
-from faults.kill_shapes import TURN
+from faults.recovery.kill_shapes import TURN
 from lango.adk.apps.load import Root
 from lango.adk.durable.calls.long_running import hide_marks
 from lango.adk.sessions.service import SessionServiceAdapter

@@ -8,7 +8,7 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 
-from faults.kill_shapes import agent
+from faults.recovery.kill_shapes import agent
 from lango.adk.durable.run import DurableAgent
 from lango.errors import Fenced, SessionExistsError
 from lango.store.sessions.entries import SessionKey, StateChange

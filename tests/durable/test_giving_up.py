@@ -6,7 +6,7 @@ from google.adk.agents import LlmAgent
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 
-from faults.kill_shapes import agent, tool
+from faults.recovery.kill_shapes import agent, tool
 from lango.adk.durable.closing import speaker_after, unfinished
 from lango.core.turns.events import Event as TurnEvent
 from lango.core.turns.events import MessageCompleted, MessageDelta, MessageReset, ReasoningDelta

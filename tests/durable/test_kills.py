@@ -5,7 +5,7 @@ import os
 import pytest
 from google.adk.agents import LlmAgent
 
-from faults.kill_shapes import agent, tool
+from faults.recovery.kill_shapes import agent, tool
 from lango.testing.kills import kill_sweep
 
 

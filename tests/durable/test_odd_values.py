@@ -10,7 +10,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import START, Workflow
 
-from faults.kill_shapes import agent
+from faults.recovery.kill_shapes import agent
 from lango.adk.apps.load import Root
 from lango.testing.kill_trials import Sweep
 from tests.durable.dying import cut_off, new_key, resumed, unhurt

@@ -10,7 +10,7 @@ from google.adk.agents import (
 )
 from google.adk.tools.agent_tool import AgentTool
 
-from faults.kill_shapes import agent, tool
+from faults.recovery.kill_shapes import agent, tool
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import Fenced
 from lango.store.sessions.entries import SessionKey

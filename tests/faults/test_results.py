@@ -9,9 +9,9 @@ import pytest
 from faults import __main__ as command
 from faults import results
 from faults.__main__ import FULL, GUARANTEES
-from faults.g1_kills import tasks_of
 from faults.harness import WHOLE, Guarantee, Outcome, Part, Places, Run
-from faults.kill_shapes import SHAPES
+from faults.recovery.kill_shapes import SHAPES
+from faults.recovery.kills import tasks_of
 from faults.results import Result
 
 PLACES = Places("sqlite+aiosqlite://", "postgresql+asyncpg://")

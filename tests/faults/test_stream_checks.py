@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from faults.sse import Frame, FrameReader, Sitting, check_told, whole_log
+from faults.server.sse import Frame, FrameReader, Sitting, check_told, whole_log
 from lango.core.turns.positions import Position
 
 TEXT = "one two"

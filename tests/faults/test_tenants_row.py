@@ -2,8 +2,8 @@
 
 import pytest
 
-from faults.g18_tenants import trial
 from faults.harness import Places, Run
+from faults.server.tenants import trial
 from tests.server.routes.operations import OPERATIONS
 
 FEW = [each for each in OPERATIONS if each.id in ("get_health", "get_session", "list_models")]

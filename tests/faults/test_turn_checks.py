@@ -3,9 +3,9 @@
 from google.adk.events.event import Event
 from google.genai import types
 
-from faults.turn_chats import Attempt, stolen
-from faults.turn_order import wrongs
-from faults.turn_tally import Shape, count, differences, told
+from faults.turns.chats import Attempt, stolen
+from faults.turns.order import wrongs
+from faults.turns.tally import Shape, count, differences, told
 
 SHAPE = Shape(rounds=2)
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletionChunk
 
 from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
 from lango.core.messages.streams import StreamEvent, ThoughtDelta, Usage
+from lango.core.values import JsonObject
 from lango.errors import BadStreamError
 from lango.providers.openai_chat import Quirks, StreamDecoder, encode_request
 from tests.providers.conversation import (
@@ -201,10 +201,9 @@ def test_thoughts_go_back_only_where_they_came_from() -> None:
     assert other == {"role": "assistant", "content": "!"}
 
 
-def chunk(delta: dict[str, Any], finish: str | None = None, **fields: Any) -> ChatCompletionChunk:
+def chunk(delta: JsonObject, finish: str | None = None, **fields: Any) -> JsonObject:
     choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
-    given: dict[str, Any] = {"id": "1", "model": "m", "choices": choices, **fields}
-    return ChatCompletionChunk.construct(**given)
+    return {"id": "1", "model": "m", "choices": choices, **fields}
 
 
 def calling(index: Any, name: str | None, arguments: str, call_id: str | None) -> dict[str, Any]:
@@ -212,7 +211,7 @@ def calling(index: Any, name: str | None, arguments: str, call_id: str | None) -
     return {"tool_calls": [{"index": index, "id": call_id, "function": function}]}
 
 
-def decode(*chunks: ChatCompletionChunk, **asked: Any) -> list[StreamEvent]:
+def decode(*chunks: JsonObject, **asked: Any) -> list[StreamEvent]:
     decoder = StreamDecoder(ask(messages=TALK[:2], **asked))
     events = [event for each in chunks for event in decoder.feed(each)]
     return [*events, *decoder.finish()]
@@ -229,7 +228,7 @@ def test_usage_and_model_are_reported() -> None:
         "prompt_tokens_details": {"cached_tokens": 3},
         "completion_tokens_details": {"reasoning_tokens": 2},
     }
-    last = ChatCompletionChunk.construct(choices=[], usage=usage, model="gpt-5-2025")
+    last: JsonObject = {"choices": [], "usage": usage, "model": "gpt-5-2025"}
     done = done_of(decode(chunk({"content": "Hi"}, "stop"), last))
     assert done.usage == Usage(input=9, output=5, cached=3, reasoning=2)
     assert done.model == "gpt-5-2025"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faults.canned import Canned, canned_provider
+from faults.models.canned import Canned, canned_provider
 from lango.core.messages.streams import Done, StreamEvent, ToolCallDone
 from lango.testing.wires import WIRES, Call, ScriptedAnswer
 from tests.providers.conversation import ask, calls_of, done_of, error_of, say, text_of

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.server.auth.identity import Credentials, Keys
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI, Request
 
-from faults.turn_place import Place, Process, process
+from faults.turns.place import Place, Process, process
 from lango.errors import UnauthorizedError
 from lango.server.app import create_app
 from lango.server.auth.callers import Caller

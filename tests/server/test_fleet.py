@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from faults.serve_processes import Server, project, servers
-from faults.sse import Frame, check_told, frames
-from faults.turn_place import Place
+from faults.server.processes import Server, project, servers
+from faults.server.sse import Frame, check_told, frames
+from faults.turns.place import Place
 
 GATES = ("first", "second")
 ANSWER = "You said: the end"

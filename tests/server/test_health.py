@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.database.full_disk import small_disk
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.errors import StoreUnavailableError
 from lango.server import health
 from lango.server.backend import services_of

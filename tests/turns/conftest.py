@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from faults.turn_place import Place, Process, process
+from faults.turns.place import Place, Process, process
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.workflow import START, Workflow
 
-from faults.turn_agents import loaded
-from faults.turn_place import Process, check_log
+from faults.turns.agents import loaded
+from faults.turns.place import Process, check_log
 from lango.adk.apps.load import Root
 from lango.adk.durable.giving_up import give_up
 from lango.adk.durable.ledger import INTERRUPTED

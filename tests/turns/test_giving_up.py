@@ -7,11 +7,11 @@ from contextlib import aclosing
 
 import pytest
 
-from faults.turn_agents import loaded
-from faults.turn_place import Process, check_log, types_of
+from faults.turns.agents import loaded
+from faults.turns.place import Process, check_log, types_of
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.core.ids import new_id
-from lango.core.turns.events import Answer, Completed, Started, TurnEvent
+from lango.core.turns.events import Answer, Completed, Publish, Started, TurnEvent
 from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
 from lango.errors import StoreUnavailableError
 from lango.store.sessions.entries import StoredMessage
@@ -224,8 +224,10 @@ class _Odd:
         self.faults = list(faults)
         self.asked: list[str] = []
 
-    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
-        del abort
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
+        del abort, publish
         self.asked.append(claim.verdict.type if claim.verdict else "")
         if self.faults:
             raise self.faults.pop(0)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 
-from faults.turn_place import Process
+from faults.turns.place import Process
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from faults.turn_place import Process
+from faults.turns.place import Process
 from lango.core.turns.events import (
     Completed,
     Event,

@@ -7,7 +7,7 @@ import secrets
 from google.adk.agents import LlmAgent
 from google.adk.tools.tool_context import ToolContext
 
-from faults.turn_place import Process
+from faults.turns.place import Process
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter

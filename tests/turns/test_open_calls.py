@@ -11,7 +11,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 
-from faults.turn_place import Process, check_log
+from faults.turns.place import Process, check_log
 from lango.adk.durable.ledger import INTERRUPTED
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter

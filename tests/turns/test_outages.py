@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from faults.database.proxy import Proxy
-from faults.turn_agents import loaded
-from faults.turn_place import Place, Process, process
+from faults.turns.agents import loaded
+from faults.turns.place import Place, Process, process
 from lango.core.ids import new_id
 from lango.errors import StoreUnavailableError
 from lango.store.db import retry as faults

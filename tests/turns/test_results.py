@@ -14,9 +14,9 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 
-from faults.kill_shapes import TURN, agent, tool
-from faults.turn_place import Process, check_log, text_of, types_of
-from faults.turn_processes import workers
+from faults.recovery.kill_shapes import TURN, agent, tool
+from faults.turns.place import Process, check_log, text_of, types_of
+from faults.turns.processes import workers
 from lango.adk.apps.load import Root
 from lango.adk.durable.run import DurableAgent
 from lango.adk.runner import AgentRunner

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from faults.turn_place import Process, check_log, text_of, types_of
+from faults.turns.place import Process, check_log, text_of, types_of
 from lango.core.turns.events import Answer
 from lango.errors import (
     ApprovalNotFoundError,

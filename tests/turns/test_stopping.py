@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 import sqlalchemy as sa
 
-from faults.turn_place import Process
-from lango.core.turns.events import Completed, TurnEvent
+from faults.turns.place import Process
+from lango.core.turns.events import Completed, Publish, TurnEvent
 from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
 from lango.store.schema.tables import turns
 from lango.store.turns.rows import Claim
@@ -104,8 +104,10 @@ class Stuck:
 
     fingerprint = "stuck"
 
-    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
-        del claim, abort
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
+        del claim, abort, publish
         await asyncio.Event().wait()
         yield Completed()
 

@@ -1,16 +1,18 @@
 """Text that a bus carries to readers before it is in the log: no gap, no repeat, in any process."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults.turn_place import Place, Process
+from faults.turns.place import Place, Process, process
 from lango.core.turns.events import Completed, Event, MessageCompleted, MessageDelta, ToolStarted
 from lango.core.turns.positions import Position
 from lango.store.sessions.store import SqlSessionStore
@@ -160,6 +162,32 @@ async def test_streamed_text_is_written_after_a_while(writing: Process, hub: Hub
     turn.writer.add(turn.claim, MessageDelta("m", "b"))
     assert await turn.reaches(["a", "b"])
     running.cancel()
+
+
+async def test_text_that_no_other_process_reads_is_written_later(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    place = Place(postgres_url, f"app_{uuid.uuid4().hex}", tmp_path)
+    async with process(place) as here, process(place) as other:
+        turn = Writing(here, await claimed(here))
+        async with aclosing(here.turns.events(turn.claim.turn.id, after=2)) as events:
+            reading = asyncio.create_task(anext(events))
+            await asyncio.sleep(0.1)
+            await turn.say("a")
+            assert (await reading).data["text"] == "a"
+            await turn.say("b")
+            assert (await anext(events)).data["text"] == "b"
+        assert await turn.in_log() == ["a"]
+        with other.engine.wakes.read(turn.claim.turn.id):
+            await _until(lambda: not here.engine.wakes.carries_text)
+            await turn.say("c")
+            assert await turn.in_log() == ["a", "bc"]
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - another process
+            await asyncio.sleep(_AGAIN)
 
 
 async def test_a_reader_resumes_within_an_event(writing: Process, there: There) -> None:

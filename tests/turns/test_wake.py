@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import sqlalchemy as sa
 
-from faults.turn_place import Place, process
+from faults.turns.place import Place, process
 from lango.store.db.database import Database
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.turn_place import Place, Process, check_log, process, text_of, types_of
-from faults.turn_processes import WorkerProcess, workers
+from faults.turns.place import Place, Process, check_log, process, text_of, types_of
+from faults.turns.processes import WorkerProcess, workers
 from lango.core.turns.events import Answer
 from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn

@@ -14,7 +14,7 @@ from lango.adk.durable.resume import load, since_message
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
-from lango.core.turns.events import GivenUp, TurnEvent
+from lango.core.turns.events import GivenUp, Publish, TurnEvent
 from lango.errors import TurnError
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import TurnLog
@@ -53,9 +53,11 @@ class UnloadedApp:
     def __init__(self, store: SqlSessionStore) -> None:
         self.store = store
 
-    async def run(self, claim: Claim, *, abort: asyncio.Event) -> AsyncGenerator[TurnEvent]:
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
         """Close the history of a claim's turn; the verdict is its end."""
-        del abort
+        del abort, publish
         key = claim.turn.session
         if claim.verdict is None:
             raise TurnError(f"The app {key.app_name!r} is not loaded here.")

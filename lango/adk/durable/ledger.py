@@ -28,7 +28,9 @@ from google.adk.tools.tool_context import ToolContext
 from lango.adk.durable.calls.ids import TurnCallIds, without_doubles
 from lango.adk.durable.calls.long_running import show_pending
 from lango.adk.durable.child_agents import ChildAgents, runs_a_child
-from lango.adk.models.caller import call_key
+from lango.adk.durable.delta_route import is_direct
+from lango.adk.models.caller import call_key, note_caller
+from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.sessions.encode import said_actions, split_state
 from lango.adk.sessions.normalise import storable_actions
 from lango.adk.tools.adapter import ToolAdapter
@@ -126,12 +128,19 @@ class LedgerPlugin(BasePlugin):
 
 
 class LedgerKeeper(BasePlugin):
-    """Records tool results and makes call ids unique, before any other plugin runs."""
+    """Records tool results and makes call ids unique, before any other plugin runs.
 
-    def __init__(self, ledger: LedgerPlugin, holding: Holding) -> None:
+    It also lets the deltas of answers bypass ADK, where `direct_deltas` are given and no code
+    would miss them.
+    """
+
+    def __init__(
+        self, ledger: LedgerPlugin, holding: Holding, direct_deltas: DirectDeltas | None
+    ) -> None:
         super().__init__("lango_ledger_keeper")
         self._ledger = ledger
         self._holding = holding
+        self._direct_deltas = direct_deltas
 
     async def after_tool_callback(
         self,
@@ -157,6 +166,8 @@ class LedgerKeeper(BasePlugin):
         show_pending(llm_request.contents, callback_context.session.events)
         failpoint("model.start")
         await self._holding.check()
+        if self._direct_deltas is not None and is_direct(callback_context.get_invocation_context()):
+            note_caller(callback_context, llm_request).direct_deltas = self._direct_deltas
         failpoint("model.ask")
         return None
 

@@ -24,6 +24,7 @@ from lango.adk.durable.closing import (
     close_history,
     speaker_after,
 )
+from lango.adk.durable.delta_route import hides_partials
 from lango.adk.durable.giving_up import give_up
 from lango.adk.durable.journal import agent_places, open_transfer, open_waits, unfinished_agents
 from lango.adk.durable.ledger import LedgerKeeper, LedgerPlugin
@@ -40,12 +41,13 @@ from lango.adk.durable.shapes import (
     shape_of,
 )
 from lango.adk.models.caller import ClaimedTurn, claimed_turn
+from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.runner import RESUMABLE, AgentRunner, TurnOptions
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.tools.approvals import QUESTIONS, answer_content, approval_of
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
-from lango.core.turns.events import ENDS, Answer, Failed, GivenUp, Started, TurnEvent
+from lango.core.turns.events import ENDS, Answer, Failed, GivenUp, Publish, Started, TurnEvent
 from lango.core.turns.inputs import FileRef, files_in, said_in
 from lango.errors import (
     AgentChangedError,
@@ -81,18 +83,26 @@ class DurableAgent:
         """Seconds for which a write proves the claim; then a model call checks it first."""
         self.places = agent_places(runner.root)
         self.root = gated_if_exact(runner.root)
+        self.hides_partials = hides_partials(runner.app)
 
     async def run(
-        self, claim: Claim, *, abort: asyncio.Event | None = None
+        self,
+        claim: Claim,
+        *,
+        abort: asyncio.Event | None = None,
+        publish: Publish | None = None,
     ) -> AsyncGenerator[TurnEvent]:
         """Run or resume a claimed turn: its events, then one end.
+
+        Deltas go to `publish` instead, if one is given and no code of the app looks at them.
 
         A claim with a verdict does not run: its history is closed, and the verdict is its end.
         Safe to call again after any crash. The turn is not closed here. Raises Fenced if another
         worker has claimed the turn.
         """
         failpoint("turn.start")
-        turn = _ClaimedTurn(self, claim)
+        direct = DirectDeltas(publish, abort) if publish and self.hides_partials else None
+        turn = _ClaimedTurn(self, claim, direct)
         if claim.verdict is not None:
             yield await turn.given_up(claim.verdict)
             return
@@ -104,9 +114,12 @@ class DurableAgent:
 
 
 class _ClaimedTurn:
-    def __init__(self, agent: DurableAgent, claim: Claim) -> None:
+    def __init__(
+        self, agent: DurableAgent, claim: Claim, direct_deltas: DirectDeltas | None
+    ) -> None:
         self.agent = agent
         self.claim = claim
+        self.direct_deltas = direct_deltas
         self.key = claim.turn.session
         self.message_id = user_event_id(claim.turn.id)
         self.holding = Holding(agent.store.database, claim, agent.proof_lasts)
@@ -126,7 +139,11 @@ class _ClaimedTurn:
         ours = {
             "root_agent": self.agent.root,
             "resumability_config": RESUMABLE,
-            "plugins": [LedgerKeeper(ledger, self.holding), *app.plugins, ledger],
+            "plugins": [
+                LedgerKeeper(ledger, self.holding, self.direct_deltas),
+                *app.plugins,
+                ledger,
+            ],
         }
         durable: App = app.model_copy(update=ours)
         return AgentRunner(
@@ -353,7 +370,7 @@ class _ClaimedTurn:
 
     async def _reader(self, resumed: Resumed) -> TurnReader:
         """A reader that has read the events of earlier attempts."""
-        reader = TurnReader()
+        reader = TurnReader(direct_deltas=self.direct_deltas)
         if self.claim.turn.answers is not None:
             reader.waits = await self._waits()
         for event in resumed.stored:

@@ -16,6 +16,7 @@ from pydantic import Field, PrivateAttr
 
 from lango.adk.compat.telemetry import forget_response
 from lango.adk.models.caller import caller
+from lango.adk.models.direct_deltas import AnswerDeltas
 from lango.adk.models.request import PreparedCall, prepare
 from lango.adk.models.responses import ReceivedAnswer
 from lango.core.context.calibrations import Calibrations
@@ -97,21 +98,24 @@ class ModelAdapter(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         """One response with the whole answer; when streaming, a partial one per delta before it.
 
-        A provider's error is raised as it is. If a model finds the conversation too long, the
-        history is shrunk and the request retried once.
+        In a durable turn only the first delta: the others reach the turn's log directly, unless
+        code of the app could see them in ADK. A provider's error is raised as it is. If a model
+        finds the conversation too long, the history is shrunk and the request retried once.
         """
         call = self._prepared(llm_request)
-        answer = ReceivedAnswer(call.provider, call.model, call.call_ids(), streaming=stream)
+        answer = ReceivedAnswer(call.provider, call.model, call.call_ids())
+        deltas = AnswerDeltas(call.direct_deltas(llm_request)) if stream else None
         told: list[Awaitable[None]] = []
         start, note = partial(self._start, call), partial(self._note, call, told)
         try:
             answers = self._provider.answer(call, on_start=start, on_attempt=note)
             async with aclosing(answers) as events:
                 async for event in events:
-                    delta = answer.take(event)
-                    if delta is not None:
-                        yield delta
-                        forget_response(delta)  # telemetry reads only the last one
+                    answer.take(event)
+                    partial_response = deltas.partial(event) if deltas else None
+                    if partial_response is not None:
+                        yield partial_response
+                        forget_response(partial_response)  # telemetry reads only the last one
             answer.of(call.provider, call.model)
             final = answer.final()
         except Exception as error:

@@ -16,6 +16,7 @@ from google.adk.events.event import Event
 from google.adk.models.llm_request import LlmRequest
 from google.adk.tools.tool_context import ToolContext
 
+from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.sessions.session import link_of
 from lango.core.context.model_calls import CutReason, ModelCall
 from lango.core.ids import new_id
@@ -68,6 +69,7 @@ class ModelCaller:
     reports: list[Report] = field(default_factory=list["Report"])
     records: list[ModelCall] = field(default_factory=list[ModelCall])
     entered: set[int] = field(default_factory=set[int])  # the attempts that have a row already
+    direct_deltas: DirectDeltas | None = None  # if its deltas need not pass through ADK
 
     @property
     def turn_number(self) -> int | None:
@@ -132,6 +134,11 @@ def is_inner(invocation_id: str) -> bool:
     """Whether an invocation is of an agent that another invocation's tool runs."""
     around = _around.get()
     return around is not None and around.turn != invocation_id
+
+
+def is_in_tool() -> bool:
+    """Whether the running code belongs to a tool call."""
+    return _around.get() is not None
 
 
 def _caller_of(context: ReadonlyContext) -> ModelCaller:

@@ -10,6 +10,7 @@ from google.adk.models.llm_request import LlmRequest
 
 from lango.adk.models.caller import ModelCaller
 from lango.adk.models.convert import convert_messages
+from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.models.open_turn import turn_start
 from lango.adk.models.request_config import RequestConfig, options_of
 from lango.adk.models.sent_rows import sent_span
@@ -53,6 +54,11 @@ class PreparedCall:
     bound: CutReason = ""
     tries: int = 0
     shrunk: bool = False
+
+    def direct_deltas(self, llm_request: LlmRequest) -> DirectDeltas | None:
+        """The way past ADK for the answer's deltas, if the caller of this request allows it."""
+        who = self.caller
+        return who.direct_deltas if who is not None and who.request is llm_request else None
 
     def request(self, fallback: Fallback | None = None) -> ModelRequest:
         """The request for a model: as much as fits its window by the calibrated estimate."""

@@ -45,7 +45,6 @@ class ReceivedAnswer:
     provider: str
     model: str
     taken: set[str] = field(default_factory=set[str])
-    streaming: bool = True
     done: Done | None = None
     _texts: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
@@ -62,15 +61,13 @@ class ReceivedAnswer:
         """Whether any of it has arrived that a streaming consumer would see."""
         return bool(self._texts or self._thoughts or self._reasoning or self._calls)
 
-    def take(self, event: StreamEvent) -> LlmResponse | None:
-        """Process one event; when streaming, return a delta as a response. Raises errors."""
+    def take(self, event: StreamEvent) -> None:
+        """Process one event; raises the error of a failed answer."""
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
-            return _partial(_said(event.text)) if self.streaming and event.text else None
-        if isinstance(event, ThoughtDelta):
+        elif isinstance(event, ThoughtDelta):
             self._thoughts.append(event.text)
-            return _partial(_thought(event.text)) if self.streaming and event.text else None
-        if isinstance(event, ToolCallDone):
+        elif isinstance(event, ToolCallDone):
             self._calls.append(self._call_part(event.call))
         elif isinstance(event, ReasoningDone):
             self._add_reasoning(event.reasoning)
@@ -78,7 +75,6 @@ class ReceivedAnswer:
             self.done = event
         else:
             raise event.error
-        return None
 
     def of(self, provider: str, model: str) -> None:
         """Set the provider and model that answered, which may be a fallback."""
@@ -187,5 +183,7 @@ _content: Final = mould(types.Content).stamp("parts", role="model")
 _response: Final = mould(LlmResponse).stamp("content", partial=True)
 
 
-def _partial(part: types.Part) -> LlmResponse:
-    return _response(_content([part]))
+def partial_response(delta: TextDelta | ThoughtDelta) -> LlmResponse:
+    """A delta as ADK's partial response."""
+    stamp = _said if isinstance(delta, TextDelta) else _thought
+    return _response(_content([stamp(delta.text)]))

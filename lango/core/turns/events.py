@@ -6,6 +6,7 @@ Fields are only ever added, and readers ignore unknown types.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Final
 
@@ -240,6 +241,8 @@ TurnEvent = (
     | Retrying
     | End
 )
+Publish = Callable[[TurnEvent], None]
+"""Takes an event of a running turn for the turn's log; it neither waits nor raises."""
 ENDS: Final = (Completed, Failed, Cancelled, InputRequired)
 LEAKED_CANCELLATION: Final = (
     "The agent was cancelled from inside: a tool or a library let asyncio.CancelledError out. "

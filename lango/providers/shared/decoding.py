@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 from lango.core.extras import install
 from lango.core.messages.streams import StreamEvent, StreamEventError
-from lango.core.values import JsonObject
 from lango.errors import BadRequestError, MissingExtraError, ModelError
 from lango.providers.policy.timeouts import Timeouts, Watch
 from lango.providers.shared.assembly import Assembly
@@ -75,13 +74,6 @@ async def decoded(
     finally:
         watch.close()
         await _close(stream)
-
-
-async def opened(resource: Any, body: JsonObject, answer: Assembly, header: str) -> Any:
-    """A new stream of an SDK; `header` is the response header with the request id."""
-    stream = await resource.create(**body)
-    answer.request_id = str(stream.response.headers.get(header) or "")
-    return stream
 
 
 def _typed(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from lango.core.values import JsonObject
@@ -18,9 +19,12 @@ from lango.errors import (
     RateLimitedError,
     UnknownModelError,
 )
+from lango.providers.base import ModelRequest
+from lango.providers.shared.assembly import Assembly
+from lango.providers.shared.chunks import ChunkFormat, ChunkStream, json_chunk, open_chunks
 from lango.providers.shared.decoding import missing
 from lango.providers.shared.errors import FaultTable, VendorError
-from lango.providers.shared.sdk import Chunk, SdkProvider
+from lango.providers.shared.sdk import SdkProvider
 
 if TYPE_CHECKING:
     from openai import APIError, AsyncOpenAI
@@ -54,7 +58,7 @@ FAULTS: Final = FaultTable(
 )
 
 
-class OpenAIProvider(SdkProvider["AsyncOpenAI", Chunk]):
+class OpenAIProvider(SdkProvider["AsyncOpenAI", JsonObject]):
     """A provider on OpenAI's SDK, for any server."""
 
     key_name: str = OPENAI_KEY
@@ -75,6 +79,16 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI", Chunk]):
             api_key=key, base_url=self._base_url, timeout=patience, max_retries=0
         )
 
+    @abstractmethod
+    def _encode(self, request: ModelRequest) -> JsonObject:
+        """The arguments of the API's `create`."""
+
+    def _open(
+        self, resource: Any, request: ModelRequest, answer: Assembly
+    ) -> Awaitable[ChunkStream]:
+        body = self._encode(request)
+        return open_chunks(resource, body, answer, FORMAT)
+
     def _explain(self, error: Exception) -> ModelError | None:
         return explain(error)
 
@@ -92,19 +106,40 @@ def explain(error: Exception) -> ModelError | None:
         return ModelUnavailableError(f"The server could not be reached: {error.__cause__ or error}")
     if isinstance(error, openai.APIResponseValidationError):
         return BadStreamError(str(error))
-    return said_error(error) if isinstance(error, openai.APIError) else None
+    return _said(error) if isinstance(error, openai.APIError) else None
 
 
-def said_error(error: APIError) -> ModelError:
-    """The lango error for an error that the server reported, before or within its answer."""
+def _said(error: APIError) -> ModelError:
     response = getattr(error, "response", None)
-    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
-    status = getattr(error, "status_code", None)
-    said: Any = error.body
+    headers: Mapping[str, str] | None = getattr(response, "headers", None)
+    return said_error(error.body, error.message, getattr(error, "status_code", None), headers)
+
+
+def said_error(
+    said: object, default: str, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ModelError:
+    """The lango error for an error that the server reported, before or within its answer."""
+    headers = headers or {}
     body = cast(JsonObject, said) if isinstance(said, dict) else {}
     codes = tuple(str(code) for code in (body.get("code"), body.get("type")) if code)
     if status is None:
         status = next((int(code) for code in codes if code.isdecimal()), None)
-    message = str(body.get("message") or error.message)
+    message = str(body.get("message") or default)
     request_id = str(headers.get(REQUEST_ID) or "")
     return FAULTS.error(VendorError(message, status, codes, headers, request_id))
+
+
+def _read_chunk(name: bytes, data: bytes) -> JsonObject | None:
+    del name
+    if not data:
+        return None
+    chunk = json_chunk(data)
+    error: Any = chunk.get("error")
+    if error:
+        raise said_error(
+            error, error if isinstance(error, str) else "The server reported an error."
+        )
+    return chunk
+
+
+FORMAT: Final = ChunkFormat(REQUEST_ID, _read_chunk, end=b"[DONE]")

@@ -14,7 +14,6 @@ from lango.providers.policy.per_loop import PerLoop
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared.assembly import Assembly
 from lango.providers.shared.decoding import Decoder, decoded
-from lango.providers.shared.warming import build_models
 
 Client = TypeVar("Client")
 Chunk = TypeVar("Chunk")
@@ -67,7 +66,6 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         """
         client = self._given or await self._made.in_thread()
         await asyncio.to_thread(self._resource, client)
-        await asyncio.to_thread(lambda: build_models(self._chunk()))
 
     async def close(self) -> None:
         """Close the connections of the running loop; a later request opens new ones."""
@@ -82,10 +80,6 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
     @abstractmethod
     def _resource(self, client: Client) -> Any:
         """The part of a client that takes requests; SDKs import it on first access."""
-
-    @abstractmethod
-    def _chunk(self) -> Any:
-        """The type of the chunks."""
 
     @abstractmethod
     def _decoder(self, request: ModelRequest) -> Decoder[Chunk]:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from faults.turn_place import Process
+from faults.turns.place import Process
 from lango.config.settings import OidcSettings
 from lango.core.ids import new_id
 from lango.core.keys import KeyLimits, KeyText

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from faults.turn_place import Place, Process, process
+from faults.turns.place import Place, Process, process
 from lango.core.keys import KeyText
 from lango.server.auth.identity import Credentials, Keys
 from lango.server.listening import listen

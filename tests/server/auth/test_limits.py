@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from faults.turn_place import Place, process
+from faults.turns.place import Place, process
 from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.ids import new_id
 from lango.core.keys import KeyLimits

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.config.settings import QuotaSettings
 from lango.server.auth import quotas
 from tests.server.places import House, house

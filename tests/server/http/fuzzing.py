@@ -11,7 +11,7 @@ import requests
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.server.backend import services_of
 from tests.server.places import House, house
 from tests.server.routes.operations import FILE, Operation, document

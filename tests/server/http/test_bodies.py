@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.core.values import MAX_DEPTH
 from tests.server.places import House, house
 

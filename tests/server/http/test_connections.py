@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.errors import ConfigError
 from lango.server.http.connections import (
     MOST_PIPELINED,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.server.http.hosts import host_of
 from tests.server.places import House, house
 

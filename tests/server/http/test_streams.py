@@ -9,8 +9,8 @@ import httpx
 import pytest
 from fastapi import Request
 
-from faults.sse import Frame, frames
-from faults.turn_place import Place
+from faults.server.sse import Frame, frames
+from faults.turns.place import Place
 from lango.errors import (
     KeyLimitError,
     ServerBusyError,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.server.openai.sessions import SentConversation, VisibleMessage
 from lango.server.openai.tasks import task_answer
 from tests.server.places import House, house

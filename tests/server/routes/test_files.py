@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.turn_agents import in_rounds
-from faults.turn_place import Place
-from faults.turn_processes import workers
+from faults.turns.agents import in_rounds
+from faults.turns.place import Place
+from faults.turns.processes import workers
 from lango.adk.artifacts import SqlArtifactService
 from lango.config.settings import FileSettings
 from lango.core.messages.messages import Media

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.store.db.leases import Leases
 from tests.server.places import House, house
 from tests.store.rows import execute, raw

@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults.turn_place import Place
+from faults.turns.place import Place
 from lango.server.http.problems import MEDIA_TYPE
 from tests.server.http.fuzzing import fuzzed
 from tests.server.routes.operations import OPERATIONS, Operation, document

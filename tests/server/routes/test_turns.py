@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from faults.sse import Frame, frames
+from faults.server.sse import Frame, frames
 from tests.server.places import House
 
 STREAM = {"Accept": "text/event-stream"}

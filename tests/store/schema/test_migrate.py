@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from faults.newer_schema import newer
+from faults.database.newer_schema import newer
 from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.errors import SchemaError
 from lango.store.model_calls import ModelCallStore

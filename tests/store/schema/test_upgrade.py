@@ -10,7 +10,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
-from faults.newer_schema import newer
+from faults.database.newer_schema import newer
 from lango.errors import SchemaBusyError, SchemaError, StoreError
 from lango.store.schema import migrate
 from lango.store.schema.revisions import OURS

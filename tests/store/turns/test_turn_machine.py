@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from faults import queue_machine
+from faults.queue import machine as queue_machine
 from lango.store.db.clock import NOW
 from lango.store.db.statement import Prepared
 from lango.store.schema.tables import IS_QUEUED, IS_RUNNING

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from faults.bus_servers import COMMANDS, BusServer, bus_server
+from faults.carriers.bus_servers import COMMANDS, BusServer, bus_server
 
 
 @pytest_asyncio.fixture(params=COMMANDS)

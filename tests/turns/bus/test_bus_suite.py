@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from faults.bus_servers import BusServer
+from faults.carriers.bus_servers import BusServer
 from lango.store.db.database import Database
 from lango.testing.bus_suite import BusCheck, checks, on
 from lango.turns.bus.choose import bus_of

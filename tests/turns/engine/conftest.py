@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from faults.temporal_server import TemporalServer, temporal_server
+from faults.carriers.temporal_server import TemporalServer, temporal_server
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults.temporal_server import TemporalServer
+from faults.carriers.temporal_server import TemporalServer
 from lango.testing.engine_suite import EngineCheck, Fleet, checks
 from lango.turns.engine.database import LocalEngine
 from lango.turns.engine.temporal import TemporalEngine

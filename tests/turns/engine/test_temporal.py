@@ -17,8 +17,8 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from faults.own_cluster import free_port
-from faults.temporal_server import TemporalServer, temporal_server
+from faults.carriers.temporal_server import TemporalServer, temporal_server
+from faults.database.own_cluster import free_port
 from lango.errors import ConfigError
 from lango.store.db.database import Database
 from lango.store.turns.rows import Head

@@ -19,8 +19,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, Workflow
 from pydantic import BaseModel
 
-from faults import kill_shapes
-from faults.recovery import shapes
+from faults.recovery import kill_shapes, shapes
 from lango.adk.durable.shapes import check_answerable, fingerprint, missing_parts, shape_of
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner

@@ -4,6 +4,7 @@ import pytest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
+from lango.adk.models.direct_deltas import AnswerDeltas
 from lango.adk.models.reasoning import reasoning_of
 from lango.adk.models.responses import ReceivedAnswer, usable_id, usage_metadata
 from lango.core.messages.messages import Reasoning, ToolCall
@@ -28,8 +29,10 @@ def answer(
     *events: StreamEvent, taken: set[str] | None = None
 ) -> tuple[list[LlmResponse], ReceivedAnswer]:
     answer = ReceivedAnswer("scripted", "demo", taken or set())
-    partials = [partial for event in events if (partial := answer.take(event))]
-    return partials, answer
+    deltas = AnswerDeltas(None)
+    for event in events:
+        answer.take(event)
+    return [partial for event in events if (partial := deltas.partial(event))], answer
 
 
 def final(*events: StreamEvent) -> LlmResponse:

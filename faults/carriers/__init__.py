@@ -1,0 +1,1 @@
+"""Engines and buses that die while a row runs."""

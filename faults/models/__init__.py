@@ -1,0 +1,1 @@
+"""Rows of model providers: histories, streams and their servers."""

@@ -1,0 +1,1 @@
+"""The turn queue beside a model of it."""

@@ -1,0 +1,239 @@
+"""DELTAS: a turn's log is the same whether its deltas pass through ADK or not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from google.adk.models import BaseLlm
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.recovery.deaths import Died, death
+from faults.recovery.kill_shapes import SHAPES as PLAIN_SHAPES
+from faults.recovery.kill_shapes import KillShape, Rule, model_kind, quiet
+from faults.recovery.shapes import SHAPES as GATED_SHAPES
+from lango.adk.models.adapter import ModelAdapter
+from lango.core.messages.streams import StreamEvent, StreamEventError, TextDelta, ThoughtDelta
+from lango.core.turns.events import (
+    Failed,
+    MessageCompleted,
+    MessageDelta,
+    ReasoningDelta,
+    TurnEvent,
+)
+from lango.errors import ModelUnavailableError
+from lango.providers.base import ModelRequest
+from lango.store.sessions.entries import SessionKey
+from lango.testing import ScriptedProvider
+from lango.testing.kill_checks import Snapshot, snapshot
+from lango.testing.kill_trials import APP, USER, Sweep, run_turns
+
+SHAPES: Final[dict[str, KillShape]] = {**PLAIN_SHAPES, **GATED_SHAPES}
+_DELTA: Final = "model.delta"
+_LETTERS: Final = "ab é\n🙂"
+_FAILS: Final = 0.05  # of the answers, somewhere in their text
+_PAUSES: Final = (None, None, 0.0, 0.001)  # seconds before an event; None: not even a switch
+
+
+class Shredded(ScriptedProvider):
+    """Gives scripted answers in random pieces, with thoughts in between; some fail.
+
+    The same request gets the same pieces.
+    """
+
+    def __init__(self, rule: Rule, seed: int, *, fails: bool) -> None:
+        super().__init__(rule=rule)
+        self._seed = seed
+        self._fails = _FAILS if fails else 0.0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """The scripted answer, in pieces."""
+        said = "|".join(message.content for message in request.messages)
+        drawn = random.Random(f"{self._seed} {said}")
+        async for event in super().stream(request):
+            for piece in _pieces(event, drawn, self._fails):
+                pause = drawn.choice(_PAUSES)
+                if pause is not None:
+                    await asyncio.sleep(pause)
+                yield piece
+
+
+def _pieces(event: StreamEvent, drawn: random.Random, fails: float) -> Iterator[StreamEvent]:
+    if not isinstance(event, TextDelta):
+        yield event
+        return
+    if drawn.random() < fails:
+        yield StreamEventError(ModelUnavailableError("The model went away."))
+    if drawn.random() < 0.3:
+        yield ThoughtDelta("".join(drawn.choices(_LETTERS, k=drawn.randint(0, 4))))
+    text = event.text
+    while text:
+        length = drawn.randint(0, len(text))
+        yield TextDelta(text[:length])
+        text = text[length:]
+
+
+def _shredded(seed: int, fails: bool, rule: Rule) -> BaseLlm:
+    return ModelAdapter(Shredded(rule, seed, fails=fails), "demo")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One shape with the pieces of one seed, and the delta at which its worker dies."""
+
+    name: str
+    seed: int
+    dies_at: int  # 0: nowhere
+
+    @property
+    def shape(self) -> KillShape:
+        """The agent and its turns."""
+        return SHAPES[self.name]
+
+    def sweep(self, url: str) -> Sweep:
+        """What both ways run."""
+        return Sweep(self._make, self.shape.turns, url, self.shape.state or {})
+
+    def _make(self) -> Any:
+        token = model_kind.set(partial(_shredded, self.seed, not self.shape.side_by_side))
+        try:
+            return self.shape.make()
+        finally:
+            model_kind.reset(token)
+
+
+@dataclass(slots=True)
+class Told:
+    """What a turn's readers were told before its worker died, and by the next one."""
+
+    before: list[TurnEvent]
+    after: list[TurnEvent]
+    stored: Snapshot
+    deltas: int  # that the model streamed to the first worker
+
+
+async def told(trial: Trial, url: str, *, direct: bool) -> Told:
+    """Run the turns of a trial one way."""
+    key = SessionKey(f"tenant-{uuid4().hex}", APP, USER, "session")
+    before, after = list[TurnEvent](), list[TurnEvent]()
+    run = partial(run_turns, trial.sweep(url), key)
+    with death(_DELTA, trial.dies_at) as died, suppress(BaseExceptionGroup, Died):
+        publish = before.append if direct else None
+        await run(f"{key.tenant}-0", (), log=before.append, publish=publish)
+    if died.happened:
+        publish = after.append if direct else None
+        await run(f"{key.tenant}-1", [f"{key.tenant}-0"], log=after.append, publish=publish)
+    return Told(before, after, await snapshot(url, key), died.passed[_DELTA])
+
+
+def comparable(events: Sequence[TurnEvent], *, side_by_side: bool) -> list[Any]:
+    """Events with deltas joined and ids replaced; in one order, if several agents run at once."""
+    names: dict[str, int] = {}
+    joined: list[TurnEvent] = []
+    for event in events:
+        _join(joined, event)
+    told = [(event.type, _renamed(event.data(), {} if side_by_side else names)) for event in joined]
+    return sorted(told, key=repr) if side_by_side else told
+
+
+def _join(joined: list[TurnEvent], event: TurnEvent) -> None:
+    """Add an event; a delta is added to the text of its message."""
+    if isinstance(event, MessageDelta | ReasoningDelta):
+        for place, last in enumerate(joined):
+            is_delta = isinstance(last, MessageDelta | ReasoningDelta)
+            if is_delta and (last.type, last.message) == (event.type, event.message):
+                joined[place] = replace(last, text=last.text + event.text)
+                return
+    joined.append(event)
+
+
+_IDS: Final = ("message", "call", "approval", "stored_as", "calls")
+
+
+def _renamed(data: dict[str, Any], names: dict[str, int]) -> dict[str, Any]:
+    """Data whose ids are numbered in the order of their appearance."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, list):
+            return [number(each) for each in cast("list[Any]", value)]
+        return names.setdefault(value, len(names)) if value else value
+
+    return {key: number(value) if key in _IDS else value for key, value in data.items()}
+
+
+def _unfinished(events: Sequence[TurnEvent]) -> str:
+    """The text of the message that was cut off."""
+    texts: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, MessageDelta):
+            texts[event.message] = texts.get(event.message, "") + event.text
+        elif isinstance(event, MessageCompleted):
+            texts.pop(event.message, None)
+    return "".join(texts.values())
+
+
+async def _compare(trial: Trial, url: str, outcome: Outcome) -> int:
+    """Run a trial both ways; the deltas that were streamed."""
+    by_adk = await told(trial, url, direct=False)
+    direct = await told(trial, url, direct=True)
+    same = partial(comparable, side_by_side=trial.shape.side_by_side)
+    if not trial.dies_at and same(by_adk.before) != same(direct.before):
+        outcome.fail(f"{trial}: told {same(by_adk.before)}, directly {same(direct.before)}")
+    if same(by_adk.after) != same(direct.after):
+        outcome.fail(f"{trial}: then told {same(by_adk.after)}, directly {same(direct.after)}")
+    if _stored(by_adk) != _stored(direct):
+        outcome.fail(f"{trial}: stored {_stored(by_adk)}, directly {_stored(direct)}")
+    _check_prefix(trial, direct, outcome)
+    return direct.deltas
+
+
+def _stored(found: Told) -> Any:
+    """The history, in one order, and the state."""
+    return [sorted(turn) for turn in found.stored.history], found.stored.state
+
+
+def _check_prefix(trial: Trial, direct: Told, outcome: Outcome) -> None:
+    """What the dead worker told of its last message is how the next one's message begins."""
+    cut = _unfinished(direct.before) if direct.after else ""
+    whole = [event.text for event in direct.after if isinstance(event, MessageCompleted)]
+    failed = [event.text for event in direct.after if isinstance(event, Failed)]
+    if cut and not any(text.startswith(cut) for text in (*whole, *failed)):
+        outcome.fail(f"{trial}: {cut!r} was told, which begins none of {whole}")
+
+
+def _trials(count: int, drawn: random.Random) -> Iterator[Trial]:
+    """Agents that run at once neither die nor fail: how far each has come then is chance."""
+    names = list(SHAPES)
+    for number in range(count):
+        name, seed = names[number % len(names)], drawn.getrandbits(32)
+        dies_at = 0 if SHAPES[name].side_by_side else drawn.choice((0, drawn.randint(1, 12)))
+        yield Trial(name, seed, dies_at)
+
+
+async def _run_all(run: Run) -> Outcome:
+    outcome, deltas = Outcome(), 0
+    for trial in _trials(run.count, random.Random(run.seed)):
+        deltas += await _compare(trial, run.places.sqlite, outcome)
+    outcome.note(f"{run.count} streams in {len(SHAPES)} shapes, {deltas} deltas, both ways alike")
+    return outcome
+
+
+def _row(run: Run) -> Outcome:
+    quiet()
+    return asyncio.run(_run_all(run))
+
+
+DELTAS: Final = Guarantee(
+    "DELTAS",
+    "deltas that bypass ADK give readers the same log as ADK's partial events, also after a kill",
+    full=2_000,
+    ci=40,
+    run=_row,
+    parts=4,
+)

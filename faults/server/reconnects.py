@@ -1,0 +1,258 @@
+"""G17: clients of `lango serve` that lose their streams anywhere, and come back by HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+
+from faults.harness import Guarantee, Outcome, Run, new_tenant
+from faults.server.processes import Project, Server, project, servers
+from faults.server.sse import FrameReader, Sitting, check_told, frames, whole_log
+from faults.turns.clients import until_over
+from faults.turns.place import Process, process, temporary_place
+from faults.turns.processes import Crew
+
+READERS: Final = 4
+WORKERS: Final = 2
+WORDS: Final = 80
+DELAY: Final = 0.02
+DEAD_AFTER: Final = 3.0  # a busy machine must not take workers that live for dead
+CUTS_PER_KILL: Final = 15
+_ON_POSTGRES: Final = 0.75  # of the cuts: there are two servers to choose from
+_KILLS_PER_SERVER: Final = 4  # where workers have processes of their own
+_SPARED: Final = 3  # attempts, behind which a turn is left in peace: five would fail it
+_MOST_FRAMES: Final = 12
+_MOST_BYTES: Final = 1_800
+_STREAM: Final = "text/event-stream"
+_PATIENCE: Final = 600.0
+"""Seconds in which a turn must end despite all restarts; a limit, not a measurement."""
+
+
+@dataclass
+class Tally:
+    """What all readers together went through."""
+
+    cuts: int = 0
+    torn: int = 0  # cuts in the middle of a frame
+    lost: int = 0  # connections that the server's death took
+    turns: int = 0
+    resets: int = 0
+    parts: int = 0  # frames that came before their text was in the log
+    wrong: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a client hangs up: behind so many frames, or so many bytes."""
+
+    frames: int
+    bytes: int
+
+    @classmethod
+    def drawn(cls, drawn: random.Random) -> Cut:
+        if drawn.random() < 0.5:
+            return cls(drawn.randint(1, _MOST_FRAMES), 1 << 30)
+        return cls(1 << 30, drawn.randint(0, _MOST_BYTES))
+
+
+class Reader:
+    """Hands in turns by HTTP and reads each to its end, over as many connections as it takes."""
+
+    def __init__(self, doors: Sequence[Server], tally: Tally, drawn: random.Random) -> None:
+        self._doors = doors
+        self._clients = {door.port: door.client() for door in doors}
+        self._tally, self._drawn = tally, drawn
+        self._app = doors[0].project.place.app
+
+    async def read(self, cuts: int) -> None:
+        """Turn after turn, until all readers together have hung up so often."""
+        async with AsyncExitStack() as ending:
+            for client in self._clients.values():
+                await ending.enter_async_context(client)
+            while self._tally.cuts < cuts:
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        await self._talk()
+                except (AssertionError, TimeoutError) as wrong:
+                    self._tally.wrong.append(f"turn {self._tally.turns}: {wrong!r}")
+                    return
+
+    async def _talk(self) -> None:
+        self._tally.turns += 1
+        word = uuid4().hex[:6]
+        said = " ".join(f"{word}-{number}" for number in range(WORDS))
+        session = (await self._ask("POST", "/v1/sessions", {"app": self._app})).json()["id"]
+        path = f"/v1/sessions/{session}/turns"
+        message = {"message": f'call step {{"name": "{word}"}} then {said}'}
+        thoughts = self._drawn.random() < 0.5
+        # The answer itself may be lost: under the same key it can be asked for again.
+        sent = {"json": message, "headers": {"Accept": _STREAM, "Idempotency-Key": word}}
+        query = f"?thoughts={str(thoughts).lower()}"
+        first, turn = Sitting(0, thoughts=thoughts), ""
+        while not turn:
+            turn = await self._sit(first, "POST", path + query, sent)
+        sittings = [first]
+        while not sittings[-1].saw_the_end:
+            sittings.append(await self._come_back(turn, sittings, thoughts=thoughts))
+        await self._check(turn, sittings, f"You said: {said}")
+
+    async def _come_back(self, turn: str, before: list[Sitting], *, thoughts: bool) -> Sitting:
+        """Read on where the reader is, or from anywhere before, as a page that forgot would."""
+        newest = max((sitting.last for sitting in before), key=lambda each: each.number)
+        newest = before[-1].last if before[-1].last.number >= newest.number else newest
+        forgets = self._drawn.random() < 0.25
+        after = self._drawn.randint(0, newest.number) if forgets else newest
+        sitting = Sitting(after, thoughts=thoughts)
+        path = f"/v1/turns/{turn}/events?thoughts={str(thoughts).lower()}"
+        sent: dict[str, Any] = {}
+        if self._drawn.random() < 0.5:
+            sent["headers"] = {"Last-Event-ID": str(sitting.start)}
+        else:
+            path += f"&after={sitting.start}"
+        await self._sit(sitting, "GET", path, sent)
+        return sitting
+
+    async def _sit(self, sitting: Sitting, method: str, path: str, sent: dict[str, Any]) -> str:
+        """One connection, up to where it is cut; the turn's id, if the server got to say it."""
+        cut, turn = Cut.drawn(self._drawn), ""
+        client = await self._client()
+        try:
+            async with client.stream(method, path, **sent) as response:
+                assert response.status_code == 200, f"{path}: {await response.aread()!r}"
+                turn = response.headers.get("location", "").rpartition("/")[2]
+                await self._read_up_to(cut, response, sitting)
+        except httpx.TransportError:
+            self._tally.lost += 1
+        return turn
+
+    async def _read_up_to(self, cut: Cut, response: httpx.Response, sitting: Sitting) -> None:
+        reader, room = FrameReader(), cut.bytes
+        async for chunk in response.aiter_bytes():
+            taken = chunk[:room]
+            room -= len(taken)
+            for frame in reader.feed(taken):
+                sitting.frames.append(frame)
+                if sitting.saw_the_end:
+                    return
+                if len(sitting.frames) == cut.frames:
+                    self._tally.cuts += 1
+                    return
+            if not room:
+                self._tally.cuts += 1
+                self._tally.torn += reader.is_torn
+                return
+
+    async def _check(self, turn: str, sittings: list[Sitting], text: str) -> None:
+        """Each connection told what the log holds; and who has all of it need not come back."""
+        log = await self._whole(turn)
+        self._tally.resets += check_told(log, text)
+        for sitting in sittings:
+            sitting.check(log)
+            self._tally.parts += sitting.parts
+        over = await self._ask("GET", f"/v1/turns/{turn}/events?after={log[-1].id}")
+        assert over.status_code == 204, f"behind the end there is {over.text}"
+
+    async def _whole(self, turn: str) -> list[Any]:
+        """All of a log, read at one go."""
+        while True:
+            client = await self._client()
+            with suppress(httpx.TransportError):
+                async with client.stream("GET", f"/v1/turns/{turn}/events?thoughts=1") as response:
+                    return whole_log([frame async for frame in frames(response)])
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """A request that is no stream, sent until it is answered."""
+        key = {"Idempotency-Key": uuid4().hex}
+        while True:
+            client = await self._client()
+            with suppress(httpx.TransportError):
+                response = await client.request(method, path, json=body, headers=key)
+                assert response.is_success, f"{path}: {response.text}"
+                return response
+
+    async def _client(self) -> httpx.AsyncClient:
+        """A way to any server that is up, as far as can be known; if there is none, to the next."""
+        up = [door for door in self._doors if door.up.is_set()]
+        door = self._drawn.choice(up or self._doors)
+        await door.up.wait()
+        return self._clients[door.port]
+
+
+class Killer:
+    """Kills workers, and servers, now and then."""
+
+    def __init__(self, here: Process, doors: Sequence[Server], crew: Crew | None) -> None:
+        self._here, self._doors, self._crew = here, doors, crew
+        self.workers = self.servers = 0
+
+    async def kill(self, most: int, drawn: random.Random) -> None:
+        """Until it is cancelled, or has killed enough."""
+        while self.workers + self.servers < most:
+            await asyncio.sleep(drawn.uniform(0.3, 2.0))
+            await until_over(self._here, _SPARED)
+            kills = self.workers + self.servers
+            if self._crew is not None and kills % _KILLS_PER_SERVER != 1:
+                self.workers += 1
+                await self._crew.replace(drawn.randrange(WORKERS))
+            else:
+                self.servers += 1
+                door = drawn.choice(self._doors)
+                await door.kill()
+                await door.start()
+
+
+async def _on(of: Project, count: int, seed: int, outcome: Outcome, *, is_fleet: bool) -> None:
+    """So many cuts: by a fleet of servers and workers, or by one server with its worker inside."""
+    drawn, tally = random.Random(seed), Tally()
+    async with (
+        process(of.place, dead_after=DEAD_AFTER) as here,
+        servers(of, 2 if is_fleet else 1, with_worker=not is_fleet) as doors,
+        AsyncExitStack() as ending,
+    ):
+        crew = Crew(of.place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) if is_fleet else None
+        if crew is not None:
+            await ending.enter_async_context(crew)
+        killer = Killer(here, doors, crew)
+        killing = asyncio.create_task(killer.kill(max(count // CUTS_PER_KILL, 1), drawn))
+        readers = [Reader(doors, tally, random.Random(drawn.random())) for _ in range(READERS)]
+        await asyncio.gather(*(each.read(count) for each in readers))
+        killing.cancel()
+        with suppress(asyncio.CancelledError):
+            await killing
+    for wrong in tally.wrong:
+        outcome.fail(wrong)
+    outcome.note(
+        f"{tally.cuts} cuts ({tally.torn} within a frame) and {tally.lost} connections lost over "
+        f"{tally.turns} turns on {len(doors)} server{'s' * is_fleet}, {killer.workers} workers "
+        f"and {killer.servers} servers killed, {tally.resets} messages begun anew"
+    )
+    if tally.parts:
+        outcome.note(f"{tally.parts} parts of text read before they were in the log")
+
+
+async def _trial(run: Run) -> Outcome:
+    outcome, drawn = Outcome(), random.Random(run.seed)
+    cuts = {True: round(run.count * _ON_POSTGRES)}
+    cuts[False] = run.count - cuts[True]
+    for is_fleet, count in cuts.items():
+        url = run.places.postgres if is_fleet else run.places.sqlite
+        with temporary_place(url) as place:
+            made = await project(place, new_tenant(), delay=DELAY)
+            await _on(made, count, drawn.randrange(2**32), outcome, is_fleet=is_fleet)
+    return outcome
+
+
+G17: Final = Guarantee(
+    "G17",
+    "streams over HTTP cut at any byte while workers and servers die: no gap, no repeat, one end",
+    full=1_000,
+    ci=100,
+    run=lambda run: asyncio.run(_trial(run)),
+)

@@ -1,0 +1,100 @@
+"""G18: every operation by everybody, whatever schemathesis thinks of, and secrets to be found.
+
+What is tried is what the tests of the server try one operation at a time; here it is all of it, on
+both databases, and as often as is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from faults.harness import Guarantee, Outcome, Run, new_tenant
+from faults.turns.place import process, temporary_place
+from tests.server.auth.canaries import (
+    REQUESTS,
+    app_of,
+    credentials,
+    listening,
+    say,
+    send_everywhere,
+)
+from tests.server.auth.issuers import issuing, new_key
+from tests.server.auth.matrix import WAYS, matrix
+from tests.server.http.fuzzing import fuzzed
+from tests.server.places import house
+from tests.server.routes.operations import OPERATIONS, Operation
+
+_AT_ONCE: Final = 50  # cases of an operation, before it is another's turn
+
+
+async def _matrix(url: str, operations: Sequence[Operation], outcome: Outcome) -> int:
+    """Every secured operation in every way; the number of answers that were looked at."""
+    with temporary_place(url) as place:
+        async with house(place, new_tenant()) as served:
+            tried = await matrix(served)
+            for operation in operations:
+                if operation.is_secured:
+                    for wrong in await tried.wrongs(operation):
+                        outcome.fail(wrong)
+    return tried.cells
+
+
+def _fuzz(run: Run, operations: Sequence[Operation], outcome: Outcome) -> int:
+    """At least so many requests, an operation and a database after the other; how many it were."""
+    drawn = random.Random(run.seed)
+    failed: set[str] = set()
+    with ExitStack() as ending:
+        places = [ending.enter_context(temporary_place(url)) for url in run.places.each().values()]
+        servers = [ending.enter_context(fuzzed(place, new_tenant())) for place in places]
+        while sum(server.sent for server in servers) < run.count and len(failed) < len(operations):
+            for operation in operations:
+                server, start = drawn.choice(servers), drawn.randrange(2**32)
+                try:
+                    server.fuzz(operation, examples=_AT_ONCE, start=start)
+                except Exception as wrong:  # noqa: BLE001 - whatever it is, the report says it
+                    outcome.fail(f"{operation} (seed {start}): {wrong}")
+                    failed.add(operation.id)
+        return sum(server.sent for server in servers)
+
+
+async def _canaries(url: str, outcome: Outcome) -> int:
+    """Secrets in every wrong place, and in what is said; the number of requests they were in."""
+    tenant = new_tenant()
+    with temporary_place(url) as place, listening() as canaries:
+        async with process(place, dead_after=60.0) as here, issuing(new_key("ES256")) as issuer:
+            texts = await credentials(here, issuer, canaries, tenant)
+            app = app_of(here, issuer)
+            for number, request in enumerate(REQUESTS):
+                statuses = await send_everywhere(app, number, texts, canaries)
+                outcome.expect(max(statuses) < 500, f"{request[:2]}: {max(statuses)}")
+        async with house(place, tenant) as served:
+            await say(served, canaries)
+        for secret, text in canaries.leaks():
+            outcome.fail(f"{secret} leaked: {text[:300]}")
+        return len(canaries.bodies)
+
+
+def trial(run: Run, operations: Sequence[Operation] = OPERATIONS) -> Outcome:
+    """All of it, for some operations."""
+    outcome = Outcome()
+    cells = sent = 0
+    for url in run.places.each().values():
+        cells += asyncio.run(_matrix(url, operations, outcome))
+        sent += asyncio.run(_canaries(url, outcome))
+    outcome.note(f"{len(operations)} operations called in {len(WAYS)} ways, {cells} answers")
+    outcome.note(f"{_fuzz(run, operations, outcome)} cases of schemathesis")
+    outcome.note(f"{sent} requests with secrets")
+    return outcome
+
+
+G18: Final = Guarantee(
+    "G18",
+    "every operation by everybody, made-up requests, planted secrets: no leak, no 5xx",
+    full=10_000,
+    ci=500,
+    run=trial,
+)

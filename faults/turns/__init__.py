@@ -1,0 +1,1 @@
+"""Rows and tools of turns on worker processes."""

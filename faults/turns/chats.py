@@ -1,0 +1,159 @@
+"""CHATS: two processes on one SQLite file, each with its own turns and a worker that runs any."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event as Ready
+from typing import Any, Final
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.turns.agents import Effects, loaded
+from faults.turns.clients import PATIENCE, check_turns, until_over
+from faults.turns.place import Place, Process, process, temporary_place
+from faults.turns.processes import Crew, keep_log
+from faults.turns.tally import Shape
+from lango.core.turns.events import Publish, TurnEvent
+from lango.store.turns.rows import Claim
+from lango.turns.attempt import LoadedApp
+from lango.turns.worker import TurnWorker
+
+SHAPE: Final = Shape(rounds=2)
+NAMES: Final = ("a", "b")
+DEAD_AFTER: Final = 5.0
+DELAY: Final = 0.01
+TURNS_PER_KILL: Final = 4
+_SPARED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """An app that writes down who begins which attempt at a turn."""
+
+    app: LoadedApp
+    attempts: Effects
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the app."""
+        return self.app.fingerprint
+
+    def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
+        """Run the app."""
+        self.attempts.add(claim.turn.id, claim.turn.attempts)
+        return self.app.run(claim, abort=abort, publish=publish)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Who began a turn for the how manieth time, and when."""
+
+    process: str
+    at: float
+    turn: str
+    number: int
+
+
+def _attempts(place: Place) -> Effects:
+    return Effects(place.folder / "attempts")
+
+
+async def _trial(run: Run) -> Outcome:
+    outcome, drawn = Outcome(), random.Random(run.seed)
+    with temporary_place(run.places.sqlite) as place:
+        options: dict[str, Any] = {"job": _chat, "turns": run.count}
+        async with (
+            process(place, dead_after=DEAD_AFTER) as here,
+            Crew(place, 1, me="a", **options) as first,
+            Crew(place, 1, me="b", **options) as second,
+        ):
+            killed = await _kill((first, second), here, drawn, run.count, place)
+            names = [f"{me}n{number}" for me in NAMES for number in range(run.count)]
+            turns = {name: await _say(here, name) for name in names}
+            tally = await check_turns(here, turns, SHAPE, outcome)
+        began = [
+            Attempt(words[0], float(words[1]), words[2], int(words[3]))
+            for words in _attempts(place).lines()
+        ]
+    for wrong in stolen(began, killed):
+        outcome.fail(wrong)
+    resumed = sum(each.number > 1 for each in began)
+    outcome.note(f"{tally}, {len(killed)} kills, {resumed} resumed, none stolen")
+    return outcome
+
+
+async def _kill(
+    crews: Sequence[Crew], here: Process, drawn: random.Random, count: int, place: Place
+) -> dict[str, float]:
+    """Kill and restart one or the other while they talk; when each of them was killed."""
+    killed: dict[str, float] = {}
+    done = [place.folder / f"done-{me}" for me in NAMES]
+    for _ in range(max(len(NAMES) * count // TURNS_PER_KILL, 2)):
+        await asyncio.sleep(drawn.uniform(0.2, 2.0))
+        await until_over(here, _SPARED)
+        if all(mark.exists() for mark in done):
+            break
+        crew = drawn.choice(crews)
+        doomed = str(crew.members[0].pid)
+        killed[doomed] = time.monotonic()
+        await crew.replace(0)
+    async with asyncio.timeout(PATIENCE):
+        while not all(mark.exists() for mark in done):  # noqa: ASYNC110 - of other processes
+            await asyncio.sleep(0.1)
+    return killed
+
+
+def stolen(began: Sequence[Attempt], killed: dict[str, float]) -> list[str]:
+    """Attempts at turns whose process before was alive.
+
+    One that was killed between its claim and its first word is not in the list: some other process
+    must then have been killed.
+    """
+    wrong: list[str] = []
+    for attempt in began:
+        if attempt.number == 1:
+            continue
+        turn, number = attempt.turn, attempt.number - 1
+        owners = [each.process for each in began if (each.turn, each.number) == (turn, number)]
+        others = owners or [each for each in killed if each != attempt.process]
+        if not any(killed.get(owner, attempt.at) < attempt.at for owner in others):
+            wrong.append(f"turn {turn} was taken from {owners or 'no process'} without a kill")
+    return wrong
+
+
+async def _say(here: Process, name: str) -> str:
+    """Hand in a turn, or find it: the key is its name."""
+    return await here.say(SHAPE.message(name), session=name[0], idempotency_key=name)
+
+
+def _chat(place: Place, options: dict[str, Any], ready: Ready) -> None:
+    keep_log(place)
+    asyncio.run(_talk(place, options, ready))
+
+
+async def _talk(place: Place, options: dict[str, Any], ready: Ready) -> None:
+    """Say one thing after the other from the beginning: what was said before is found again."""
+    me = options["me"]
+    async with process(place, dead_after=DEAD_AFTER) as here:
+        apps = loaded(here.store, place.app, place.effects, DELAY)
+        watched = {name: Watched(app, _attempts(place)) for name, app in apps.items()}
+        async with TurnWorker(here.store, here.engine, watched):
+            ready.set()
+            for number in range(options["turns"]):
+                await here.turns.wait(await _say(here, f"{me}n{number}"))
+            (place.folder / f"done-{me}").touch()
+            await asyncio.Event().wait()  # alive, for what the other leaves behind
+
+
+CHATS: Final = Guarantee(
+    "CHATS",
+    "two processes with a worker each on one SQLite file: nothing stolen from one that lives",
+    full=50,
+    ci=8,
+    run=lambda run: asyncio.run(_trial(run)),
+)

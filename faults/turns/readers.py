@@ -1,0 +1,162 @@
+"""READ: readers in other processes that break off and come back while workers are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.server.sse import Frame, Sitting, check_told
+from faults.turns.clients import PATIENCE, until_over
+from faults.turns.place import Place, Process, process, temporary_place
+from faults.turns.processes import CONTEXT, Crew
+from lango.core.turns.positions import Position
+from lango.store.turns.log import LoggedEvent
+
+WORKERS: Final = 2
+READERS: Final = 2
+PER_TURN: Final = 15  # times that a reader comes back to a turn, at least
+WORDS: Final = 120
+DELAY: Final = 0.01
+DEAD_AFTER: Final = 1.5
+RECONNECTS_PER_KILL: Final = 25
+_SPARED: Final = 3
+_MOST_AT_ONCE: Final = 6
+_BREAKS_OFF: Final = 0.2
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a reader has of a turn."""
+
+    sittings: list[Sitting] = field(default_factory=list[Sitting])
+    resets: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+
+    @property
+    def last(self) -> Position:
+        """The newest position it has been at."""
+        return max((each.last for each in self.sittings), key=_rank, default=Position())
+
+
+def _rank(position: Position) -> tuple[int, int, int]:
+    return position.number, position.epoch, position.length
+
+
+async def _trial(run: Run) -> Outcome:
+    outcome, drawn = Outcome(), random.Random(run.seed)
+    with temporary_place(run.places.postgres) as place:
+        async with (
+            process(place, dead_after=DEAD_AFTER) as here,
+            Crew(place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) as crew,
+        ):
+            said = await _submit(here, -(-run.count // (PER_TURN * READERS)))
+            most = max(run.count // RECONNECTS_PER_KILL, 1)
+            killing = asyncio.create_task(_kill(crew, here, drawn, most))
+            try:
+                heard = await _read_all(place, said, random.Random(run.seed))
+            finally:
+                killing.cancel()
+                outcome.note(f"{await killing} workers killed")
+    for each in heard:
+        for wrong in each.wrong:
+            outcome.fail(wrong)
+    back = sum(len(each.sittings) for each in heard)
+    resets = sum(each.resets for each in heard)
+    outcome.note(f"{len(heard)} turns, {back} reconnects, {resets} messages begun anew")
+    parts = sum(sitting.parts for each in heard for sitting in each.sittings)
+    if parts:
+        outcome.note(f"{parts} parts of text read before they were in the log")
+    return outcome
+
+
+async def _submit(here: Process, turns: int) -> list[dict[str, str]]:
+    """For each reader a session of its own: the texts of its turns, by their ids."""
+    said: list[dict[str, str]] = [{} for _ in range(READERS)]
+    for number in range(turns):
+        for reader, mine in enumerate(said):
+            text = " ".join(f"r{reader}n{number}w{word}" for word in range(WORDS))
+            mine[await here.say(text, session=f"s{reader}")] = f"You said: {text}"
+    return said
+
+
+async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> int:
+    """Kill a worker now and then, and say how many it were."""
+    kills = 0
+    with suppress(asyncio.CancelledError):
+        while kills < most:
+            await asyncio.sleep(drawn.uniform(0.5, 3.0))
+            await until_over(here, _SPARED)
+            await crew.replace(drawn.randrange(WORKERS))
+            kills += 1
+    return kills
+
+
+async def _read_all(place: Place, said: list[dict[str, str]], drawn: random.Random) -> list[Heard]:
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(READERS, mp_context=CONTEXT) as pool:
+        jobs = [
+            loop.run_in_executor(pool, _read, place, turns, drawn.randrange(2**32))
+            for turns in said
+        ]
+        return [heard for each in await asyncio.gather(*jobs) for heard in each]
+
+
+def _read(place: Place, turns: dict[str, str], seed: int) -> list[Heard]:
+    """Read turn after turn to its end; in a process of its own."""
+    return asyncio.run(_follow_all(place, turns, random.Random(seed)))
+
+
+async def _follow_all(place: Place, turns: dict[str, str], drawn: random.Random) -> list[Heard]:
+    heard: list[Heard] = []
+    async with process(place) as here:
+        for turn, text in turns.items():
+            heard.append(Heard())
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await _follow(here, turn, drawn, heard[-1])
+                    await _check(here, turn, heard[-1], text)
+            except (AssertionError, TimeoutError) as wrong:
+                heard[-1].wrong.append(f"turn {turn}: {wrong!r}")
+    return heard
+
+
+async def _follow(here: Process, turn: str, drawn: random.Random, heard: Heard) -> None:
+    """Come back where it was, or anywhere before; until the end was seen, and often enough."""
+    over = False
+    while not over or len(heard.sittings) < PER_TURN:
+        before = [frame.position for sitting in heard.sittings for frame in sitting.frames]
+        after = drawn.choice([heard.last, drawn.choice(before or [Position()])])
+        heard.sittings.append(sitting := Sitting(after))
+        async with aclosing(here.turns.events(turn, after=after)) as events:
+            async for event in events:
+                sitting.frames.append(_frame(event))
+                if len(sitting.frames) == _MOST_AT_ONCE or drawn.random() < _BREAKS_OFF:
+                    break
+            else:
+                over = True
+
+
+def _frame(event: LoggedEvent) -> Frame:
+    return Frame(event.number, event.type, event.data, event.length, event.epoch)
+
+
+async def _check(here: Process, turn: str, heard: Heard, text: str) -> None:
+    """What was read at each sitting is in the log, and the log makes up the text."""
+    log = [_frame(event) for event in await here.read(turn)]
+    heard.resets = check_told(log, text)
+    for sitting in heard.sittings:
+        sitting.check(log)
+
+
+READ: Final = Guarantee(
+    "READ",
+    "readers that break off and come back while workers die: no gap, no repeat, the whole text",
+    full=1_000,
+    ci=100,
+    run=lambda run: asyncio.run(_trial(run)),
+)

@@ -1,0 +1,35 @@
+"""What a worker process imports, and one turn of it; the fork server does this once."""
+
+import asyncio
+import tempfile
+import warnings
+from pathlib import Path
+
+import aiosqlite
+import asyncpg
+from sqlalchemy.dialects.postgresql import asyncpg as postgresql_dialect
+from sqlalchemy.dialects.sqlite import aiosqlite as sqlite_dialect
+
+from faults.turns.place import Place, process
+from lango.adk.models.adapter import ModelAdapter
+from lango.testing.databases import temporary_sqlite
+
+DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]
+
+
+async def _warm() -> None:
+    """ADK imports as it goes: a turn with a tool brings in the rest."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            temporary_sqlite() as url,
+            process(Place(url, "app", Path(folder))) as here,
+            here.worker(),
+        ):
+            await here.turns.wait(await here.say('call step {"name": "a"}'))
+    # The SDK takes a second to import, and a worker that is killed is replaced by a new one.
+    await ModelAdapter("vllm:warm", base_url="http://127.0.0.1:9/v1", api_key="none").warm_up()
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    asyncio.run(_warm())

@@ -1,0 +1,209 @@
+"""G2, G6 and G10: turns on real worker processes that are killed, crowded and told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import Final
+
+from faults.harness import Guarantee, Outcome, Run
+from faults.turns.place import END_TYPES, Process, process, temporary_place
+from faults.turns.processes import Crew, WorkerProcess
+from lango.core.turns.states import MAX_ATTEMPTS
+from lango.errors import SessionBusyError, WorkerLostError
+from lango.store.turns.rows import Turn
+
+DEAD_AFTER: Final = 2.0
+DRAIN: Final = 1.0
+SESSIONS: Final = 8
+PATIENCE: Final = 120.0
+MESSAGE: Final = 'call mark {{"name": "{name}"}}'
+ENDLESS: Final = 'call hold {"name": "never"}'
+"""Ends only by losing its worker too often."""
+ENDLESS_EVERY: Final = 20
+
+Trial = Callable[[Process, random.Random, int, Outcome], Awaitable[None]]
+
+
+def _on_both(trial: Trial) -> Callable[[Run], Outcome]:
+    """The trial on each database, half of the count each."""
+
+    async def on_each(run: Run) -> Outcome:
+        outcome, drawn = Outcome(), random.Random(run.seed)
+        for url in run.places.each().values():
+            with temporary_place(url) as place:
+                async with process(place, dead_after=DEAD_AFTER) as here:
+                    await trial(here, drawn, max(run.count // 2, 1), outcome)
+        return outcome
+
+    return lambda run: asyncio.run(on_each(run))
+
+
+async def _ended(
+    here: Process, turns: dict[str, str], outcome: Outcome, *, may_wear_out: bool = False
+) -> list[Turn]:
+    """Every turn ends, its history and its log are right, and its tool ran once at most.
+
+    Those that wore out: they lost their worker as often as a turn may.
+    """
+    worn: list[Turn] = []
+    for name, turn_id in turns.items():
+        try:
+            async with asyncio.timeout(PATIENCE):
+                turn = await here.turns.wait(turn_id)
+        except TimeoutError:
+            outcome.fail(f"turn {name} is still {(await here.turns.get(turn_id)).state}")
+            continue
+        if may_wear_out and _is_worn_out(turn):
+            worn.append(turn)
+        else:
+            outcome.expect(turn.state == "completed", f"turn {name} is {turn.state}: {turn.error}")
+        events = await here.read(turn_id)
+        numbers = [event.number for event in events]
+        outcome.expect(numbers == list(range(1, len(events) + 1)), f"the log of {name} has a gap")
+        ends = [event.type for event in events if event.type in END_TYPES]
+        outcome.expect(len(ends) == 1, f"turn {name} ended {len(ends)} times")
+        await _check_history(here, name, turn, outcome)
+    marks = (words for words in here.place.effects.words() if words.startswith("mark"))
+    for words, times in Counter(marks).items():
+        outcome.expect(times == 1, f"{times} times: {words}")
+    return worn
+
+
+def _is_worn_out(turn: Turn) -> bool:
+    lost = (turn.error or {}).get("type") == WorkerLostError.__name__
+    return lost and turn.state == "failed" and turn.attempts >= MAX_ATTEMPTS
+
+
+async def _check_history(here: Process, name: str, turn: Turn, outcome: Outcome) -> None:
+    """A message, a call, its result and an answer: each once, in this order.
+
+    A turn that wore out may lack what comes last, but no call lacks its result.
+    """
+    loaded = await here.store.load(turn.session, None)
+    rows = loaded.messages if loaded else []
+    outcome.expect([row.seq for row in rows] == list(range(1, len(rows) + 1)), f"{name}: a gap")
+    mine = [row for row in rows if row.invocation_id == turn.invocation_id]
+    talk = [row for row in mine if row.role != "control"]
+    said, right = [row.role for row in talk], ["user", "assistant", "tool", "assistant"]
+    is_open = bool(talk) and talk[-1].role == "assistant" and bool(talk[-1].tool_calls)
+    outcome.expect(not is_open, f"the history of {name} ends with an open call")
+    wanted = right if turn.state == "completed" else right[: len(said)]
+    outcome.expect(said == wanted, f"the history of {name} is {said}")
+
+
+async def _submit(here: Process, name: str, session: int) -> str:
+    return await here.say(MESSAGE.format(name=name), session=f"s{session}")
+
+
+async def _kill_at_random(
+    here: Process, drawn: random.Random, count: int, outcome: Outcome
+) -> None:
+    """Two workers, one of them killed now and then and replaced, while turns keep coming."""
+    turns, endless = dict[str, str](), dict[str, str]()
+    async with Crew(here.place, 2, delay=0.01, dead_after=DEAD_AFTER) as crew:
+        for kill in range(count):
+            if kill % ENDLESS_EVERY == 0:
+                name = f"endless-{kill}"
+                endless[name] = await here.say(ENDLESS, session=name)
+            for n in range(3):
+                name = f"{kill}-{n}"
+                turns[name] = await _submit(here, name, drawn.randrange(SESSIONS))
+            await asyncio.sleep(drawn.uniform(0.0, 0.5))
+            await crew.replace(drawn.randrange(len(crew.members)))
+        more = await _kill_until_ended(here, endless, crew, drawn)
+        worn = await _ended(here, turns | endless, outcome, may_wear_out=True)
+    given_up = {turn.id for turn in worn}
+    outcome.expect(set(endless.values()) <= given_up, "a turn without an end did not wear out")
+    attempts = [(await here.turns.get(turn)).attempts for turn in turns.values()]
+    resumed = sum(each > 1 for each in attempts)
+    outcome.note(
+        f"{count + more} kills over {len(turns) + len(endless)} turns, {resumed} resumed, "
+        f"{len(worn)} given up after {MAX_ATTEMPTS} deaths or more with a closed history"
+    )
+
+
+async def _kill_until_ended(
+    here: Process, turns: dict[str, str], crew: Crew, drawn: random.Random
+) -> int:
+    """Go on until the turns that only this can end have ended; how many more kills it took."""
+    kills, until = 0, time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        states = [(await here.turns.get(turn)).state for turn in turns.values()]
+        if "running" not in states and "queued" not in states:
+            break
+        await crew.replace(drawn.randrange(len(crew.members)))
+        await asyncio.sleep(drawn.uniform(0.5, 1.0))  # a worker needs a moment to take a turn
+        kills += 1
+    return kills
+
+
+async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
+    """Two processes hand in turns for one session, two run them."""
+    turns, refused = dict[str, str](), 0
+    with ExitStack() as ending:
+        for _ in range(2):
+            worker = WorkerProcess(here.place, {"dead_after": 30.0})
+            ending.callback(worker.kill)
+            await asyncio.to_thread(worker.wait_until_ready)
+        async with process(here.place) as other:
+            for n in range(count):
+                busy = drawn.choice(["enqueue", "reject"])
+                try:
+                    who = drawn.choice([here, other])
+                    said = MESSAGE.format(name=n)
+                    turns[str(n)] = await who.say(said, session="one", busy=busy)
+                except SessionBusyError:
+                    refused += 1
+        await _ended(here, turns, outcome)
+    marks = [words.split(" ")[1] for words in here.place.effects.words()]
+    outcome.expect(marks == list(turns), f"the turns ran in the order {marks}")
+    outcome.note(f"{len(turns)} turns of one session in order, {refused} refused")
+
+
+async def _stop(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
+    """Stop a worker while it runs turns; the next worker finishes the turns it left."""
+    turns: dict[str, str] = {}
+    slowest = 0.0
+    options = {"delay": 0.05, "drain": DRAIN, "dead_after": 30.0}
+    for stop in range(count):
+        worker = WorkerProcess(here.place, dict(options))
+        try:
+            await asyncio.to_thread(worker.wait_until_ready)
+            for n in range(3):
+                turns[f"{stop}-{n}"] = await _submit(here, f"{stop}-{n}", n)
+            await asyncio.sleep(drawn.uniform(0.0, 0.4))
+            told = time.monotonic()
+            worker.send(signal.SIGTERM)
+            code = await asyncio.to_thread(worker.join)
+            slowest = max(slowest, time.monotonic() - told)
+            outcome.expect(code == 0, f"a worker that was told to stop ended with {code}")
+        finally:
+            worker.kill()
+    with ExitStack() as ending:
+        last = WorkerProcess(here.place, {"dead_after": 30.0})
+        ending.callback(last.kill)
+        await _ended(here, turns, outcome)
+    outcome.expect(slowest < DRAIN + 5.0, f"a worker took {slowest:.1f} s to stop")
+    outcome.note(f"{count} stops over {len(turns)} turns, the slowest {slowest:.1f} s")
+
+
+G2: Final = Guarantee(
+    "G2",
+    "kill -9 at random times: each turn ends, nothing twice",
+    1_000,
+    100,
+    _on_both(_kill_at_random),
+    parts=4,
+)
+G6: Final = Guarantee(
+    "G6", "concurrent turns on one session: queued or refused, in order", 500, 50, _on_both(_crowd)
+)
+G10: Final = Guarantee(
+    "G10", "SIGTERM during turns: none lost, exit within the deadline", 100, 10, _on_both(_stop)
+)
