@@ -66,7 +66,7 @@ class Watch:
             return await fetch(lease, sql, *arguments)
 
         async def locked(lease: Lease, sql: str, locking: int, *arguments: Any) -> list[Any]:
-            self._note(sql, arguments)
+            self._note(sql, (True, *arguments))
             return await fetch_locked(lease, sql, locking, *arguments)
 
         self._patch.setattr(Lease, "fetch", fetched)
