@@ -1,4 +1,4 @@
-"""Submit, claim and close in SQL for PostgreSQL: one statement each, for the usual case (ADR 24).
+"""Submit, claim and close in SQL for PostgreSQL: one statement each, for the usual case (ADR 26).
 
 Each does all of it or nothing. If it does nothing, the caller goes step by step in a transaction,
 as on SQLite, which also finds out why. `t` is always the turn that the statement changes.
