@@ -91,6 +91,9 @@ class _Dispatch:
         self._claims: dict[int, asyncio.Task[bool]] = {}
         self._skipped: dict[int, float] = {}  # sessions, and until when
         self._others_wait = True  # as far as the last poll has shown
+        self._unpolled: set[int] = (
+            set()
+        )  # sessions claimed without a poll, since the last one began
 
     def begin(self, head: Head) -> bool:
         """Claim a session's work without a poll; False if that might not be fair, or not possible.
@@ -101,6 +104,7 @@ class _Dispatch:
         is_new = head.session_pk not in self._claims and head.app in self._worker.apps
         if self._others_wait or not (has_room and is_new):
             return False
+        self._unpolled.add(head.session_pk)
         self._claim(head.session_pk).add_done_callback(self._tell_unless_begun)
         return True
 
@@ -116,10 +120,11 @@ class _Dispatch:
                 self._claims.values(), timeout=self._poll, return_when=asyncio.FIRST_COMPLETED
             )
             return True
-        left_out = self._left_out()
-        most = 2 * at_once + len(left_out)
+        self._unpolled.clear()
+        most = 2 * at_once + len(self._left_out())
         heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
-        may_begin = self._worker.may_begin
+        # What was claimed during the poll is left out, too: its rows may be from before the claim.
+        left_out, may_begin = self._left_out(), self._worker.may_begin
         free = [head for head in heads if head.session_pk not in left_out and may_begin(head)]
         at_once = max(min(at_once, room - len(self._claims)), 0)  # others may have begun meanwhile
         # Workers that poll at the same moment see the same sessions: each picks at random.
@@ -135,7 +140,7 @@ class _Dispatch:
     def _left_out(self) -> set[int]:
         now = time.monotonic()
         self._skipped = {pk: until for pk, until in self._skipped.items() if until > now}
-        return self._skipped.keys() | self._claims.keys()
+        return self._skipped.keys() | self._claims.keys() | self._unpolled
 
     def _claim(self, session_pk: int) -> asyncio.Task[bool]:
         claim = asyncio.create_task(self._take(session_pk))

@@ -1,0 +1,117 @@
+"""What the engine of the database alone gives to a worker, and how often."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Self
+
+import pytest
+
+from lango.store.db.database import Database
+from lango.store.turns.rows import Head
+from lango.turns.engine.database import LocalEngine
+from lango.turns.wake import WORK
+
+APP = "a"
+HEAD = Head(7, APP, "", "turn_1")
+ROOM = 10
+
+
+class Taker:
+    """A worker that claims what it is given, or finds that it cannot."""
+
+    apps: Sequence[str] = (APP,)
+    most_losses = 100
+    spare = 5
+
+    def __init__(self, *, begins: bool = True, claims_for: float = 0.0) -> None:
+        self.taken: list[int] = []
+        self._begins, self._claims_for = begins, claims_for
+
+    def may_begin(self, head: Head) -> bool:
+        return head.app == APP
+
+    async def room(self) -> int:
+        return ROOM
+
+    def is_in(self, session_pk: int) -> bool:
+        return session_pk in self.taken
+
+    async def take(self, session_pk: int) -> Any:
+        self.taken.append(session_pk)
+        await asyncio.sleep(self._claims_for)
+        return self if self._begins else None
+
+
+class Running:
+    """An engine that runs, with polls that find what a test says."""
+
+    def __init__(self, worker: Taker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = LocalEngine(Database("sqlite:///:memory:"))
+        self.worker = worker
+        self.polls = 0
+        self.found: list[Head] = []
+        self.submitted_meanwhile: list[Head] = []
+        monkeypatch.setattr(self.engine.queue, "heads", self._heads)
+        monkeypatch.setattr(self.engine.queue, "promote_due", self._promote_due)
+
+    async def _heads(self, *_: object) -> list[Head]:
+        self.polls += 1
+        for head in self.submitted_meanwhile:
+            self.engine.dispatch([head])
+        await asyncio.sleep(0.02)
+        return self.found
+
+    async def _promote_due(self) -> None:
+        return
+
+    async def during(self, seconds: float = 0.1) -> list[Any]:
+        """Let it run for a while; the errors in its callbacks."""
+        errors: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        await asyncio.sleep(seconds)
+        return errors
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self.engine.run(self.worker))
+        await self.during()  # the first poll
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("claims_for", [0.0, 0.05], ids=["ends in it", "outlasts it"])
+async def test_a_session_that_is_claimed_during_a_poll_is_claimed_once(
+    monkeypatch: pytest.MonkeyPatch, claims_for: float
+) -> None:
+    async with Running(Taker(claims_for=claims_for), monkeypatch) as running:
+        running.submitted_meanwhile = running.found = [HEAD]
+        running.engine.wakes.wake(WORK)
+        assert await running.during() == []
+        assert (running.worker.taken, running.polls) == ([HEAD.session_pk], 2)
+
+
+async def test_a_submit_is_claimed_without_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Running(Taker(), monkeypatch) as running:
+        running.engine.dispatch([HEAD])
+        await running.during()
+        assert (running.worker.taken, running.polls) == ([HEAD.session_pk], 1)
+
+
+async def test_while_others_wait_the_poll_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [Head(100 + n, APP, "", f"turn_{n}") for n in range(2 * ROOM)]
+    running = Running(Taker(begins=False), monkeypatch)
+    running.found = others
+    async with running:
+        running.engine.dispatch([HEAD])
+        await running.during()
+        assert HEAD.session_pk not in running.worker.taken
+        assert running.polls == 2
+
+
+async def test_after_a_claim_that_fails_workers_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Running(Taker(begins=False), monkeypatch) as running:
+        running.engine.dispatch([HEAD])
+        await running.during()
+        assert (running.worker.taken, running.polls) == ([HEAD.session_pk], 2)
