@@ -1,17 +1,23 @@
-"""A database that is far away: a proxy in a process of its own, which delays every byte."""
+"""A database that is far away: a proxy in a process of its own, which delays every byte.
+
+By threads: the timers of an event loop are rounded up to whole milliseconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import socket
+import time
 from contextlib import asynccontextmanager
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from bench.pg import with_port
 
 if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
     from collections.abc import AsyncGenerator
     from multiprocessing.connection import Connection
 
@@ -39,27 +45,46 @@ async def far_away(url: str, seconds: float) -> AsyncGenerator[str]:
 
 
 def _serve(target: tuple[str, int], seconds: float, pipe: Connection) -> None:
-    asyncio.run(_Delay(target, seconds).serve(pipe))
+    """Forward until killed; the pipe is sent the port."""
+    listening = socket.create_server((_HOST, 0))
+    pipe.send(listening.getsockname()[1])
+    while True:
+        client, _ = listening.accept()
+        server = socket.create_connection(target)
+        for one, other in ((client, server), (server, client)):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _Way(one, other, seconds).start()
 
 
-class _Delay:
-    def __init__(self, target: tuple[str, int], seconds: float) -> None:
-        self._target = target
-        self._seconds = seconds
+class _Way:
+    """One direction of a connection: each chunk is sent on when it is due."""
 
-    async def serve(self, pipe: Connection) -> None:
-        """Forward until killed; the pipe is sent the port."""
-        server = await asyncio.start_server(self._connect, _HOST, 0)
-        pipe.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
+    def __init__(self, source: socket.socket, sink: socket.socket, seconds: float) -> None:
+        self._source, self._sink, self._seconds = source, sink, seconds
+        self._chunks: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
 
-    async def _connect(self, client: StreamReader, out: StreamWriter) -> None:
-        server, up = await asyncio.open_connection(*self._target)
-        await asyncio.gather(self._pass_on(client, up), self._pass_on(server, out))
+    def start(self) -> None:
+        """Start to forward, until the source ends."""
+        for job in (self._receive, self._send):
+            Thread(target=job, daemon=True).start()
 
-    async def _pass_on(self, source: StreamReader, sink: StreamWriter) -> None:
-        """Write each chunk when it is due: the next one is read meanwhile."""
-        loop = asyncio.get_running_loop()
-        while data := await source.read(1 << 16):
-            loop.call_later(self._seconds, sink.write, data)
-        loop.call_later(self._seconds, sink.close)
+    def _receive(self) -> None:
+        data = b"-"
+        while data:
+            try:
+                data = self._source.recv(1 << 16)
+            except OSError:
+                data = b""
+            self._chunks.put((time.monotonic() + self._seconds, data))
+
+    def _send(self) -> None:
+        while True:
+            due, data = self._chunks.get()
+            time.sleep(max(due - time.monotonic(), 0.0))
+            try:
+                self._sink.sendall(data)
+                if not data:
+                    self._sink.shutdown(socket.SHUT_WR)
+                    return
+            except OSError:
+                return
