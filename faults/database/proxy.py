@@ -192,7 +192,7 @@ class _Link:
 
     def commit_in(self, data: bytes) -> str | None:
         """What commits in a request, if anything: outside of a transaction each statement does."""
-        if data.startswith(b"Q") and b"COMMIT" in data:
+        if data.startswith(b"Q") and b"commit" in data.lower():
             return "commit"
         return "autocommit" if self.is_idle and data.startswith(b"B") else None
 

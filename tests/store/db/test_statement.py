@@ -8,11 +8,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import StatementError
 
+from faults.database.proxy import Proxy, ReplyFault
 from lango.store.db.clock import NOW, ago, seconds
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Transaction
 from lango.store.schema.tables import sessions, workers
 from lango.store.sessions.store import SqlSessionStore
+from lango.testing.databases import direct
 from tests.store.rows import beside, created, key
 
 _MINE = (sessions.c.tenant == sa.bindparam("of"), sessions.c.id == sa.bindparam("named"))
@@ -178,3 +180,30 @@ async def test_a_statement_that_locks_sees_what_it_waited_for(
             await other.execute(new)
             assert not counting.done()
         assert await counting == [["second", 1]]
+
+
+async def test_a_lost_reply_to_the_commit_of_a_leased_connection(
+    postgres_url: str, tenant: str
+) -> None:
+    """The proxy of the fault rows loses it, and all of the work is done again."""
+    lost: list[str] = []
+
+    def once(commit: str) -> ReplyFault | None:
+        if commit != "commit" or lost:
+            return None
+        lost.append(commit)
+        return ReplyFault(0.0, arrives=False)
+
+    async with Proxy(direct(postgres_url), once) as proxy, SqlSessionStore(proxy.url) as store:
+        await created(store, key(tenant))
+        lost.clear()
+        runs = 0
+
+        async def rename(transaction: Transaction) -> None:
+            nonlocal runs
+            runs += 1
+            await transaction.one(_RENAME, of=tenant, named="s", title=f"run {runs}")
+
+        await store.database.transact(rename)
+        assert (lost, runs) == (["commit"], 2)
+        assert await _titled(store.database, tenant) == "run 2"
