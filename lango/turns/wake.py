@@ -254,6 +254,7 @@ class WakeUps:
                 await self._send()
             except Exception as error:  # noqa: BLE001 - a receiver that misses it polls
                 logger.info("a wake-up was not sent: %s", type(error).__name__)
+                self._announce_from = float("-inf")
 
     async def _send(self) -> None:
         """Send the queued messages together."""

@@ -15,7 +15,7 @@ from lango.store.turns.claim import TurnQueue
 from lango.testing.databases import direct
 
 NEVER = 3_600.0  # seconds: no heartbeats here
-WHOLE_TURN = 19
+WHOLE_TURN = 12
 """Round trips; with heartbeats and polls, 22 are the target of the benchmark."""
 SEVERAL = 4
 
