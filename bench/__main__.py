@@ -18,7 +18,18 @@ _AREAS: Final = {
     "engines": "Temporal and buses beside the database alone",
     "loops": "the server on uvloop beside asyncio's own loop",
 }
-"""Each is a module of its name."""
+_MODULES: Final = {
+    "store": "store.area",
+    "turns": "turns.area",
+    "server": "server.area",
+    "engines": "engines.area",
+    "capacity": "capacity.area",
+    "pooled": "store.pooled",
+    "scale": "store.scale",
+    "loops": "server.loops",
+    "sustained": "engines.sustained",
+}
+"""The module of an area, if that is not a module of its name."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -42,7 +53,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Run one area; the exit code is its verdict."""
     options = vars(_arguments())
-    area = import_module(f"bench.{options.pop('area')}")  # only what it needs is imported
+    name = options.pop("area")
+    area = import_module(f"bench.{_MODULES.get(name, name)}")  # only what it needs is imported
     return asyncio.run(area.main(**options))
 
 

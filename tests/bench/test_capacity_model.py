@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import capacity_figures
-from bench.capacity import SCALES, limits, measured_model, needs
-from bench.capacity_model import (
+from bench.capacity import figures
+from bench.capacity.area import SCALES, limits, measured_model, needs
+from bench.capacity.model import (
     CapacityModel,
     Cost,
     DatabaseServer,
@@ -100,7 +100,7 @@ def test_no_database_is_asked_for_more_than_its_limits(rate: float) -> None:
 
 @given(st.integers(0, 10), st.integers(0, 500))
 def test_larger_turns_cost_no_less(steps: int, deltas: int) -> None:
-    costs = capacity_figures.turn_costs()
+    costs = figures.turn_costs()
     small = costs.of(Workload(tool_steps=steps, deltas=deltas))
     for larger in (Workload(tool_steps=steps + 1, deltas=deltas), Workload(steps, deltas + 1)):
         turn = costs.of(larger)
@@ -116,7 +116,7 @@ def test_times_are_seconds_and_sizes_bytes() -> None:
     assert 1e-4 < turn.database_cpu < 0.1
     assert 1e3 < turn.wal < 1e6
     assert 1e3 < turn.kept < 1e5
-    assert 1e-6 < capacity_figures.notices().cpu < 1e-2
+    assert 1e-6 < figures.notices().cpu < 1e-2
 
 
 def test_the_mean_of_a_lognormal_wait() -> None:
@@ -129,7 +129,7 @@ def test_defaults_are_those_of_the_package() -> None:
     assert Processes().connections == POOL_SIZE + POOL_OVERFLOW + listener + heartbeat
     assert Processes().concurrency == WorkerOptions().concurrency
     assert DatabaseServer().event_retention == WorkerOptions().event_retention_seconds
-    assert capacity_figures.LOG_WRITES_PER_SECOND.value == 1 / GATHER
+    assert figures.LOG_WRITES_PER_SECOND.value == 1 / GATHER
 
 
 def test_the_page_has_the_tables_of_the_model() -> None:

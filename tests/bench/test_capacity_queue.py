@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.capacity_queue import (
+from bench.capacity.arrivals import (
     Bursts,
     Load,
     Lognormal,

@@ -9,9 +9,9 @@ import pytest_asyncio
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
-from bench.server_agent.agent import Dripping
-from bench.server_http import Request, ask
-from bench.server_process import cpu_of, memory, peak_memory
+from bench.server.http_client import Request, ask
+from bench.server.process import cpu_of, memory, peak_memory
+from bench.server.server_agent.agent import Dripping
 
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 

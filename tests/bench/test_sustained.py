@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.sustained import Minute, bound, findings
+from bench.engines.sustained import Minute, bound, findings
 from bench.targets import Finding, exit_code
 
 RATE, RETENTION = 80.0, 20.0

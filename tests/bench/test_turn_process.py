@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from bench.turn_process import StallWatch, resident, seen
+from bench.turns.process import StallWatch, resident, seen
 
 
 async def test_a_stall_is_counted_by_the_cpu_it_took() -> None:

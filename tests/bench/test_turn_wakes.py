@@ -1,7 +1,7 @@
 """How latencies are told."""
 
 from bench.report import millis
-from bench.turn_wakes import spread
+from bench.turns.wakes import spread
 
 
 def test_a_time_in_milliseconds() -> None:

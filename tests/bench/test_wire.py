@@ -5,8 +5,9 @@ from urllib.parse import urlsplit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import bare, pg
-from bench.wire import FrontendMessages, WireProxy
+from bench import pg
+from bench.store import bare
+from bench.store.wire import FrontendMessages, WireProxy
 
 
 def _message(kind: bytes, body: bytes = b"") -> bytes:

@@ -9,8 +9,8 @@ import pytest
 
 from bench.events import APP
 from bench.pg import with_port
-from bench.turn_desk import Desk, Place, desk
-from bench.wire import Traffic, WireProxy
+from bench.store.wire import Traffic, WireProxy
+from bench.turns.desk import Desk, Place, desk
 from lango.store.turns.claim import TurnQueue
 from lango.testing.databases import direct
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.pg import with_port
-from bench.wire import WireProxy
+from bench.store.wire import WireProxy
 from lango.core.turns.events import Cancelled, Completed, Failed
 from lango.testing.databases import direct
 from tests.store.rows import key, raw

@@ -1,0 +1,1 @@
+"""What a rate of turns needs: a model and a simulation."""

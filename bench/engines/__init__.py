@@ -1,0 +1,1 @@
+"""Engines and buses beside the database alone."""

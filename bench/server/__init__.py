@@ -1,0 +1,1 @@
+"""HTTP, beside ADK's own server and a bare one."""

@@ -1,0 +1,1 @@
+"""The session store beside bare asyncpg and ADK's own."""

@@ -1,0 +1,1 @@
+"""Durable turns beside the runner alone."""

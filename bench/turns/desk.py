@@ -1,0 +1,147 @@
+"""One process's part in the turns that are measured, and queues filled in bulk."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from bench.events import APP, APPENDED_BYTES, USER, text
+from bench.pg import connect
+from bench.store.ours import Lango, copied
+from bench.turns.apps import APPS, Notes
+from lango.adk.apps.preload import skip_a2a
+from lango.store.schema import tables
+from lango.store.sessions.store import SqlSessionStore
+from lango.turns.engine.choose import DATABASE, engine_of
+from lango.turns.service import Turns
+from lango.turns.worker import TurnWorker, WorkerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from bench.pg import Connection
+    from lango.store.turns.rows import Turn
+
+MESSAGE: Final = text(APPENDED_BYTES)
+
+# Turns as the service itself wrote one, but for their names and places.
+_NEW_TURN: Final = {
+    "session_pk": "s.pk",
+    "number": "l.number + n",
+    "queue_position": "l.number + n",
+    "id": "'turn_' || s.pk || '.' || l.number + n",
+    "invocation_id": "'turn_' || s.pk || '.' || l.number + n",
+    "idempotency_key": "'turn_' || s.pk || '.' || l.number + n",
+    "state": "'queued'",
+    "ready": "case when n = 1 then now() end",
+    "last_event": "0",  # `accepted` is not copied: no benchmark reads these logs
+    "created": "now()",
+    "usage": "null",
+    "ended": "null",
+}
+_COLUMNS, _VALUES = copied(tables.turns, _NEW_TURN)
+_FILL: Final = f"""
+insert into turns ({_COLUMNS})
+select {_VALUES}
+from sessions s
+cross join lateral (
+    select coalesce(max(number), 0) as number from turns where session_pk = s.pk
+) l
+cross join generate_series(1, $3::bigint) n
+join turns t on t.id = $1
+where s.id = any($2::text[])
+order by n, s.pk
+"""  # noqa: S608 (names of our own columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where turns are run, by which app and how."""
+
+    url: str
+    app: str = "nothing"  # of APPS
+    concurrency: int = 100
+    dead_after: float = 5.0
+    event_retention_seconds: float = WorkerOptions().event_retention_seconds
+    engine: str = DATABASE
+    bus: str = DATABASE
+
+
+class Desk:
+    """A store, a service and a worker, as a process has them."""
+
+    def __init__(self, place: Place) -> None:
+        self.notes = Notes()
+        self.store = SqlSessionStore(place.url)
+        self.engine = engine_of(
+            place.engine, place.bus, self.store.database, dead_after=place.dead_after
+        )
+        self.turns = Turns(self.store, self.engine)
+        self.app = APPS[place.app](self.store, self.notes)
+        options = WorkerOptions(
+            concurrency=place.concurrency, event_retention_seconds=place.event_retention_seconds
+        )
+        self.worker = TurnWorker(self.store, self.engine, {APP: self.app}, options)
+
+    async def submit(self, session: str) -> Turn:
+        """Hand in a message."""
+        return await self.turns.submit(APP, MESSAGE, user=USER, session=session)
+
+
+@asynccontextmanager
+async def desk(place: Place) -> AsyncGenerator[Desk]:
+    """A desk whose worker is not started."""
+    # ADK says so of the feature that durable turns are built on, in every process.
+    warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\]", UserWarning)
+    skip_a2a()  # as every process that serves does: counted, it would hide what a turn costs
+    made = Desk(place)
+    async with made.store, made.engine:
+        yield made
+
+
+class Queue:
+    """The turns of one database, seen from beside it."""
+
+    def __init__(self, place: Place, connection: Connection) -> None:
+        self.place = place
+        self.connection = connection
+        self._lango = Lango(place.url)
+
+    async def close(self) -> None:
+        """Close what makes sessions."""
+        await self._lango.close()
+
+    async def sessions(self, count: int) -> Sequence[str]:
+        """New sessions, by id."""
+        return await self._lango.sessions(count)
+
+    async def fill(self, sessions: Sequence[str], each: int) -> None:
+        """So many turns for each of these sessions, in which nothing runs or waits."""
+        async with desk(self.place) as here:
+            (session,) = await self.sessions(1)
+            template = await here.submit(session)
+            await here.turns.cancel(template.id)
+        await self.connection.execute(_FILL, template.id, sessions, each)
+
+    async def settle(self) -> None:
+        """Let the server know what the tables hold."""
+        await self.connection.execute("vacuum analyze")
+
+    async def row(self, statement: str, *values: object) -> tuple[Any, ...]:
+        """One row."""
+        return tuple((await self.connection.fetch(statement, *values))[0].values())
+
+
+@asynccontextmanager
+async def queue(place: Place) -> AsyncGenerator[Queue]:
+    """The queue of a database whose tables are made here."""
+    await Lango.prepare(place.url)
+    connection = await connect(place.url)
+    made = Queue(place, connection)
+    try:
+        yield made
+    finally:
+        await made.close()
+        await connection.close()

@@ -1,0 +1,163 @@
+"""A worker in its own process, controlled over a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from bench.turns.desk import Desk, Place, desk
+from lango.adk.apps.preload import warm_up
+from lango.turns import event_loop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from multiprocessing.connection import Connection
+
+PATIENCE: Final = 300.0
+"""Seconds after which a run that does not move is given up."""
+_CONTEXT: Final = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["bench.turns.process"])
+_TICK: Final = 0.005
+_LOOK_EVERY: Final = 0.05
+
+T = TypeVar("T")
+
+Order = Literal["start", "stop", "open", "shut", "figures"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a worker process knows of itself."""
+
+    calls: int
+    last_call: float
+    last_effect: float
+    worst_stall: float  # seconds of the loop's CPU since the start
+    memory: float  # MB, resident
+    cpu: float  # seconds
+
+
+class WorkerProcess:
+    """A process with a worker in it, which is not started."""
+
+    def __init__(self, place: Place) -> None:
+        self._pipe, theirs = _CONTEXT.Pipe()
+        self._process = _CONTEXT.Process(target=_serve, args=(place, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    async def tell(self, order: Order) -> Any:
+        """Give an order; what came of it once it is done."""
+        return await asyncio.to_thread(self._tell, order)
+
+    async def figures(self) -> Figures:
+        """How it stands."""
+        return await self.tell("figures")
+
+    def _tell(self, order: Order) -> Any:
+        self._pipe.send(order)
+        if not self._pipe.poll(PATIENCE):
+            raise TimeoutError(f"The worker did not {order}.")
+        return self._pipe.recv()
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self._process.kill()
+        self._process.join(PATIENCE)
+        self._pipe.close()
+
+
+@asynccontextmanager
+async def worker_process(place: Place, *, start: bool = True) -> AsyncGenerator[WorkerProcess]:
+    """A worker process, killed at the end if that has not happened before."""
+    made = WorkerProcess(place)
+    try:
+        await made.tell("start" if start else "figures")
+        yield made
+    finally:
+        made.kill()
+
+
+async def seen(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
+    """Poll another process until its state is as wanted; return that state."""
+    async with asyncio.timeout(PATIENCE):
+        while not wanted(found := await look()):  # noqa: ASYNC110 - no event to await
+            await asyncio.sleep(_LOOK_EVERY)
+    return found
+
+
+class StallWatch:
+    """Notes the most CPU that the loop's thread used between two moments when others could run."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self._last = time.thread_time()
+        self._loop = asyncio.get_running_loop()
+        self._tick()
+
+    def _tick(self) -> None:
+        now = time.thread_time()
+        self.worst = max(self.worst, now - self._last)
+        self._last = now
+        self._loop.call_later(_TICK, self._tick)
+
+
+def _serve(place: Place, pipe: Connection) -> None:
+    event_loop.run(_serve_until_left(place, pipe))
+
+
+async def _serve_until_left(place: Place, pipe: Connection) -> None:
+    """Carry out orders until the one who gives them is gone."""
+    orders: asyncio.Queue[Order | None] = asyncio.Queue()
+
+    def hear() -> None:
+        try:
+            orders.put_nowait(pipe.recv())
+        except EOFError:
+            orders.put_nowait(None)
+            asyncio.get_running_loop().remove_reader(pipe.fileno())
+
+    await warm_up()  # as `lango worker` and `lango serve` do
+    watch = StallWatch()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), hear)
+    async with desk(place) as here:
+        while order := await orders.get():
+            pipe.send(await _done(here, watch, order))
+
+
+async def _done(here: Desk, watch: StallWatch, order: Order) -> Any:
+    if order == "start":
+        watch.worst = 0.0
+        await here.store.database.open()
+        await here.worker.start()
+    elif order == "stop":
+        await here.worker.stop()
+        await here.store.database.close()  # the server's connections are few, and others want some
+    elif order == "open":
+        here.notes.gate.set()
+    elif order == "shut":
+        here.notes.shut()
+    else:
+        return _figures(here, watch)
+    return None
+
+
+def _figures(here: Desk, watch: StallWatch) -> Figures:
+    notes = here.notes
+    known = notes.calls, notes.last_call, notes.last_effect
+    return Figures(*known, watch.worst, resident(), time.process_time())
+
+
+def resident() -> float:
+    """The memory of this process, MB."""
+    if sys.platform != "linux":
+        return float("nan")
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

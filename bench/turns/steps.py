@@ -1,0 +1,107 @@
+"""What a durable turn does beside its agent, step by step: round trips, statements, CPU."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from bench.events import APP
+from bench.pg import own_database, with_port
+from bench.report import Table, micros
+from bench.rounds import Interval
+from bench.store.wire import Traffic, WireProxy
+from bench.targets import Finding, Result, Target
+from bench.turns.desk import Place, desk, queue
+from lango.core.turns.events import Completed, MessageDelta
+from lango.store.turns.log import LogWrite
+from lango.store.turns.workers import Worker, Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
+    from bench.turns.desk import Desk
+
+TARGETS: Final = {
+    step: Target(f"round trips of a {step}", 2, unit="") for step in ("submit", "claim", "close")
+}
+_WORKER: Final = Worker("wrk_bench", {APP: "nothing"})
+_TO_WARM_UP: Final = 10  # statements are prepared once per connection, not once per operation
+_COUNTED: Final = 10
+_TIMED: Final = 40
+_NEVER: Final = 3_600.0  # seconds: nothing beats here
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    round_trips: int
+    statements: int
+    cpu: float
+
+
+class _Steps:
+    """What each step of some turns took."""
+
+    def __init__(self, traffic: Traffic | None = None) -> None:
+        self._traffic = traffic or Traffic()
+        self.taken: dict[str, list[_Step]] = {}
+
+    async def take(self, name: str, work: Awaitable[Any]) -> Any:
+        """Do one step."""
+        self._traffic.reset()
+        began = time.process_time()
+        result = await work
+        used = time.process_time() - began
+        step = _Step(self._traffic.round_trips, self._traffic.statements, used)
+        self.taken.setdefault(name, []).append(step)
+        return result
+
+
+async def _turn(here: Desk, session: str, steps: _Steps) -> None:
+    """One turn by hand."""
+    heads, log = here.engine.queue.heads, here.turns.log
+    await steps.take("submit", here.submit(session))
+    head = (await steps.take("look for work", heads([APP])))[0]
+    claim = await steps.take("claim", here.engine.queue.claim(head.session_pk, _WORKER))
+    delta = LogWrite(claim, [MessageDelta("m", "word")])
+    await steps.take("write to the log, of any number of turns", log.append_many([delta]))
+    await steps.take("read on in the log", log.read("", claim.turn.id, after=2))
+    await steps.take("look which claims are held", here.engine.queue.held_by(_WORKER.id))
+    await steps.take("close", here.engine.queue.close(claim, Completed()))
+
+
+async def _turns(here: Desk, sessions: Iterator[str], counted: int, steps: _Steps) -> None:
+    await Workers(here.store.database).register(_WORKER)
+    for _ in range(_TO_WARM_UP):
+        await _turn(here, next(sessions), _Steps())
+    for _ in range(counted):
+        await _turn(here, next(sessions), steps)
+
+
+async def per_step() -> Result:
+    """Counted through the proxy, then timed without it."""
+    async with own_database("_w") as url, queue(Place(url)) as made:
+        sessions = iter(await made.sessions(2 * _TO_WARM_UP + _COUNTED + _TIMED))
+        server = urlsplit(url)
+        async with WireProxy(server.hostname or "127.0.0.1", server.port or 5432) as proxy:
+            counted = _Steps(proxy.traffic)
+            async with desk(Place(with_port(url, proxy.port), dead_after=_NEVER)) as here:
+                await _turns(here, sessions, _COUNTED, counted)
+        timed = _Steps()
+        async with desk(Place(url, dead_after=_NEVER)) as here:
+            await _turns(here, sessions, _TIMED, timed)
+    table = Table(
+        "A turn without its agent, step by step",
+        ("step", "round trips", "statements", "client CPU µs"),
+    )
+    findings: list[Finding] = []
+    for name, steps in counted.taken.items():
+        trips = median(step.round_trips for step in steps)
+        if name in TARGETS:
+            findings.append(Finding(TARGETS[name], Interval.exact(trips)))
+        statements = median(step.statements for step in steps)
+        cpu = median(step.cpu for step in timed.taken[name])
+        table.add(name, f"{trips:g}", f"{statements:g}", micros(cpu))
+    return Result([table], findings)

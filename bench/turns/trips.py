@@ -1,0 +1,86 @@
+"""The round trips of a whole turn, and what they cost when the database is far away."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AsyncExitStack
+from statistics import median
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from bench.pg import own_database, with_port
+from bench.report import Table, millis
+from bench.rounds import Interval, estimate
+from bench.store.wire import WireProxy
+from bench.targets import Finding, Result, Target
+from bench.turns.desk import Place, desk, queue
+from bench.turns.far import far_away
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.turns.desk import Desk
+
+WHOLE_TURN: Final = Target("round trips of a turn of ten words in 0.5 s", 22, unit="")
+FIRST_CALL: Final = Target("submit to first model call, database 1 ms away, ms", 14, unit="ms")
+_AWAY: Final = 0.001  # seconds, each way
+_TO_WARM_UP: Final = 8  # turns: statements are prepared once per connection
+_APPS: Final = {"usual": "an agent", "served, usual": "an agent that is served"}
+
+
+async def _turn(here: Desk, session: str) -> float:
+    """One turn; the seconds from its submission to its model call."""
+    began = time.monotonic()
+    turn = await here.submit(session)
+    assert (await here.turns.wait(turn.id)).state == "completed"
+    return here.notes.last_call - began
+
+
+async def _first_calls(here: Desk, sessions: Iterator[str], turns: int) -> list[float]:
+    for _ in range(_TO_WARM_UP):
+        await _turn(here, next(sessions))
+    return [await _turn(here, next(sessions)) for _ in range(turns)]
+
+
+async def whole_turns(turns: int) -> Result:
+    """Count everything that the process of a worker sends in some turns, heartbeats included."""
+    table = Table("A turn of ten words in 0.5 s, with its reader", ("turn of", "round trips"))
+    counted: list[float] = []
+    for app, what in _APPS.items():
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            url = await enter(own_database("_w"))
+            made = await enter(queue(Place(url)))
+            sessions = iter(await made.sessions(_TO_WARM_UP + turns))
+            server = urlsplit(url)
+            proxy = await enter(WireProxy(server.hostname or "127.0.0.1", server.port or 5432))
+            here = await enter(desk(Place(with_port(url, proxy.port), app)))
+            await enter(here.worker)
+            await _first_calls(here, sessions, 0)
+            proxy.traffic.reset()
+            for _ in range(turns):
+                await _turn(here, next(sessions))
+            counted.append(proxy.traffic.round_trips / turns)
+        table.add(what, f"{counted[-1]:.1f}")
+    return Result([table], [Finding(WHOLE_TURN, Interval.exact(max(counted)))])
+
+
+async def first_calls(turns: int) -> Result:
+    """How soon the model is called, with the database here and 1 ms away, each way."""
+    table = Table("Submit to first model call, ms (median)", ("turn of", "here", "1 ms away"))
+    found: list[Interval] = []
+    for app, what in _APPS.items():
+        taken: list[list[float]] = []
+        for away in (0.0, _AWAY):
+            async with AsyncExitStack() as stack:
+                enter = stack.enter_async_context
+                url = await enter(own_database("_f"))
+                made = await enter(queue(Place(url)))
+                sessions = iter(await made.sessions(_TO_WARM_UP + turns))
+                through = await enter(far_away(url, away)) if away else url
+                here = await enter(desk(Place(through, app)))
+                await enter(here.worker)
+                taken.append(await _first_calls(here, sessions, turns))
+        table.add(what, *(millis(median(each)) for each in taken))
+        found.append(estimate([1e3 * each for each in taken[-1]]))
+    return Result([table], [Finding(FIRST_CALL, max(found, key=lambda each: each.point))])
