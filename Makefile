@@ -38,7 +38,7 @@ spec: ## run the scenario tests; the last line counts them
 	@$(PY) scripts/spec.py
 
 .PHONY: bench
-bench: ## measure (AREA=store, models, turns, server, console, engines, pooled or loops; QUICK=1)
+bench: ## measure (AREA=store, models, turns, server, console, engines, pooled, loops or startup; QUICK=1)
 	@$(PY) -m bench $(AREA) $(if $(QUICK),--quick)
 
 .PHONY: faults

@@ -17,6 +17,7 @@ _AREAS: Final = {
     "pooled": "the store through PgBouncer in transaction mode",
     "engines": "Temporal and buses beside the database alone",
     "loops": "the server on uvloop beside asyncio's own loop",
+    "startup": "the start of commands beside ADK's import",
 }
 _MODULES: Final = {
     "store": "store.area",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -34,6 +33,8 @@ def with_store(
     may_create: bool = False,
 ) -> T:
     """Run `work` with the store; database errors become readable messages."""
+    import asyncio
+
     from lango.config.load import load
     from lango.store.db.connection_errors import in_words, require_file
 

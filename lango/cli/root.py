@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
@@ -55,6 +54,8 @@ app.add_typer(config.app, name="config")
 def _show_version(wanted: bool) -> None:
     if not wanted:
         return
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         found = version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -225,9 +225,11 @@ def _provider(row: Gateway, policy: Policy, access: Mapping[str, Access]) -> Pro
 def context_window(name: str) -> int | None:
     """A model's context window in tokens; None if unknown (or genai-prices is not installed)."""
     try:
+        gateway, model = gateway_of(name)
+        if gateway.wire == "scripted":
+            return None
         from genai_prices.data_snapshot import get_snapshot
 
-        gateway, model = gateway_of(name)
         found = get_snapshot().find_provider_model(model, None, gateway.prices or None, None)
     except (ImportError, LookupError, UnknownModelError):
         return None

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
-from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
 from google.adk.models.base_llm import BaseLlm
 from google.adk.sessions.base_session_service import BaseSessionService
-from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
 from lango.adk.artifacts import SqlArtifactService
@@ -84,6 +82,9 @@ def services(
 ) -> AgentServices:
     """ADK's services on a store or its URL; without one, in the process's memory."""
     if store is None:
+        from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+        from google.adk.sessions.in_memory_session_service import InMemorySessionService
+
         return AgentServices(InMemorySessionService(), InMemoryArtifactService())
     sessions = SessionServiceAdapter(
         store, tenant=tenant, root_agent_name=root_agent_name, token_budget=token_budget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from google.adk.models.llm_response import LlmResponse
-from pydantic import PrivateAttr
+from pydantic import ConfigDict, PrivateAttr
 
 from lango.errors import LangoError
 
@@ -15,6 +15,9 @@ class StopResponse(LlmResponse):
     outside of that wrapping, and there `__bool__` raises the error. Without that test, the error
     code would still end the turn.
     """
+
+    # Few turns are stopped: pydantic builds the validator with the first instance.
+    model_config = ConfigDict(defer_build=True)
 
     _error: LangoError = PrivateAttr()
 

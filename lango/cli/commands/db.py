@@ -5,7 +5,6 @@ Commands import their dependencies when they run, so that `lango --help` is quic
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -86,6 +85,8 @@ def _run(
     place: Store, work: Callable[[], Coroutine[Any, Any, T]], *, may_create: bool = False
 ) -> T:
     """Run `work`; database errors become readable messages."""
+    import asyncio
+
     from lango.store.db.connection_errors import in_words, require_file
 
     url, _ = place

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +35,8 @@ def dev(
     loaded = checked_settings(url, config, apps or [])
     chosen = DEFAULT_PORT if port is None else port
     require_free(host, chosen)
+    import asyncio
+
     from lango.app import Application  # imports ADK, which takes seconds: errors above come first
 
     asyncio.run(_serve(Application(loaded), apps or [], host, chosen))

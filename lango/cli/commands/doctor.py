@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +22,8 @@ def doctor(
     ] = True,
 ) -> None:
     """Check the settings, the store, the apps with their MCP servers, and every model."""
+    import asyncio
+
     from lango.config.load import load
 
     broken, warnings = asyncio.run(_examine(load(config, store_flags(url)), models))

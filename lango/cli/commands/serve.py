@@ -13,7 +13,6 @@ from lango.cli.options import Config, Url
 from lango.cli.output.logs import log_access, log_warnings
 from lango.cli.preflight import checked_settings, require_server
 from lango.server.listening import listen, require_free
-from lango.turns import event_loop
 
 if TYPE_CHECKING:
     from lango.app import Application
@@ -51,6 +50,7 @@ def serve(
     place = (host or server.host, server.port if port is None else port)
     require_free(*place)
     from lango.app import Application  # imports ADK, which takes seconds: errors above come first
+    from lango.turns import event_loop
 
     application = Application(loaded)
     application.app_names(apps or [])  # an unknown app raises before a database is created

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,9 +11,10 @@ from lango.cli.options import Config, Url
 from lango.cli.output.logs import log_warnings
 from lango.cli.preflight import checked_settings, require_server
 from lango.server.listening import listen, require_free
-from lango.turns import event_loop
 
 if TYPE_CHECKING:
+    import asyncio
+
     from lango.app import Application
     from lango.turns.worker import TurnWorker
 
@@ -55,6 +55,7 @@ def worker(
         require_server()
         require_free(loaded.settings.server.host, probe_port, _PROBE_OPTIONS)
     from lango.app import Application  # imports ADK, which takes seconds: errors above come first
+    from lango.turns import event_loop
 
     application = Application(loaded)
     application.app_names(apps or [])  # an unknown app raises before a database is created
@@ -74,6 +75,8 @@ async def _work(
 
 
 async def _run(application: Application, worker: TurnWorker) -> None:
+    import asyncio
+
     from lango.adk.apps.preload import warm_up
 
     told = asyncio.Event()
@@ -123,6 +126,8 @@ def _stopping(application: Application, worker: TurnWorker) -> str:
 
 
 def _hear_signals(told: asyncio.Event) -> None:
+    import asyncio
+
     loop = asyncio.get_running_loop()
     both = (signal.SIGTERM, signal.SIGINT)
 

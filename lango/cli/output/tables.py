@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import date
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from lango.cli.output.printable import one_line
-from lango.core.messages.streams import Usage
+
+if TYPE_CHECKING:
+    from lango.core.messages.streams import Usage
 
 _LONGEST: Final = 200
 _GAP: Final = 2
