@@ -91,9 +91,7 @@ class _Dispatch:
         self._claims: dict[int, asyncio.Task[bool]] = {}
         self._skipped: dict[int, float] = {}  # sessions, and until when
         self._others_wait = True  # as far as the last poll has shown
-        self._unpolled: set[int] = (
-            set()
-        )  # sessions claimed without a poll, since the last one began
+        self._unpolled: set[int] = set()  # sessions claimed without a poll since the last began
 
     def begin(self, head: Head) -> bool:
         """Claim a session's work without a poll; False if that might not be fair, or not possible.
