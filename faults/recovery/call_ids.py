@@ -18,9 +18,8 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.recovery.kill_shapes import SHAPES, SWEPT, KillShape, Rule, model_kind, quiet
+from faults.recovery.kill_shapes import SHAPES, SWEPT, KillShape, Rule, quiet, with_models
 from faults.recovery.kills import swept
-from lango.adk.apps.load import Root
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.models.convert import convert_messages
 from lango.core.values import json_value
@@ -78,19 +77,8 @@ class PlainModel(BaseLlm):
 MODELS: Final[dict[str, Callable[[Rule], BaseLlm]]] = {"adapted": adapted, "plain": PlainModel}
 
 
-def _with_models(shape: KillShape, kind: Callable[[Rule], BaseLlm]) -> KillShape:
-    def make() -> Root:
-        token = model_kind.set(kind)
-        try:
-            return shape.make()
-        finally:
-            model_kind.reset(token)
-
-    return replace(shape, make=make)
-
-
 NUMBERED: Final[dict[str, KillShape]] = {
-    f"{name}, {model} model": _with_models(shape, kind)
+    f"{name}, {model} model": with_models(shape, kind)
     for name, shape in SHAPES.items()
     for model, kind in MODELS.items()
 }

@@ -16,7 +16,7 @@ from google.adk.models import BaseLlm
 from faults.harness import Guarantee, Outcome, Run
 from faults.recovery.deaths import Died, death
 from faults.recovery.kill_shapes import SHAPES as PLAIN_SHAPES
-from faults.recovery.kill_shapes import KillShape, Rule, model_kind, quiet
+from faults.recovery.kill_shapes import KillShape, Rule, quiet, with_models
 from faults.recovery.shapes import SHAPES as GATED_SHAPES
 from lango.adk.models.adapter import ModelAdapter
 from lango.core.messages.streams import StreamEvent, StreamEventError, TextDelta, ThoughtDelta
@@ -98,14 +98,9 @@ class Trial:
 
     def sweep(self, url: str) -> Sweep:
         """What both ways run."""
-        return Sweep(self._make, self.shape.turns, url, self.shape.state or {})
-
-    def _make(self) -> Any:
-        token = model_kind.set(partial(_shredded, self.seed, not self.shape.side_by_side))
-        try:
-            return self.shape.make()
-        finally:
-            model_kind.reset(token)
+        kind = partial(_shredded, self.seed, not self.shape.side_by_side)
+        make = with_models(self.shape, kind).make
+        return Sweep(make, self.shape.turns, url, self.shape.state or {})
 
 
 @dataclass(slots=True)

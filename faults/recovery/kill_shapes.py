@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from google.adk.agents import (
@@ -64,6 +64,19 @@ def _adapted(rule: Rule) -> BaseLlm:
 
 model_kind: ContextVar[Callable[[Rule], BaseLlm]] = ContextVar("model_kind", default=_adapted)
 """How the models of the shapes that are made here are made."""
+
+
+def with_models(shape: KillShape, kind: Callable[[Rule], BaseLlm]) -> KillShape:
+    """The same shape with models of another kind."""
+
+    def make() -> Root:
+        token = model_kind.set(kind)
+        try:
+            return shape.make()
+        finally:
+            model_kind.reset(token)
+
+    return replace(shape, make=make)
 
 
 def agent(name: str, *steps: Step, **options: Any) -> LlmAgent:
