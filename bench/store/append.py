@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bench.rounds import Sample
     from bench.store.contenders import Contender, Writer
 
-ONE: Final = Target("append, one at a time", 1.3)
+ONE: Final = Target("append, one at a time, × bare with the same promises", 1.3)
 AT_ONCE: Final = {
     16: Target("append throughput, 16 at once", 0.7, at_least=True),
     64: Target("append throughput, 64 at once", 0.6, at_least=True),
@@ -60,9 +60,12 @@ async def open_writers(contender: Contender, count: int) -> list[Writer]:
     return [await contender.writer(session) for session in await contender.sessions(count)]
 
 
-async def one_at_a_time(contenders: Sequence[Contender], rounds: int) -> Result:
-    """Latency of one append after another."""
+async def one_at_a_time(
+    contenders: Sequence[Contender], promised: Contender, rounds: int
+) -> Result:
+    """Latency of one append after another, also beside the least with the same promises."""
     bare, *slow, ours = contenders
+    contenders = bare, promised, *slow, ours
     samples = await interleave(
         {
             c.name: rounder(
@@ -75,18 +78,22 @@ async def one_at_a_time(contenders: Sequence[Contender], rounds: int) -> Result:
     )
     table = Table(
         f"Append {APPENDED_BYTES} bytes, one at a time (median of {rounds} rounds)",
-        ("store", "µs", "× bare", "client CPU µs", "CPU × bare"),
+        ("store", "µs", "× bare", "× same promises", "client CPU µs", "CPU × bare"),
     )
+    to_promised = {
+        c.name: estimate(divide(wall(samples[c.name]), wall(samples[promised.name])))
+        for c in contenders
+    }
     for c in contenders:
         table.add(
             c.name,
             micros(median(wall(samples[c.name]))),
             estimate(divide(wall(samples[c.name]), wall(samples[bare.name]))),
+            to_promised[c.name],
             micros(median(cpu(samples[c.name]))),
             estimate(divide(cpu(samples[c.name]), cpu(samples[bare.name]))),
         )
-    ratio = estimate(divide(wall(samples[ours.name]), wall(samples[bare.name])))
-    return Result([table], [Finding(ONE, ratio)])
+    return Result([table], [Finding(ONE, to_promised[ours.name])])
 
 
 async def at_once(contenders: Sequence[Contender], writers: int, rounds: int) -> Result:

@@ -11,7 +11,7 @@ from bench.report import summary, verdicts
 from bench.rounds import MIN_ROUNDS
 from bench.store import append, disk, load, runner_turn, trips
 from bench.store.adk import Adk
-from bench.store.bare import Bare
+from bench.store.bare import Bare, Promised
 from bench.store.ours import Lango
 from bench.targets import exit_code, settle
 
@@ -45,8 +45,9 @@ OPENERS: Final[Mapping[str, Callable[[str], Awaitable[Contender]]]] = {
 class Run:
     """The contenders of one run and what was found so far."""
 
-    def __init__(self, url: str, bare: Bare, adk: Adk, ours: Lango) -> None:
+    def __init__(self, url: str, bare: Bare, promised: Promised, adk: Adk, ours: Lango) -> None:
         self._url = url
+        self._promised = promised
         self._adk, self._ours = adk, ours
         self._all = (bare, adk, ours)
         self.findings: list[Finding] = []
@@ -67,7 +68,7 @@ class Run:
 
     async def populate(self) -> None:
         """Other people's sessions, so that no table is tiny."""
-        for contender in self._all:
+        for contender in (*self._all, self._promised):
             await contender.sessions(_IDLE_SESSIONS)
         await self._vacuum()
 
@@ -80,7 +81,7 @@ class Run:
         self._tell(await trips.count_all(OPENERS, self._url, sessions))
         self._tell(await load.memory(self._all, sessions))
         # Times are shown, client CPU among them, but none is judged: a quick run is a noisy one.
-        self._show((await append.one_at_a_time(self._all, MIN_ROUNDS)).tables)
+        self._show((await append.one_at_a_time(self._all, self._promised, MIN_ROUNDS)).tables)
         self._show((await load.window(self._all, sessions, MIN_ROUNDS)).tables)
         self._tell(
             await settle(partial(runner_turn.cpu_of_turn, (self._adk, self._ours)), MIN_ROUNDS)
@@ -94,7 +95,7 @@ class Run:
         self._tell(await trips.count_all(OPENERS, self._url, sessions))
         self._tell(await load.memory(self._all, sessions))
         for measure in (
-            partial(append.one_at_a_time, self._all),
+            partial(append.one_at_a_time, self._all, self._promised),
             partial(append.at_once, self._all, 16),
             partial(append.at_once, self._all, 64),
             partial(append.at_length, self._all),
@@ -108,9 +109,9 @@ async def main(*, quick: bool) -> int:
     """Run it; the exit code."""
     began = time.monotonic()
     async with own_database() as url:
-        for prepare in (Bare.prepare, Adk.prepare, Lango.prepare):
+        for prepare in (Bare.prepare, Promised.prepare, Adk.prepare, Lango.prepare):
             await prepare(url)
-        contenders = await Bare.open(url), Adk(url), Lango(url)
+        contenders = await Bare.open(url), await Promised.open(url), Adk(url), Lango(url)
         run = Run(url, *contenders)
         try:
             await run.populate()

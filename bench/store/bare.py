@@ -1,20 +1,23 @@
-"""Bare asyncpg: the statements of bare.sql, and nothing around them."""
+"""Bare asyncpg: the statements of bare.sql, and nothing around them.
+
+One contender is the least that the database can do. The other makes the promises of lango's append
+as well: what it costs beyond the first is the price of these promises, in any program.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+from uuid import uuid4
 
-from bench.events import text, tokens
+from bench.events import invocation_id, text, tokens
 from bench.pg import connect, open_pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.pg import Pool
-    from bench.store.contenders import Fill
-
-SCHEMA: Final = "bare"
+    from bench.store.contenders import Fill, Writer
 
 
 def _sections() -> dict[str, str]:
@@ -55,22 +58,29 @@ class Bare:
     """The yardstick."""
 
     name = "bare asyncpg"
-    message_table = f"{SCHEMA}.b_message"
+    schema: ClassVar[str] = "bare"
+    tables: ClassVar[Sequence[str]] = ("tables",)
+
+    @property
+    def message_table(self) -> str:
+        """Of its own schema."""
+        return f"{self.schema}.b_message"
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     @classmethod
-    async def open(cls, url: str) -> Bare:
+    async def open(cls, url: str) -> Self:
         """Connect to a database whose tables are there."""
-        return cls(await open_pool(url, SCHEMA))
+        return cls(await open_pool(url, cls.schema))
 
-    @staticmethod
-    async def prepare(url: str) -> None:
+    @classmethod
+    async def prepare(cls, url: str) -> None:
         """Create the tables."""
-        connection = await connect(url, SCHEMA)
-        await connection.execute(f"create schema {SCHEMA}")
-        await connection.execute(SQL["tables"])
+        connection = await connect(url, cls.schema)
+        await connection.execute(f"create schema {cls.schema}")
+        for section in cls.tables:
+            await connection.execute(SQL[section])
         await connection.close()
 
     async def close(self) -> None:
@@ -98,7 +108,7 @@ class Bare:
         async with self._pool.acquire() as connection:
             await connection.execute(SQL["advance"], keys, messages, tokens(size))
 
-    async def writer(self, session: str) -> BareWriter:
+    async def writer(self, session: str) -> Writer:
         """A writer that knows the session's version."""
         async with self._pool.acquire() as connection:
             version = await connection.fetchval(
@@ -110,3 +120,43 @@ class Bare:
         """The newest rows by key."""
         async with self._pool.acquire() as connection:
             return len(await connection.fetch(SQL["load"], int(session)))
+
+
+class PromisedWriter:
+    """Appends to one session, of which it knows the epoch."""
+
+    def __init__(self, pool: Pool, session: int) -> None:
+        self._pool = pool
+        self._session = session
+        self._content = ""
+        self._tokens = 0
+        self._ids: list[str] = []
+
+    def stage(self, count: int, size: int) -> None:
+        """Make the content and the ids of the next appends."""
+        self._content = text(size)
+        self._tokens = tokens(size)
+        self._ids = [str(uuid4()) for _ in range(count)]
+        self._turn = invocation_id()
+
+    async def append(self) -> None:
+        """One statement, one round trip; a new event."""
+        async with self._pool.acquire() as connection:
+            seq = await connection.fetchval(
+                SQL["promised append"], self._session, 0, self._ids.pop(), self._turn, "user",
+                self._content, None, self._tokens, "{}",
+            )  # fmt: skip
+        if seq is None:
+            raise LookupError("The event was not stored.")
+
+
+class Promised(Bare):
+    """The least for an append that is fenced, idempotent, numbered, and merges state."""
+
+    name = "bare, with the same promises"
+    schema = "promised"
+    tables = ("tables", "promises")
+
+    async def writer(self, session: str) -> Writer:
+        """A writer of the first epoch."""
+        return PromisedWriter(self._pool, int(session))

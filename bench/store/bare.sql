@@ -35,6 +35,27 @@ insert into b_message (session_id, seq, role, content, tool_calls, tokens, cum_t
 select id, version, $3, $4, $5::jsonb, $6::integer, cum_tokens from moved
 returning seq;
 
+-- name: promises
+-- What lango's promises need beside the tables above: a fencing epoch, events that are stored once.
+alter table b_session add epoch bigint not null default 0;
+alter table b_message add event_id text not null, add invocation_id text not null,
+    add author text not null, add unique (session_id, event_id);
+
+-- name: promised append
+-- The database numbers the events. Returns nothing for a lost epoch or an event that is there.
+with moved as (
+    update b_session
+    set version = version + 1, cum_tokens = cum_tokens + $8, state = state || $9::jsonb,
+        updated_at = now()
+    where id = $1 and epoch = $2
+        and not exists (select from b_message where session_id = $1 and event_id = $3)
+    returning id, version, cum_tokens
+)
+insert into b_message (session_id, seq, event_id, invocation_id, role, author, content, tool_calls,
+    tokens, cum_tokens)
+select id, version, $3, $4, $5, $5, $6, $7::jsonb, $8::integer, cum_tokens from moved
+returning seq;
+
 -- name: load
 select seq, role, content, tool_calls, tokens, created_at
 from b_message

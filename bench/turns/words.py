@@ -78,7 +78,7 @@ class _Bare:
 
 async def _durably(here: Desk, sessions: Iterator[str]) -> None:
     turn = await here.submit(next(sessions))
-    assert (await here.turns.wait(turn.id)).state == "completed"
+    assert (await here.turns.wait(turn)).state == "completed"
 
 
 def _rounder(run: Callable[[], Awaitable[None]], at_once: int) -> Callable[[], Awaitable[Sample]]:
