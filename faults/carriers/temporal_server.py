@@ -15,7 +15,13 @@ from faults.carriers.bus_servers import BusServer
 
 _UP_WITHIN: Final = 30.0
 _AGAIN: Final = 0.1
-_SETTINGS: Final = ("matching.enableFairness=true", "matching.useNewMatcher=true")
+_SETTINGS: Final = (
+    "matching.enableFairness=true",
+    "matching.useNewMatcher=true",
+    # Each partition of a task queue is fair for itself: with one, the order of turns is certain.
+    "matching.numTaskqueueReadPartitions=1",
+    "matching.numTaskqueueWritePartitions=1",
+)
 
 
 def _command(port: int, folder: Path) -> Sequence[str]:

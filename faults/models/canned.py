@@ -22,7 +22,6 @@ from lango.providers.openai_responses import OpenAIResponsesProvider
 
 _KEY: Final = "no-key"
 _URL: Final = "http://127.0.0.1:9"
-_HEADERS: Final = {"content-type": "text/event-stream"}
 
 
 @dataclass(slots=True)
@@ -31,8 +30,14 @@ class Canned:
 
     data: bytes = b""
     sizes: tuple[int, ...] = (1 << 20,)
+    media_type: str = "text/event-stream"
     breaks: bool = False  # whether the connection breaks after the bytes, or just ends
     sent: list[bytes] = field(default_factory=list[bytes])  # the requests
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the response."""
+        return {"content-type": self.media_type}
 
     def pieces(self) -> Iterator[bytes]:
         """The bytes in their pieces."""
@@ -71,7 +76,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self._canned.sent.append(await request.aread())
-        return httpx.Response(200, headers=_HEADERS, stream=_Body(self._canned))
+        return httpx.Response(200, headers=self._canned.headers, stream=_Body(self._canned))
 
 
 class _Transport2(httpx2.AsyncBaseTransport):
@@ -80,7 +85,7 @@ class _Transport2(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self._canned.sent.append(await request.aread())
-        return httpx2.Response(200, headers=_HEADERS, stream=_Body2(self._canned))
+        return httpx2.Response(200, headers=self._canned.headers, stream=_Body2(self._canned))
 
 
 def openai_client(canned: Canned) -> openai.AsyncOpenAI:

@@ -409,4 +409,5 @@ QUEUE: Final = Guarantee(
     full=2_000,
     ci=60,
     run=same_as_the_model,
+    parts=4,
 )

@@ -209,7 +209,9 @@ async def _lives(trial: _Trial, count: int) -> list[str]:
 
     async def lane() -> None:
         for number in numbers:
-            begun[number] = await trial.life(number)
+            turn = begun[number] = await trial.life(number)
+            # Otherwise turns pile up: workers die faster than they can run them.
+            await asyncio.wait_for(trial.here.turns.wait(turn), PATIENCE)
 
     await asyncio.gather(*(lane() for _ in range(LANES)))
     return [begun[number] for number in sorted(begun)]

@@ -27,6 +27,8 @@ ENDLESS: Final = 'call hold {"name": "never"}'
 """Ends only by losing its worker too often."""
 ENDLESS_EVERY: Final = 20
 
+_NO_PATIENCE: Final = 1.0
+"""Seconds to wait for a turn when another one has not ended in time."""
 Trial = Callable[[Process, random.Random, int, Outcome], Awaitable[None]]
 
 
@@ -52,11 +54,13 @@ async def _ended(
     Those that wore out: they lost their worker as often as a turn may.
     """
     worn: list[Turn] = []
+    patience = PATIENCE
     for name, turn_id in turns.items():
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 turn = await here.turns.wait(turn_id)
         except TimeoutError:
+            patience = _NO_PATIENCE
             outcome.fail(f"turn {name} is still {(await here.turns.get(turn_id)).state}")
             continue
         if may_wear_out and _is_worn_out(turn):
@@ -132,7 +136,7 @@ async def _kill_until_ended(
     here: Process, turns: dict[str, str], crew: Crew, drawn: random.Random
 ) -> int:
     """Go on until the turns that only this can end have ended; how many more kills it took."""
-    kills, until = 0, time.monotonic() + PATIENCE
+    kills, until = 0, time.monotonic() + PATIENCE * len(turns)
     while time.monotonic() < until:
         states = [(await here.turns.get(turn)).state for turn in turns.values()]
         if "running" not in states and "queued" not in states:

@@ -392,7 +392,7 @@ async def test_a_turn_behind_another_than_it_thinks_is_refused(store_url: str, t
     async with opened(store_url) as desk:
         await desk.session(key(tenant))
         first = await desk.turns.submit(key(tenant), said(idempotency_key="k"), after=0)
-        with pytest.raises(SessionBusyError, match="meanwhile"):
+        with pytest.raises(SessionBusyError, match="in the meantime"):
             await desk.submit(key(tenant), after=0)
         again = await desk.turns.submit(key(tenant), said(idempotency_key="k"), after=0)
         assert (again.turn, again.repeated) == (first.turn, True)
