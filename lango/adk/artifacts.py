@@ -112,10 +112,10 @@ class SqlArtifactService(BaseArtifactService):
         references: int,
     ) -> types.Part | None:
         key = self._key(app_name, user_id, session_id, filename)
-        found = await self._artifacts.load(key, filename, version)
-        if found is None:
+        artifact = await self._artifacts.load(key, filename, version)
+        if artifact is None:
             return None
-        part = _part(found)
+        part = _part(artifact)
         if not artifact_util.is_artifact_ref(part):
             return None if _is_hidden(part) else part
         target = artifact_util.resolve_artifact_reference(
@@ -155,14 +155,16 @@ class SqlArtifactService(BaseArtifactService):
     ) -> list[int]:
         """The numbers of an artifact's versions."""
         key = self._key(app_name, user_id, session_id, filename)
-        return [found.version for found in await self._artifacts.versions(key, filename)]
+        return [artifact.version for artifact in await self._artifacts.versions(key, filename)]
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
         """The metadata of each version."""
         key = self._key(app_name, user_id, session_id, filename)
-        return [_version(key, found) for found in await self._artifacts.versions(key, filename)]
+        return [
+            _version(key, artifact) for artifact in await self._artifacts.versions(key, filename)
+        ]
 
     async def get_artifact_version(
         self,
@@ -175,8 +177,8 @@ class SqlArtifactService(BaseArtifactService):
     ) -> ArtifactVersion | None:
         """The metadata of one version, by default the newest."""
         key = self._key(app_name, user_id, session_id, filename)
-        found = await self._artifacts.load(key, filename, version, with_data=False)
-        return None if found is None else _version(key, found)
+        artifact = await self._artifacts.load(key, filename, version, with_data=False)
+        return None if artifact is None else _version(key, artifact)
 
 
 def _payload(part: types.Part) -> bytes:
@@ -188,20 +190,20 @@ def _payload(part: types.Part) -> bytes:
 
 def _without_payload(part: types.Part) -> dict[str, Any]:
     exclude: Any = {"inline_data": {"data"}, "text": True}
-    kept = part.model_dump(mode="json", exclude_none=True, exclude=exclude, warnings=False)
+    fields = part.model_dump(mode="json", exclude_none=True, exclude=exclude, warnings=False)
     if part.inline_data is not None:
-        kept.setdefault("inline_data", {})
+        fields.setdefault("inline_data", {})
     return storable_json(
-        kept | ({"text": ""} if part.text is not None and part.inline_data is None else {})
+        fields | ({"text": ""} if part.text is not None and part.inline_data is None else {})
     )
 
 
-def _part(found: StoredArtifact) -> types.Part:
-    part = types.Part.model_validate(found.part)
+def _part(artifact: StoredArtifact) -> types.Part:
+    part = types.Part.model_validate(artifact.part)
     if part.inline_data is not None:
-        part.inline_data.data = found.data
+        part.inline_data.data = artifact.data
     elif part.text is not None:
-        part.text = found.data.decode()
+        part.text = artifact.data.decode()
     return part
 
 
@@ -232,15 +234,15 @@ def _is_hidden(part: types.Part) -> bool:
     )
 
 
-def _version(key: SessionKey, found: StoredArtifact) -> ArtifactVersion:
-    app, user, name = (quote(text, safe="") for text in (key.app_name, key.user_id, found.name))
+def _version(key: SessionKey, artifact: StoredArtifact) -> ArtifactVersion:
+    app, user, name = (quote(text, safe="") for text in (key.app_name, key.user_id, artifact.name))
     session = f"sessions/{quote(key.session_id, safe='')}/" if key.session_id else ""
     return ArtifactVersion(
-        version=found.version,
+        version=artifact.version,
         canonical_uri=(
-            f"lango://apps/{app}/users/{user}/{session}artifacts/{name}/versions/{found.version}"
+            f"lango://apps/{app}/users/{user}/{session}artifacts/{name}/versions/{artifact.version}"
         ),
-        custom_metadata=found.metadata,
-        create_time=found.created,
-        mime_type=found.mime_type,
+        custom_metadata=artifact.metadata,
+        create_time=artifact.created,
+        mime_type=artifact.mime_type,
     )

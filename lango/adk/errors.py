@@ -58,7 +58,7 @@ def unknown_agent(error: BaseException) -> str | None:
         return error.name
     text = str(error)
     matches = (pattern.fullmatch(text) for pattern in _PATTERNS)
-    return next((found[1] for found in matches if found), None)
+    return next((match[1] for match in matches if match), None)
 
 
 def unwrapped(error: Exception) -> Exception:

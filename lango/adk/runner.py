@@ -30,7 +30,7 @@ from lango.adk.apps.load import Root
 from lango.adk.compat.a2a import skip_a2a
 from lango.adk.compat.runners import RootRunner
 from lango.adk.errors import unknown_agent, unwrapped
-from lango.adk.tools.approvals import Question, asked_in, content_of, matched
+from lango.adk.tools.approvals import Question, content_of, matched, questions_in
 from lango.adk.transfers import check_names, find_agent, root_of, transfer_targets
 from lango.adk.turn_events import TurnReader
 from lango.core.turns.events import (
@@ -141,8 +141,8 @@ class AgentRunner:
             )
             async with aclosing(run) as events:
                 async for event in events:
-                    for told in reader.read(event):
-                        yield told
+                    for turn_event in reader.read(event):
+                        yield turn_event
         except Exception as raised:  # noqa: BLE001 - every error is the turn's end
             error = self._named(raised, reader)
         await self._keep(user_id, session_id, reader.unfinished())
@@ -153,34 +153,38 @@ class AgentRunner:
         """ADK's own runner."""
         return self._sticky
 
-    def _runner(self, said: Said | None, how: TurnOptions) -> Runner:
-        begins = isinstance(said, str | types.Content) and not how.keep_agent
+    def _runner(self, turn_input: Said | None, how: TurnOptions) -> Runner:
+        begins = isinstance(turn_input, str | types.Content) and not how.keep_agent
         return self._rooted if begins and self.next_turn == "root" else self._sticky
 
     async def _message(
-        self, user_id: str, session_id: str, said: Said | None, reader: TurnReader
+        self, user_id: str, session_id: str, turn_input: Said | None, reader: TurnReader
     ) -> types.Content | None:
         """The input for ADK; the reader gets the approvals of the turn that stay open."""
-        if said is None or isinstance(said, types.Content):
-            return said
-        if isinstance(said, str):
-            return types.UserContent(said)
-        asked = await self.asked(user_id, session_id)
-        answers = matched(said, asked)
-        turn = asked[next(iter(answers))].turn
-        still_open = {one for one in asked if asked[one].turn == turn and asked[one].is_open}
+        if turn_input is None or isinstance(turn_input, types.Content):
+            return turn_input
+        if isinstance(turn_input, str):
+            return types.UserContent(turn_input)
+        questions = await self.asked(user_id, session_id)
+        answers = matched(turn_input, questions)
+        turn = questions[next(iter(answers))].turn
+        still_open = {
+            question_id
+            for question_id in questions
+            if questions[question_id].turn == turn and questions[question_id].is_open
+        }
         reader.waits = still_open - answers.keys()
-        return content_of(answers, asked)
+        return content_of(answers, questions)
 
     async def pending(self, user_id: str, session_id: str) -> list[Approval]:
         """The approvals that a session waits for, oldest first."""
-        asked = await self.asked(user_id, session_id)
-        return [one.approval for one in asked.values() if one.is_open]
+        questions = await self.asked(user_id, session_id)
+        return [question.approval for question in questions.values() if question.is_open]
 
     async def asked(self, user_id: str, session_id: str) -> dict[str, Question]:
         """Every question in a session, by its id."""
         session = await self._session(user_id, session_id)
-        return asked_in(session.events) if session else {}
+        return questions_in(session.events) if session else {}
 
     async def _session(self, user_id: str, session_id: str) -> Session | None:
         return await self.session_service.get_session(
@@ -223,9 +227,9 @@ class AgentRunner:
         if name is None or isinstance(error, AgentNotFoundError):
             return error
         agent = find_agent(self.root, reader.passed_on_by)
-        found = AgentNotFoundError(name, transfer_targets(agent) if agent else ())
-        found.__cause__ = error
-        return found
+        not_found = AgentNotFoundError(name, transfer_targets(agent) if agent else ())
+        not_found.__cause__ = error
+        return not_found
 
     async def close(self) -> None:
         """Close toolsets and plugins; the owner of the services closes those."""

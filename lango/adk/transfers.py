@@ -39,8 +39,8 @@ def agents_of(node: BaseNode) -> Iterator[BaseAgent]:
     else:
         graph = node.graph if isinstance(node, Workflow) else None
         below = list(graph.nodes) if graph else []
-    for one in below:
-        yield from agents_of(one)
+    for child in below:
+        yield from agents_of(child)
 
 
 def check_names(root: BaseNode) -> None:
@@ -62,7 +62,7 @@ def transfer_targets(agent: BaseAgent) -> list[str]:
     """
     if not _transfers(agent):
         return []
-    names = [one.name for one in agent.sub_agents if _is_target(one)]
+    names = [child.name for child in agent.sub_agents if _is_target(child)]
     parent = agent.parent_agent
     if parent is None or not _transfers(parent):
         return names

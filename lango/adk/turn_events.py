@@ -115,15 +115,15 @@ class TurnReader:
 
     def _message(self, event: Event) -> Iterator[TurnEvent]:
         """The whole message, which replaces its deltas; thoughts only if none were streamed."""
-        said = _text(part for part in _parts(event) if not part.thought) or _output(event)
+        text = _text(part for part in _parts(event) if not part.thought) or _output(event)
         thoughts = _text(part for part in _parts(event) if part.thought)
         message = self._streamed_as(event)
         if thoughts and message not in self._thought:
             yield ReasoningDelta(message, thoughts)
         draft = self._drafts.pop(message, None)
-        if said:
+        if text:
             stored_as = event.id if message != event.id else None
-            yield MessageCompleted(message, event.author, said, stored_as)
+            yield MessageCompleted(message, event.author, text, stored_as)
         elif draft is not None:
             yield MessageReset(message)
 
@@ -157,11 +157,11 @@ class TurnReader:
 
         A user's message holds the results of long-running calls, and a person's decisions.
         """
-        asked = event.actions.requested_tool_confirmations
+        confirmations = event.actions.requested_tool_confirmations
         # Large outputs as the session stores them: the log has no second copy.
         for response in with_outputs_moved(event).get_function_responses():
             is_tool = response.name != _TRANSFER and response.name not in QUESTIONS
-            if is_tool and response.id not in asked:
+            if is_tool and response.id not in confirmations:
                 yield _finished(response)
 
     def unfinished(self) -> list[Event]:
@@ -187,25 +187,25 @@ class TurnReader:
         event = self._stopped
         if event is None or event.error_code in (ABORTED, NOTHING_TO_SAY):
             return None
-        said = event.error_message or "The model stopped without an answer."
-        return ModelStoppedError(f"{said} ({event.error_code})")
+        reason = event.error_message or "The model stopped without an answer."
+        return ModelStoppedError(f"{reason} ({event.error_code})")
 
 
 def _finished(response: types.FunctionResponse) -> ToolFinished:
-    given: dict[str, Any] = response.response or {}
+    result: dict[str, Any] = response.response or {}
     call, name = response.id or "", response.name or ""
-    if given.get("error"):
-        error_id: Any = given.get("error_id")
+    if result.get("error"):
+        error_id: Any = result.get("error_id")
         known_by = error_id if isinstance(error_id, str) else None
         cause = take_cause(known_by) if known_by else None
-        return ToolFinished(call, name, error=str(given["error"]), error_id=known_by, cause=cause)
-    return ToolFinished(call, name, given, truncated=given.get("truncated") is True)
+        return ToolFinished(call, name, error=str(result["error"]), error_id=known_by, cause=cause)
+    return ToolFinished(call, name, result, truncated=result.get("truncated") is True)
 
 
 def _output(event: Event) -> str:
     """The output of a whole Workflow that ends with a function, not with an agent's text."""
-    whole = any("/" not in path for path in event.node_info.output_for or ())
-    if _parts(event) or event.output is None or not whole:
+    is_workflow_output = any("/" not in path for path in event.node_info.output_for or ())
+    if _parts(event) or event.output is None or not is_workflow_output:
         return ""
     return event.output if isinstance(event.output, str) else json_text(storable_json(event.output))
 

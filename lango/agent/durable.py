@@ -128,13 +128,15 @@ class DurableTurns:
             )
         if not isinstance(said, Sequence):
             return None
-        asked = await self.agent.runner.asked(session.user_id, session.session_id)
-        answers = matched(said, asked)
-        asking = await self._asking(asked[next(iter(answers))].turn)
+        questions = await self.agent.runner.asked(session.user_id, session.session_id)
+        answers = matched(said, questions)
+        asking = await self._asking(questions[next(iter(answers))].turn)
         if asking is None:
             return None
-        given = [Answer(call, one.approved, one.payload) for call, one in answers.items()]
-        return await self._turns.answer(asking.id, given, idempotency_key=key)
+        turn_answers = [
+            Answer(call, answer.approved, answer.payload) for call, answer in answers.items()
+        ]
+        return await self._turns.answer(asking.id, turn_answers, idempotency_key=key)
 
     async def _asking(self, invocation_id: str) -> Turn | None:
         """The first turn of an invocation, which has its id; None if it ran without turns."""

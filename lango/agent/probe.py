@@ -27,7 +27,7 @@ class Probe:
     """The result of a probe."""
 
     ok: bool
-    said: str
+    message: str
     answers: bool = True  # False only if the turn failed
 
 
@@ -44,20 +44,22 @@ async def probe(model: Any) -> Probe:
     return _judged(events, first or 0.0, time.monotonic() - started)
 
 
-def _judged(events: list[TurnEvent], first: float, whole: float) -> Probe:
+def _judged(events: list[TurnEvent], first: float, total: float) -> Probe:
     end = events[-1]
     if isinstance(end, Failed):
-        return Probe(ok=False, said=_why(end.error), answers=False)
+        return Probe(ok=False, message=_why(end.error), answers=False)
     results = [event for event in events if isinstance(event, ToolFinished)]
     if not results:
-        return Probe(ok=False, said="it answers, but it did not call the tool it was asked to call")
+        return Probe(
+            ok=False, message="it answers, but it did not call the tool it was asked to call"
+        )
     if results[0].error is not None:
-        return Probe(ok=False, said=f"it called the tool wrongly: {results[0].error}")
+        return Probe(ok=False, message=f"it called the tool wrongly: {results[0].error}")
     streamed = any(isinstance(event, MessageDelta) for event in events)
     if not isinstance(end, Completed) or not streamed:
-        return Probe(ok=False, said="it called the tool, but did not stream an answer after it")
+        return Probe(ok=False, message="it called the tool, but did not stream an answer after it")
     return Probe(
-        ok=True, said=f"a streamed tool call in {whole:.1f} s (first news at {first:.1f} s)"
+        ok=True, message=f"a streamed tool call in {total:.1f} s (first news at {first:.1f} s)"
     )
 
 

@@ -53,9 +53,11 @@ async def run_turn(
     if first is None or not isinstance(first.error, AgentNotFoundError):
         return
     yield Retrying(str(first.error))
-    told = correction(first.error.name, first.error.valid)
-    again = replace(options or TurnOptions(), invocation_id=None, attempt=2, keep_agent=True)
-    async with aclosing(runner.run(user_id, session_id, told, again)) as events:
+    message = correction(first.error.name, first.error.valid)
+    retry_options = replace(
+        options or TurnOptions(), invocation_id=None, attempt=2, keep_agent=True
+    )
+    async with aclosing(runner.run(user_id, session_id, message, retry_options)) as events:
         async for event in events:
             yield _after(first, event)
 

@@ -35,7 +35,7 @@ class OpenSession:
     session: str
     is_new: bool
     talk: TerminalChat
-    again: str  # the command that continues it
+    resume_command: str  # the command that continues it
 
 
 @contextmanager
@@ -62,8 +62,8 @@ def conversation(
             ):
                 typer.secho(_NEW.format(printable(session)), dim=True, err=True)
             talk = TerminalChat(background, agent, screen, user=user, session=chosen, ask=ask)
-            again = command_again(target, user, chosen, url, config)
-            yield OpenSession(name, chosen, session is None, talk, again)
+            resume_command = command_again(target, user, chosen, url, config)
+            yield OpenSession(name, chosen, session is None, talk, resume_command)
         finally:
             background.run(application.close())
 

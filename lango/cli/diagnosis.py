@@ -53,20 +53,20 @@ class CheckResult:
 
     what: str
     ok: bool
-    said: str
+    message: str
     warns: bool = False  # it works, but the user should know or do something
 
 
 async def examine(loaded: LoadedSettings, *, models: bool) -> AsyncIterator[CheckResult]:
     """Check everything that the settings name, in the order in which it is needed."""
     where = loaded.path or "no lango.yaml here: defaults and environment variables"
-    yield CheckResult("settings", ok=True, said=str(where))
+    yield CheckResult("settings", ok=True, message=str(where))
     store = await _store(loaded.settings)
     yield store
     if not store.ok:
         return
     if not loaded.settings.apps:
-        yield CheckResult("apps", ok=True, said=_NO_APPS, warns=True)
+        yield CheckResult("apps", ok=True, message=_NO_APPS, warns=True)
     async with Application(loaded) as application:
         async for finding in _servers(application):
             yield finding
@@ -96,12 +96,12 @@ async def _store(settings: Settings) -> CheckResult:
             revision = await migrate.current(url, settings.store.db_schema)
             if revision is None and url.startswith("sqlite"):
                 return CheckResult(
-                    "store", ok=True, said="a new SQLite file, made when it is needed"
+                    "store", ok=True, message="a new SQLite file, made when it is needed"
                 )
             revision = await migrate.check(url, settings.store.db_schema)
     except LangoError as error:
-        return CheckResult("store", ok=False, said=str(error))
-    return CheckResult("store", ok=True, said=f"schema {revision}")
+        return CheckResult("store", ok=False, message=str(error))
+    return CheckResult("store", ok=True, message=f"schema {revision}")
 
 
 async def _pooler(application: Application) -> list[CheckResult]:
@@ -109,16 +109,19 @@ async def _pooler(application: Application) -> list[CheckResult]:
     database = application.store.database
     if not database.is_pooled:
         return []
-    notices = CheckResult("notices", ok=True, said=_NO_NOTICES, warns=True)
+    notices = CheckResult("notices", ok=True, message=_NO_NOTICES, warns=True)
     if application.settings.bus.get_secret_value() != DATABASE:
-        notices = CheckResult("notices", ok=True, said="not needed: there is a bus")
+        notices = CheckResult("notices", ok=True, message="not needed: there is a bus")
     elif database.can_listen:
         arrive = await Notices(database).arrive()
-        said = "arrive by store.direct_url" if arrive else _LOST_NOTICES
-        notices = CheckResult("notices", ok=arrive, said=said)
+        message = "arrive by store.direct_url" if arrive else _LOST_NOTICES
+        notices = CheckResult("notices", ok=arrive, message=message)
     missing = await database.missing_settings()
-    said = _SETTINGS.format("; ".join(missing)) if missing else "those of the role"
-    return [notices, CheckResult("connection settings", ok=True, said=said, warns=bool(missing))]
+    message = _SETTINGS.format("; ".join(missing)) if missing else "those of the role"
+    return [
+        notices,
+        CheckResult("connection settings", ok=True, message=message, warns=bool(missing)),
+    ]
 
 
 async def _servers(application: Application) -> AsyncIterator[CheckResult]:
@@ -129,12 +132,12 @@ async def _servers(application: Application) -> AsyncIterator[CheckResult]:
         ("engine", settings.engine, probe_engine),
     ):
         try:
-            said = await probe_server(setting.get_secret_value(), database)
+            message = await probe_server(setting.get_secret_value(), database)
         except Exception as error:  # noqa: BLE001 - each client has errors of its own
-            yield CheckResult(what, ok=False, said=_NO_ANSWER.format(cause_of(error), what))
+            yield CheckResult(what, ok=False, message=_NO_ANSWER.format(cause_of(error), what))
         else:
-            if said is not None:
-                yield CheckResult(what, ok=True, said=said)
+            if message is not None:
+                yield CheckResult(what, ok=True, message=message)
 
 
 async def _app(application: Application, name: str) -> AsyncIterator[CheckResult]:
@@ -142,20 +145,20 @@ async def _app(application: Application, name: str) -> AsyncIterator[CheckResult
     try:
         agent = await application.agent(name)
     except LangoError as error:
-        yield CheckResult(f"app {name}", ok=False, said=str(error))
+        yield CheckResult(f"app {name}", ok=False, message=str(error))
         return
-    yield CheckResult(f"app {name}", ok=True, said=f"root agent {agent.root.name}")
+    yield CheckResult(f"app {name}", ok=True, message=f"root agent {agent.root.name}")
     if agent.durable is not None:
         problems = agent.durable.shape.problems
-        said = _NOT_RESUMABLE.format("; ".join(problems)) if problems else "resumable"
-        yield CheckResult(f"turns of {name}", ok=True, said=said, warns=bool(problems))
+        message = _NOT_RESUMABLE.format("; ".join(problems)) if problems else "resumable"
+        yield CheckResult(f"turns of {name}", ok=True, message=message, warns=bool(problems))
     async for report in mcp_reports(agent.root):
         for finding in _mcp(report):
             yield finding
     for toolset in adk_mcp_toolsets_in(agent.root):
         problem = await mcp_problem(toolset)
-        said = f"cannot be reached: {problem}" if problem else "lists its tools"
-        yield CheckResult(f"an MCP server of {name}", ok=not problem, said=said)
+        message = f"cannot be reached: {problem}" if problem else "lists its tools"
+        yield CheckResult(f"an MCP server of {name}", ok=not problem, message=message)
 
 
 def _mcp(report: McpReport) -> list[CheckResult]:
@@ -163,10 +166,10 @@ def _mcp(report: McpReport) -> list[CheckResult]:
     what = f"MCP server {report.server} of {report.agent}"
     if report.error:
         advice = _SERVER_ADVICE.format(report.server)
-        return [CheckResult(what, ok=False, said=f"cannot be reached: {report.error}. {advice}")]
-    problems = [CheckResult(what, ok=False, said=problem) for problem in report.problems]
+        return [CheckResult(what, ok=False, message=f"cannot be reached: {report.error}. {advice}")]
+    problems = [CheckResult(what, ok=False, message=problem) for problem in report.problems]
     count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
-    return problems or [CheckResult(what, ok=True, said=f"{count}: {', '.join(report.tools)}")]
+    return problems or [CheckResult(what, ok=True, message=f"{count}: {', '.join(report.tools)}")]
 
 
 async def _loaded_models(application: Application, name: str) -> AsyncIterator[CheckResult]:
@@ -183,11 +186,11 @@ async def _loaded_models(application: Application, name: str) -> AsyncIterator[C
     for model_name, model in models_in(agent.root).items():
         what = f"model {model_name} of {name}"
         if isinstance(model, Exception):
-            yield CheckResult(what, ok=False, said=str(cause_of(model)))
+            yield CheckResult(what, ok=False, message=str(cause_of(model)))
             continue
-        found = await probe(model)
-        warns = found.answers and not found.ok
-        yield CheckResult(what, ok=found.ok or warns, said=found.said, warns=warns)
+        result = await probe(model)
+        warns = result.answers and not result.ok
+        yield CheckResult(what, ok=result.ok or warns, message=result.message, warns=warns)
 
 
 async def _abandoned(application: Application) -> list[CheckResult]:
@@ -196,7 +199,7 @@ async def _abandoned(application: Application) -> list[CheckResult]:
     advice = "no worker has that app. Name it in the settings again, or cancel them"
     return [
         CheckResult(
-            f"turns of {app}", ok=False, said=f"{count} wait, and {advice} (lango turns list)"
+            f"turns of {app}", ok=False, message=f"{count} wait, and {advice} (lango turns list)"
         )
         for app, count in waiting.items()
     ]
@@ -205,10 +208,10 @@ async def _abandoned(application: Application) -> list[CheckResult]:
 async def _model(application: Application, spec: AgentSettings) -> CheckResult:
     what = f"model {spec.model}"
     try:
-        found = await probe(application.model(spec))
+        result = await probe(application.model(spec))
     except LangoError as error:
-        return CheckResult(what, ok=False, said=str(error))
-    return CheckResult(what, ok=found.ok, said=found.said)
+        return CheckResult(what, ok=False, message=str(error))
+    return CheckResult(what, ok=result.ok, message=result.message)
 
 
 def _distinct(settings: Settings) -> Iterator[AgentSettings]:

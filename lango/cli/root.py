@@ -51,16 +51,16 @@ app.add_typer(adk.app, name="adk")
 app.add_typer(config.app, name="config")
 
 
-def _show_version(wanted: bool) -> None:
-    if not wanted:
+def _show_version(is_requested: bool) -> None:
+    if not is_requested:
         return
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        found = version(DISTRIBUTION)
+        installed = version(DISTRIBUTION)
     except PackageNotFoundError:
-        found = "(not installed)"
-    typer.echo(f"lango {found}")
+        installed = "(not installed)"
+    typer.echo(f"lango {installed}")
     raise typer.Exit
 
 

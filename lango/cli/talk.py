@@ -71,10 +71,10 @@ class TerminalChat:
 
     def catch_up(self) -> None:
         """Resume turns whose process died, and follow those that another process runs."""
-        left = self._background.run(self._agent.unfinished(**self._who))
-        if left:
+        unfinished = self._background.run(self._agent.unfinished(**self._who))
+        if unfinished:
             typer.secho(_INTERRUPTED, dim=True, err=True)
-        for turn in left:
+        for turn in unfinished:
             self._to_its_end(partial(self._resume, turn))
 
     def decide_pending(self) -> None:

@@ -63,15 +63,15 @@ class LoadedSettings:
 def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None) -> LoadedSettings:
     """Load the settings; without a path from the file in LANGO_CONFIG, else ./lango.yaml."""
     file = _find(path)
-    said_in_file = _read(file) if file else {}
-    said_in_environment = _environment()
-    given = dict(flags or {})
+    file_values = _read(file) if file else {}
+    environment_values = _environment()
+    flag_values = dict(flags or {})
     origins = {
-        **_origins(said_in_file, lambda _: file.name if file else ""),
-        **_origins(said_in_environment, _variable_name),
-        **_origins(given, lambda _: _FLAG),
+        **_origins(file_values, lambda _: file.name if file else ""),
+        **_origins(environment_values, _variable_name),
+        **_origins(flag_values, lambda _: _FLAG),
     }
-    merged = _merged(_merged(said_in_file, said_in_environment), given)
+    merged = _merged(_merged(file_values, environment_values), flag_values)
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
@@ -83,27 +83,27 @@ def _find(path: str | Path | None) -> Path | None:
     """The named file, or the one in the current folder; parent folders are never searched."""
     named = path or os.environ.get(FILE_VARIABLE)
     if named is None:
-        here = Path(FILE)
-        return here if here.is_file() else None
+        default_file = Path(FILE)
+        return default_file if default_file.is_file() else None
     if not Path(named).is_file():
-        said = "" if path else f", which {FILE_VARIABLE} names"
-        raise ConfigError(f"There is no file {named}{said}.")
+        origin = "" if path else f", which {FILE_VARIABLE} names"
+        raise ConfigError(f"There is no file {named}{origin}.")
     return Path(named)
 
 
 def _read(path: Path) -> Layer:
     try:
-        said: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}:" if error.problem_mark else ""
         raise ConfigError(f"{path}:{line} {error.problem or 'not YAML'}.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
-    if said is None:
+    if content is None:
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise ConfigError(f"{path}: the file must be a mapping of keys to values.")
-    return expanded(cast(Layer, said), "", path.parent)
+    return expanded(cast(Layer, content), "", path.parent)
 
 
 def _environment() -> Layer:

@@ -20,7 +20,9 @@ def in_words(error: ValidationError, file: str) -> str:
     from lango.config.settings import Settings
 
     schema = Settings.model_json_schema()
-    problems = [_problem(one["loc"], one["type"], one["msg"], schema) for one in error.errors()]
+    problems = [
+        _problem(detail["loc"], detail["type"], detail["msg"], schema) for detail in error.errors()
+    ]
     return "\n".join(f"{file}: {problem}" for problem in problems)
 
 
@@ -43,25 +45,25 @@ def _meant(loc: Sequence[str | int], schema: Schema) -> str:
     return f" There are: {', '.join(known)}." if known else ""
 
 
-def _keys(part: Schema, loc: Sequence[str | int], whole: Schema) -> Iterator[str]:
+def _keys(part: Schema, loc: Sequence[str | int], root: Schema) -> Iterator[str]:
     """The keys that the schema allows at a place."""
-    for choice in _choices(part, whole):
+    for choice in _choices(part, root):
         properties = cast(Schema, choice.get("properties", {}))
         if not loc:
             yield from properties
         elif isinstance(loc[0], int):
-            yield from _keys(choice.get("items", {}), loc[1:], whole)
+            yield from _keys(choice.get("items", {}), loc[1:], root)
         elif loc[0] in properties:
-            yield from _keys(properties[loc[0]], loc[1:], whole)
+            yield from _keys(properties[loc[0]], loc[1:], root)
         elif isinstance(choice.get("additionalProperties"), dict):
-            yield from _keys(choice["additionalProperties"], loc[1:], whole)
+            yield from _keys(choice["additionalProperties"], loc[1:], root)
 
 
-def _choices(part: Schema, whole: Schema) -> Iterator[Schema]:
+def _choices(part: Schema, root: Schema) -> Iterator[Schema]:
     if "$ref" in part:
-        yield from _choices(whole["$defs"][part["$ref"].rpartition("/")[2]], whole)
+        yield from _choices(root["$defs"][part["$ref"].rpartition("/")[2]], root)
     elif "anyOf" in part:
         for choice in part["anyOf"]:
-            yield from _choices(choice, whole)
+            yield from _choices(choice, root)
     else:
         yield part

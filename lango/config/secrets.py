@@ -96,9 +96,9 @@ def expanded(value: Any, where: str, folder: Path) -> Any:
 
 
 def _expanded_text(text: str, where: str, folder: Path) -> str:
-    found = [match for match in _REFERENCE.finditer(text) if match[0] != "$$"]
+    references = [match for match in _REFERENCE.finditer(text) if match[0] != "$$"]
     new = _REFERENCE.sub(_replacing(where.lstrip("."), folder), text)
-    return ExternalText(new) if found else new
+    return ExternalText(new) if references else new
 
 
 def _replacing(where: str, folder: Path) -> Callable[[re.Match[str]], str]:

@@ -51,8 +51,11 @@ def cause_of(error: BaseException) -> Cause:
     their frames are searched for the user's code too.
     """
     first, *others = _chain(_single(error))
-    said = [_text(first), *(f"caused by {type(each).__name__}: {_text(each)}" for each in others)]
-    message = storable_text(redacted("; ".join(filter(None, said))[:_READ]))
+    texts = [
+        _text(first),
+        *(f"caused by {type(cause).__name__}: {_text(cause)}" for cause in others),
+    ]
+    message = storable_text(redacted("; ".join(filter(None, texts))[:_READ]))
     return Cause(type(first).__name__, message[:MAX_TEXT], _place([first, *others]))
 
 
@@ -84,8 +87,8 @@ def _text(error: BaseException) -> str:
 def _place(chain: list[BaseException]) -> str:
     frames = [frame for error in chain for frame in _frames(error)]
     own = (frame for frame in frames if _is_own(frame.filename))
-    found = next(own, frames[0] if frames else None)
-    return f"{found.filename}:{found.lineno}, in {found.name}" if found else ""
+    origin = next(own, frames[0] if frames else None)
+    return f"{origin.filename}:{origin.lineno}, in {origin.name}" if origin else ""
 
 
 def _frames(error: BaseException) -> Iterator[FrameSummary]:

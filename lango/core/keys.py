@@ -39,8 +39,8 @@ class KeyText:
     @classmethod
     def read(cls, text: str) -> KeyText | None:
         """Parse a key; None if the text is not one."""
-        found = _KEY.fullmatch(text)
-        return cls(*found.groups()) if found else None
+        match = _KEY.fullmatch(text)
+        return cls(*match.groups()) if match else None
 
     @property
     def text(self) -> str:
@@ -81,7 +81,7 @@ class KeyLimits:
     @classmethod
     def of(cls, data: Mapping[str, Any] | None) -> KeyLimits:
         """The limits from their JSON; unknown ones, of a newer lango, are ignored."""
-        known = {one.name for one in fields(cls)}
+        known = {limit.name for limit in fields(cls)}
         return cls(**{name: value for name, value in (data or {}).items() if name in known})
 
     def checked(self) -> KeyLimits:
@@ -97,15 +97,15 @@ NO_LIMITS: Final = KeyLimits()
 
 def with_implied(scopes: Iterable[str]) -> frozenset[str]:
     """The scopes and those they imply: `act_as` implies `chat`."""
-    given = frozenset(scopes)
-    return given | {CHAT} if ACT_AS in given else given
+    names = frozenset(scopes)
+    return names | {CHAT} if ACT_AS in names else names
 
 
 def checked_scopes(scopes: Iterable[str]) -> frozenset[str]:
     """The scopes with those implied; InvalidKeyError if there is none, or an unknown one."""
-    given = with_implied(scopes)
-    unknown = sorted(given.difference(SCOPES))
-    if unknown or not given:
-        said = f"There is no scope {', '.join(unknown)}" if unknown else "A key needs a scope"
-        raise InvalidKeyError(f"{said}; there are {', '.join(SCOPES)}.")
-    return given
+    names = with_implied(scopes)
+    unknown = sorted(names.difference(SCOPES))
+    if unknown or not names:
+        problem = f"There is no scope {', '.join(unknown)}" if unknown else "A key needs a scope"
+        raise InvalidKeyError(f"{problem}; there are {', '.join(SCOPES)}.")
+    return names

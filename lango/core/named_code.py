@@ -47,9 +47,9 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
 
 
 def _module(module: str, name: str, problem: Problem) -> ModuleType:
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -64,50 +64,48 @@ def server_tool_names(
     lists too: a call could reach the wrong tool. Such a tool gets its server's name as a prefix;
     if that name is invalid or taken as well, the tool is left out.
     """
-    wanted = Counter(
+    counts = Counter(
         name for listing in listings for name in {listing.wanted(tool) for tool in listing.tools}
     )
     taken = RESERVED.union(taken)
-    held = {name for name, servers in wanted.items() if servers == 1} - taken
+    unique = {name for name, servers in counts.items() if servers == 1} - taken
     longer = Counter(
         name for listing in listings for name in {listing.longer(tool) for tool in listing.tools}
     )
-    free = {name for name, servers in longer.items() if servers == 1} - taken.union(wanted)
-    return [_named(listing, held, free, taken) for listing in listings]
+    free = {name for name, servers in longer.items() if servers == 1} - taken.union(counts)
+    return [_named(listing, unique, free, taken) for listing in listings]
 
 
 def _named(
-    listing: ServerTools, held: Collection[str], free: Collection[str], taken: Collection[str]
+    listing: ServerTools, unique: Collection[str], free: Collection[str], taken: Collection[str]
 ) -> list[NamedTool]:
     named: list[NamedTool] = []
-    given: set[str] = set()
+    used: set[str] = set()
     for tool in listing.tools:
-        wanted, longer = listing.wanted(tool), listing.longer(tool)
-        problem = _problem(wanted, held, taken)
+        name, longer = listing.wanted(tool), listing.longer(tool)
+        problem = _problem(name, unique, taken)
         if tool in RESERVED:  # McpTool raises for these, even under another name
             named.append(_left_out(tool, "ADK calls a tool of its own so"))
-        elif not problem and wanted not in given:
-            named.append(NamedTool(tool, wanted))
-            given.add(wanted)
-        elif not problem or longer in given:
-            named.append(
-                _left_out(tool, f"the server lists {longer if problem else wanted!r} twice")
-            )
+        elif not problem and name not in used:
+            named.append(NamedTool(tool, name))
+            used.add(name)
+        elif not problem or longer in used:
+            named.append(_left_out(tool, f"the server lists {longer if problem else name!r} twice"))
         elif tool and longer in free and TOOL_NAME.fullmatch(longer):
             named.append(_renamed(tool, longer, problem))
-            given.add(longer)
+            used.add(longer)
         else:
             named.append(_left_out(tool, problem))
     return named
 
 
-def _problem(wanted: str, held: Collection[str], taken: Collection[str]) -> str:
+def _problem(name: str, unique: Collection[str], taken: Collection[str]) -> str:
     """Why a server's tool cannot have the wanted name; empty if it can."""
-    if not TOOL_NAME.fullmatch(wanted):
+    if not TOOL_NAME.fullmatch(name):
         return f"model providers take {NAME_RULE}"
-    if wanted in taken:
-        return f"another tool of the agent is called {wanted!r}"
-    return "" if wanted in held else f"another MCP server lists {wanted!r} as well"
+    if name in taken:
+        return f"another tool of the agent is called {name!r}"
+    return "" if name in unique else f"another MCP server lists {name!r} as well"
 
 
 def _renamed(tool: str, name: str, problem: str) -> NamedTool:

@@ -172,13 +172,13 @@ def view(
         sent, text_room, turn=call.turn, agent=call.agent, shortened=call.shortened
     )
     sections = [*prompt_sections(prompt, text_room), *messages]
-    told = tuple(map(_attempt, attempts))
+    context_attempts = tuple(map(_attempt, attempts))
     return ContextView(
         call=call.call,
         turn=call.turn,
         agent=call.agent,
-        attempt=told[-1],
-        attempts=told,
+        attempt=context_attempts[-1],
+        attempts=context_attempts,
         budget=call.budget or None,
         messages_known=_known(call, sent),
         messages_sent=call.sent,
@@ -197,19 +197,19 @@ def _known(call: ModelCall, sent: Sequence[StoredTalk]) -> MessagesKnown:
 
 
 def _attempt(call: ModelCall) -> ContextAttempt:
-    made = call.attempt
+    attempt = call.attempt
     return ContextAttempt(
         number=call.number,
-        provider=made.provider,
-        model=made.model,
-        started=moment(made.started),
-        first_byte=moment_or_none(made.first_byte),
-        ended=moment(made.ended),
-        outcome=made.outcome,
-        error=made.error,
-        request_id=made.request_id,
+        provider=attempt.provider,
+        model=attempt.model,
+        started=moment(attempt.started),
+        first_byte=moment_or_none(attempt.first_byte),
+        ended=moment(attempt.ended),
+        outcome=attempt.outcome,
+        error=attempt.error,
+        request_id=attempt.request_id,
         estimated=call.estimated,
-        usage=made.usage,
+        usage=attempt.usage,
         cost=call.price,
     )
 
@@ -221,15 +221,15 @@ def earlier_calls(attempts: Sequence[ModelCall]) -> tuple[ContextCall, ...]:
 
 
 def _listed(call: ModelCall) -> ContextCall:
-    made = call.attempt
+    attempt = call.attempt
     return ContextCall(
         call=call.call,
         turn=call.turn,
         agent=call.agent,
-        provider=made.provider,
-        model=made.model,
-        started=moment(made.started),
-        outcome=made.outcome,
+        provider=attempt.provider,
+        model=attempt.model,
+        started=moment(attempt.started),
+        outcome=attempt.outcome,
         estimated=call.estimated,
         messages_sent=call.sent,
         left_out=call.left_out,
@@ -253,8 +253,8 @@ def prompt_sections(prompt: Prompt, text_room: int | None = TEXT_ROOM) -> Iterat
 
 def _declared(text: str) -> Iterator[str]:
     """The tool names in declarations, in the format of lango's models or of ADK."""
-    told: Any = json.loads(text)
-    for tool in told:
+    declarations: Any = json.loads(text)
+    for tool in declarations:
         if isinstance(tool, list):
             yield str(tool[0])  # pyright: ignore[reportUnknownArgumentType]
             continue
@@ -272,9 +272,9 @@ def message_sections(
 ) -> Iterator[ContextSection]:
     """A section for each stored message, as a call of this turn and agent sees it."""
     for stored in talk:
-        calls = [one for message in stored.messages for one in message.tool_calls]
+        calls = [call for message in stored.messages for call in message.tool_calls]
         text = "\n".join(map(_words, stored.messages))
-        is_shortened = stored.messages[0].is_tool and any(one.id in shortened for one in calls)
+        is_shortened = stored.messages[0].is_tool and any(call.id in shortened for call in calls)
         yield ContextSection(
             kind="turn" if turn and stored.turn == turn else "history",
             role=stored.role,
@@ -283,7 +283,7 @@ def message_sections(
             text=text[:text_room],
             characters=len(text),
             tokens=None if is_shortened else stored.tokens,
-            tools=tuple(one.name for one in calls),
+            tools=tuple(call.name for call in calls),
             shortened=is_shortened,
             retold=bool(agent) and stored.author not in ("", "user", agent),
         )
@@ -293,7 +293,7 @@ def _words(message: Message) -> str:
     """A message as text for people: reasoning, content, inputs of calls, and media types."""
     thoughts = [thought.text for thought in message.reasoning]
     inputs = [f"{call.name} {call.input}" for call in message.tool_calls if not message.is_tool]
-    media = [f"[{each.mime_type}]" for each in message.media]
+    media = [f"[{item.mime_type}]" for item in message.media]
     return "\n".join(filter(None, [*thoughts, message.content, *inputs, *media]))
 
 

@@ -67,14 +67,14 @@ class ContextReader:
     async def newest(self) -> SessionContext:
         """The context of the newest call, if any, and a preview of the next one."""
         stored = await self._calls.of_session(self._key, limit=_REMEMBERED)
-        calls = [one.call for one in stored[::-1]]
+        calls = [stored_call.call for stored_call in stored[::-1]]
         seen = None
         if calls:
             seen = await self._view(await self._calls.attempts(self._key, calls[-1].call))
         return SessionContext(seen, await self._preview(calls), earlier_calls(calls))
 
     async def _view(self, attempts: Sequence[StoredModelCall]) -> ContextView:
-        records = [one.call for one in attempts]
+        records = [attempt.call for attempt in attempts]
         return view(
             records,
             await self._prompt(attempts[-1]),
@@ -151,10 +151,10 @@ class ContextReader:
         blobs = await self._store.read_blobs(self._key, names) if names else {}
         talk: list[StoredTalk] = []
         for row, event in zip(rows, EventsAdapter(rows, blobs=blobs).all(), strict=True):
-            said = convert_messages([event.content] if event.content else [])
-            if said:
+            messages = convert_messages([event.content] if event.content else [])
+            if messages:
                 talk.append(
-                    StoredTalk(row.seq, row.invocation_id, row.role, row.author, tuple(said))
+                    StoredTalk(row.seq, row.invocation_id, row.role, row.author, tuple(messages))
                 )
         return talk
 

@@ -52,9 +52,9 @@ def basis(calls: Sequence[ModelCall], sent: Sequence[StoredTalk]) -> PreviewBasi
     for call in calls[:-1]:
         if _model(call) == _model(newest) and call.attempt.usage is not None:
             before, known = _after(before, call, ()), call.last_seq or 0
-    seen = [message for one in sent if one.number <= known for message in one.messages]
+    seen = [message for stored in sent if stored.number <= known for message in stored.messages]
     before = Calibration(before.ratio, frozenset(map(hash, seen)))
-    talk = [message for one in sent for message in one.messages]
+    talk = [message for stored in sent for message in stored.messages]
     after = before if newest.attempt.usage is None else _after(before, newest, talk)
     return PreviewBasis(newest, _room(newest, talk, before, after), after)
 
@@ -88,29 +88,29 @@ def preview(
     text_room: int | None = TEXT_ROOM,
 ) -> ContextPreview:
     """The part of the talk that the next call would get."""
-    messages = [message for one in talk for message in one.messages]
+    messages = [message for stored in talk for message in stored.messages]
     coming = [_NEXT] if _waits_for_a_user(messages) else []
     try:
         start = len(messages) if coming else _open_turn(talk)
         fitted = fit([*messages, *coming], by.room, by.calibration, lambda _: start)
     except ContextTooLongError as error:
         return ContextPreview(by.room, 0, (), tuple(not_loaded), str(error))
-    kept = newest_of(talk, len(messages) - fitted.left_out)
-    cut = talk[: len(talk) - len(kept)]
+    sent = newest_of(talk, len(messages) - fitted.left_out)
+    cut = talk[: len(talk) - len(sent)]
     turn = by.call.turn if by.call and not coming else ""
     return ContextPreview(
         budget=by.room,
         tokens=sum(map(request_tokens, fitted.messages[: len(fitted.messages) - len(coming)])),
-        sections=tuple(message_sections(kept, text_room, turn=turn, shortened=fitted.shortened)),
+        sections=tuple(message_sections(sent, text_room, turn=turn, shortened=fitted.shortened)),
         cut=(*not_loaded, *([cut_of(cut, by.why)] if cut else [])),
     )
 
 
 def _open_turn(talk: Sequence[StoredTalk]) -> int:
     """The index of the first message of the turn that the user's last message belongs to."""
-    users = [one.turn for one in talk if one.role == "user"]
-    before = takewhile(lambda one: (one.role, one.turn) != ("user", users[-1]), talk)
-    return sum(len(one.messages) for one in before) if users else 0
+    users = [stored.turn for stored in talk if stored.role == "user"]
+    before = takewhile(lambda stored: (stored.role, stored.turn) != ("user", users[-1]), talk)
+    return sum(len(stored.messages) for stored in before) if users else 0
 
 
 def _waits_for_a_user(messages: Sequence[Message]) -> bool:

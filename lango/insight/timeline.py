@@ -120,10 +120,10 @@ def timeline_of(turn: Turn, rows: TimelineRows) -> Timeline:
         state=turn.state,
         started=moment(rows.turns[0].created),
         ended=_ended(rows.turns),
-        turns=tuple(one.id for one in rows.turns),
+        turns=tuple(related.id for related in rows.turns),
         usage=_usage(rows),
         cost=sum(costs) if costs else None,
-        log_kept=not any(one.trimmed for one in rows.turns),
+        log_kept=not any(related.trimmed for related in rows.turns),
         steps=tuple(steps[:MOST_STEPS]),
         more=len(steps) > MOST_STEPS or MOST_STEPS in (len(rows.calls), len(rows.runs)),
     )
@@ -201,10 +201,10 @@ def _error(call: ModelCall) -> StepError | None:
 def _turn_steps(rows: TimelineRows) -> Iterator[Step]:
     """All steps except the model calls, unordered."""
     for turn in rows.turns:
-        mine = [event for event in rows.events if event.turn == turn.number]
+        events = [event for event in rows.events if event.turn == turn.number]
         yield _queued(turn)
-        yield from _attempts(turn, mine)
-        yield from (_again(turn, event) for event in mine if event.type == Retrying.type)
+        yield from _attempts(turn, events)
+        yield from (_retry(turn, event) for event in events if event.type == Retrying.type)
     yield from _tools(rows)
     yield from _waits(rows.turns, rows.events)
 
@@ -226,7 +226,7 @@ def _attempts(turn: Turn, events: Sequence[TimelineEvent]) -> Iterator[Step]:
     """A step for each attempt at the turn; without its log, one for all."""
     if turn.started is None:
         return
-    begun = [(one.at, one.attempt or 1) for one in events if one.type == Started.type]
+    begun = [(event.at, event.attempt or 1) for event in events if event.type == Started.type]
     begun = begun or [(turn.started, turn.attempts)]
     for (started, number), (ended, _) in pairwise(begun):
         yield Step("attempt", moment(started), moment(ended), "lost", turn=turn.id, number=number)
@@ -244,15 +244,15 @@ def _attempts(turn: Turn, events: Sequence[TimelineEvent]) -> Iterator[Step]:
 
 def _error_of(turn: Turn) -> StepError | None:
     """Why a turn failed; an internal error without an error id gets its invocation's id."""
-    told: JsonObject | None = turn.error
-    if told is None:
+    error: JsonObject | None = turn.error
+    if error is None:
         return None
-    kind = str(told.get("type", ""))
-    inside = str(told.get("error_id") or (turn.invocation_id if kind == _INTERNAL else ""))
-    return StepError(kind, str(told.get("message", "")), bool(told.get("retryable")), inside)
+    kind = str(error.get("type", ""))
+    inside = str(error.get("error_id") or (turn.invocation_id if kind == _INTERNAL else ""))
+    return StepError(kind, str(error.get("message", "")), bool(error.get("retryable")), inside)
 
 
-def _again(turn: Turn, event: TimelineEvent) -> Step:
+def _retry(turn: Turn, event: TimelineEvent) -> Step:
     why = StepError("", event.why) if event.why else None
     until = moment(event.at + event.after)
     return Step("retry", moment(event.at), until, "completed", turn=turn.id, error=why)
@@ -297,26 +297,26 @@ def _ran(run: LedgerRun, end: TimelineEvent | None, is_over: bool) -> Step:
 
 def _waits(turns: Sequence[Turn], events: Sequence[TimelineEvent]) -> Iterator[Step]:
     """A step for each question to a person, from when it was asked to when it was answered."""
-    asked = {event.approval: event for event in events if event.type == ApprovalRequired.type}
+    questions = {event.approval: event for event in events if event.type == ApprovalRequired.type}
     called = {event.call: event.name for event in events if event.type == ToolStarted.type}
     answers = {
-        one["call_id"]: (turn, bool(one.get("approved")))
+        answer["call_id"]: (turn, bool(answer.get("approved")))
         for turn in turns
-        for one in turn.input.get("answers", ())
+        for answer in turn.input.get("answers", ())
     }
     seen = set[str]()
     for turn in turns:
-        for call in (one for one in turn.waits_for if one not in seen):
+        for call in (call_id for call_id in turn.waits_for if call_id not in seen):
             seen.add(call)
-            question = asked.get(call)
+            question = questions.get(call)
             since = question.at if question else turn.ended or turn.created
             answered, agreed = answers.get(call, (None, False))
-            said: StepOutcome = "approved" if agreed else "denied"
+            decision: StepOutcome = "approved" if agreed else "denied"
             yield Step(
                 kind="wait",
                 started=moment(since),
                 ended=None if answered is None else moment(max(since, answered.created)),
-                outcome="open" if answered is None else said if question else "answered",
+                outcome="open" if answered is None else decision if question else "answered",
                 id=call,
                 name=question.name if question else called.get(call, ""),
                 turn=turn.id,

@@ -29,7 +29,7 @@ from lango.providers.shared.assembly import Assembly, Nothing
 from lango.providers.shared.cache_marks import CACHE_CONTROL, mark
 from lango.providers.shared.chunks import (
     ChunkFormat,
-    ChunkStream,
+    Chunks,
     field_count,
     field_key,
     field_label,
@@ -135,8 +135,10 @@ def _tools(request: ModelRequest, names: ToolNames, messages: list[JsonObject]) 
     if request.tool_choice == "required":
         if request.allowed_tools:
             tools = [tool for tool in tools if tool.name in request.allowed_tools]
-        one = len(tools) == 1
-        choice = {"type": "tool", "name": names.wire(tools[0].name)} if one else {"type": "any"}
+        is_single = len(tools) == 1
+        choice = (
+            {"type": "tool", "name": names.wire(tools[0].name)} if is_single else {"type": "any"}
+        )
     elif request.tool_choice == "none":
         choice = {"type": "none"}
     declared: list[JsonObject] = [
@@ -174,8 +176,8 @@ def _thinking(request: ModelRequest, max_tokens: int, messages: list[JsonObject]
 
 def _turn(turn: SideMessages, provider: str, names: ToolNames) -> JsonObject:
     if turn.side == "assistant":
-        said = [b for message in turn.messages for b in _assistant(message, provider, names)]
-        return {"role": "assistant", "content": said}
+        content = [b for message in turn.messages for b in _assistant(message, provider, names)]
+        return {"role": "assistant", "content": content}
     blocks = [block for message in turn.messages for block in _user(message)]
     blocks.sort(key=lambda block: block["type"] != "tool_result")  # results come first
     return {"role": "user", "content": blocks}
@@ -200,8 +202,8 @@ def _user(message: Message) -> Iterator[JsonObject]:
 
 
 def _assistant(message: Message, provider: str, names: ToolNames) -> Iterator[JsonObject]:
-    said = [_text(message.content)] if message.content.strip() else []
-    said += [_text(medium.note(media)) for media in message.media]
+    texts = [_text(message.content)] if message.content.strip() else []
+    texts += [_text(medium.note(media)) for media in message.media]
     calls: list[JsonObject] = [
         {
             "type": "tool_use",
@@ -211,7 +213,7 @@ def _assistant(message: Message, provider: str, names: ToolNames) -> Iterator[Js
         }
         for call in message.tool_calls
     ]
-    return interleave(own(message, provider), said, calls)
+    return interleave(own(message, provider), texts, calls)
 
 
 def _text(text: str) -> JsonObject:
@@ -264,8 +266,10 @@ class StreamDecoder:
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the answer."""
         if self.answer.finish is not None:
-            whole = self.answer.finish in ("stop", "tool_calls")
-            if whole and any(b.start.get("type") == "tool_use" for b in self._blocks.values()):
+            is_complete = self.answer.finish in ("stop", "tool_calls")
+            if is_complete and any(
+                b.start.get("type") == "tool_use" for b in self._blocks.values()
+            ):
                 self.answer.broken("The answer broke off in the middle of a tool call.")
             for call in self._calls:
                 self.answer.call(*call)
@@ -308,9 +312,9 @@ class StreamDecoder:
         start, text = block.start, "".join(block.text)
         place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
         if _is(start, "tool_use"):
-            given = json_text(start["input"]) if start.get("input") else ""
+            initial_input = json_text(start["input"]) if start.get("input") else ""
             call_id, name = field_text(start.get("id")), field_text(start.get("name"))
-            self._calls.append((call_id, name, text or given))
+            self._calls.append((call_id, name, text or initial_input))
         elif _is(start, "thinking"):
             text = field_text(start.get("thinking")) + text
             signature = field_text(start.get("signature")) + "".join(block.signature)
@@ -338,10 +342,10 @@ def _usage(usage: JsonObject, before: Usage) -> Usage:
     """The running totals; a later report may omit what an earlier one contained."""
     read = field_count(usage.get("cache_read_input_tokens"))
     written = field_count(usage.get("cache_creation_input_tokens"))
-    given = field_count(usage.get("input_tokens")) + read + written
+    input_tokens = field_count(usage.get("input_tokens")) + read + written
     details = field_object(usage.get("output_tokens_details"))
     return Usage(
-        input=given or before.input,
+        input=input_tokens or before.input,
         output=field_count(usage.get("output_tokens")) or before.output,
         cached=read or before.cached,
         reasoning=field_count(details.get("thinking_tokens")) or before.reasoning,
@@ -364,7 +368,7 @@ def _reported(data: bytes) -> ModelError:
         body = json_chunk(data)
     except (ValueError, BadStreamError):
         body = {}
-    return said_error(body, data.decode(errors="replace") or "The server reported an error.")
+    return reported_error(body, data.decode(errors="replace") or "The server reported an error.")
 
 
 FORMAT: Final = ChunkFormat(REQUEST_ID, _read_chunk)
@@ -392,9 +396,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic", JsonObject]):
     def _decoder(self, request: ModelRequest) -> StreamDecoder:
         return StreamDecoder(request, provider=self._name)
 
-    def _open(
-        self, resource: Any, request: ModelRequest, answer: Assembly
-    ) -> Awaitable[ChunkStream]:
+    def _open(self, resource: Any, request: ModelRequest, answer: Assembly) -> Awaitable[Chunks]:
         body = encode_request(request, provider=self._name)
         return open_chunks(resource, body, answer, FORMAT)
 
@@ -416,24 +418,24 @@ def explain(error: Exception) -> ModelError | None:
     if isinstance(error, anthropic.APIResponseValidationError):
         return BadStreamError(str(error))
     if isinstance(error, anthropic.APIStatusError):
-        return _said(error)
+        return _api_error(error)
     if isinstance(error, TypeError) and _NO_KEY in str(error):
         return AuthenticationError("No key for Anthropic: set ANTHROPIC_API_KEY.")
     return None
 
 
-def _said(error: APIStatusError) -> ModelError:
+def _api_error(error: APIStatusError) -> ModelError:
     headers: Mapping[str, str] = error.response.headers
-    return said_error(error.body, error.message, error.status_code, headers)
+    return reported_error(error.body, error.message, error.status_code, headers)
 
 
-def said_error(
+def reported_error(
     body: object, default: str, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> ModelError:
     """The lango error for an error that the server reported, before or within its answer."""
     inner: Any = cast(JsonObject, body).get("error") if isinstance(body, dict) else None
-    said = cast(JsonObject, inner) if isinstance(inner, dict) else {}
-    code, message = str(said.get("type") or ""), str(said.get("message") or default)
+    report = cast(JsonObject, inner) if isinstance(inner, dict) else {}
+    code, message = str(report.get("type") or ""), str(report.get("message") or default)
     headers = headers or {}
     request_id = str(headers.get(REQUEST_ID) or "")
     return FAULTS.error(VendorError(message, status, (code,), headers, request_id))

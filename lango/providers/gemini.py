@@ -174,14 +174,14 @@ class _Contents:
         # A signature is valid only for the model that made it, not for the whole family.
         signed = own(message, self._provider, self._model)
         signatures = {place: item["signature"] for place, item in signed if "thought" not in item}
-        said: list[JsonObject] = [
+        parts: list[JsonObject] = [
             {"text": item["thought"], "thought": True, **_signature(item["signature"])}
             for _, item in signed
             if "thought" in item
         ]
         if message.content.strip() or 1 in signatures:
-            said.append({"text": message.content, **_signature(signatures.get(1))})
-        said += map(_media_part, message.media)
+            parts.append({"text": message.content, **_signature(signatures.get(1))})
+        parts += map(_media_part, message.media)
         calls: list[JsonObject] = [
             {
                 "function_call": {
@@ -195,7 +195,7 @@ class _Contents:
         ]
         if calls and _signs(self._model):
             calls[0].setdefault("thought_signature", UNSIGNED)
-        return said + calls
+        return parts + calls
 
 
 def _signature(signature: str | None) -> JsonObject:
@@ -270,8 +270,8 @@ class StreamDecoder:
             yield from self.answer.reason(thoughts, None)
 
     def _signed(self, place: int, signature: bytes, item: JsonObject) -> Iterator[StreamEvent]:
-        kept = item | {"signature": base64.b64encode(signature).decode("ascii")}
-        yield from self.answer.reason("", kept, place)
+        signed_item = item | {"signature": base64.b64encode(signature).decode("ascii")}
+        yield from self.answer.reason("", signed_item, place)
 
     def _finished(self, candidate: Candidate) -> None:
         if candidate.finish_reason is None:
@@ -349,16 +349,16 @@ def explain(error: Exception) -> ModelError | None:
     """The lango error for an SDK error; None for other exceptions."""
     from google.genai import errors
 
-    return _said(error) if isinstance(error, errors.APIError) else None
+    return _api_error(error) if isinstance(error, errors.APIError) else None
 
 
-def _said(error: APIError) -> ModelError:
+def _api_error(error: APIError) -> ModelError:
     message = error.message or str(error)
     if any(words in message for words in _NO_KEY):
         return AuthenticationError(message, status=error.code)
     raised = cast(Any, error)
-    given: Mapping[str, str] = getattr(raised.response, "headers", None) or {}
-    headers = {name.lower(): value for name, value in given.items()}  # of any HTTP library
+    raw_headers: Mapping[str, str] = getattr(raised.response, "headers", None) or {}
+    headers = {name.lower(): value for name, value in raw_headers.items()}  # of any HTTP library
     wait = _retry_delay(raised.details)
     if wait and "retry-after" not in headers:
         headers["retry-after"] = wait

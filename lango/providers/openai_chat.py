@@ -172,11 +172,11 @@ class _Messages:
             return
         if self._quirks.answer_after_tool:
             yield {"role": "assistant", "content": "I need to see what the tool returned."}
-        yield {"role": "user", "content": [_part(each) for each in shown]}
+        yield {"role": "user", "content": [_part(media) for media in shown]}
 
     def _user(self, message: Message) -> Iterator[JsonObject]:
         role = "system" if message.role == "system" else "user"
-        parts = [_part(each) for each in message.media]
+        parts = [_part(media) for media in message.media]
         if parts:
             text = [{"type": "text", "text": message.content}] if message.content else []
             yield {"role": role, "content": [*text, *parts]}
@@ -302,8 +302,8 @@ class StreamDecoder:
         call.id = call.id or call_id
         call.name = call.name or name
         call.arguments.append(field_text(function.get("arguments")))
-        if kept := delta.get(_CALL_KEPT):
-            call.extra[_CALL_KEPT] = kept
+        if extra := delta.get(_CALL_KEPT):
+            call.extra[_CALL_KEPT] = extra
 
     def _finished(self, reason: object) -> None:
         if reason in _BROKEN:

@@ -90,7 +90,7 @@ def _tools(request: ModelRequest, names: ToolNames) -> JsonObject:
 
 def _items(message: Message, provider: str, names: ToolNames) -> Iterator[JsonObject]:
     if message.is_tool and message.tool_calls:
-        shown = [_part(each) for each in message.media]
+        shown = [_part(media) for media in message.media]
         for number, call in enumerate(message.tool_calls):
             output: Any = call.output or "{}"
             if shown and number == len(message.tool_calls) - 1:
@@ -101,7 +101,7 @@ def _items(message: Message, provider: str, names: ToolNames) -> Iterator[JsonOb
         yield from _assistant(message, provider, names)
     else:
         parts = [{"type": "input_text", "text": message.content}] if message.content else []
-        parts += [_part(each) for each in message.media]
+        parts += [_part(media) for media in message.media]
         role = "system" if message.role == "system" else "user"
         if parts:
             yield {"type": "message", "role": role, "content": parts}
@@ -109,10 +109,10 @@ def _items(message: Message, provider: str, names: ToolNames) -> Iterator[JsonOb
 
 def _assistant(message: Message, provider: str, names: ToolNames) -> Iterator[JsonObject]:
     pieces = own(message, provider)
-    said = "\n".join(filter(None, (message.content, *map(medium.note, message.media))))
+    content = "\n".join(filter(None, (message.content, *map(medium.note, message.media))))
     text: list[JsonObject] = []
-    if said:
-        text = [{"type": "message", "role": "assistant", "content": said}]
+    if content:
+        text = [{"type": "message", "role": "assistant", "content": content}]
         phases = [piece[_PHASE] for _, piece in pieces if _PHASE in piece]
         text[0] |= {_PHASE: phases[-1]} if phases else {}
     calls: list[JsonObject] = [
@@ -196,10 +196,10 @@ class StreamDecoder:
         return self._say(field_text(event.get("text")))
 
     def _say(self, text: str) -> Sequence[StreamEvent]:
-        said = self.answer.say(self._stops.feed(text))
+        events = self.answer.say(self._stops.feed(text))
         if self._stops.reached:
             self.answer.finish, self.answer.over = "stop", True
-        return said
+        return events
 
     def _thought(self, event: JsonObject) -> Sequence[StreamEvent]:
         return self.answer.think(field_text(event.get("delta")))
@@ -235,9 +235,9 @@ class StreamDecoder:
         parts = [*field_objects(item.get("summary")), *field_objects(item.get("content"))]
         # Without encrypted content the item exists only in the server's storage.
         back = _without_nulls(item) if item.get("encrypted_content") else None
-        said = "\n\n".join(field_text(part.get("text")) for part in parts)
+        text = "\n\n".join(field_text(part.get("text")) for part in parts)
         place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
-        return self.answer.reason(said, back, place) if said or back else Nothing
+        return self.answer.reason(text, back, place) if text or back else Nothing
 
     def _ended(self, event: JsonObject) -> Sequence[StreamEvent]:
         answer, response = self.answer, required_object(event.get("response"))
@@ -275,13 +275,13 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _usage(usage: JsonObject) -> Usage:
-    given = field_object(usage.get("input_tokens_details"))
-    made = field_object(usage.get("output_tokens_details"))
+    input_details = field_object(usage.get("input_tokens_details"))
+    output_details = field_object(usage.get("output_tokens_details"))
     return Usage(
         input=field_count(usage.get("input_tokens")),
         output=field_count(usage.get("output_tokens")),
-        cached=field_count(given.get("cached_tokens")),
-        reasoning=field_count(made.get("reasoning_tokens")),
+        cached=field_count(input_details.get("cached_tokens")),
+        reasoning=field_count(output_details.get("reasoning_tokens")),
     )
 
 

@@ -184,9 +184,9 @@ def _fallback(name: str, policy: Policy, access: Mapping[str, Access]) -> Fallba
 
 
 def _provider(row: Gateway, policy: Policy, access: Mapping[str, Access]) -> Provider:
-    given = access.get(row.name, Access())
-    api_key = given.api_key
-    url = given.base_url or os.environ.get(row.url_name) or row.base_url or None
+    own_access = access.get(row.name, Access())
+    api_key = own_access.api_key
+    url = own_access.base_url or os.environ.get(row.url_name) or row.base_url or None
     timeouts = policy.timeouts
     match row.wire:
         case "responses":
@@ -230,10 +230,10 @@ def context_window(name: str) -> int | None:
             return None
         from genai_prices.data_snapshot import get_snapshot
 
-        found = get_snapshot().find_provider_model(model, None, gateway.prices or None, None)
+        match = get_snapshot().find_provider_model(model, None, gateway.prices or None, None)
     except (ImportError, LookupError, UnknownModelError):
         return None
-    return found[1].context_window
+    return match[1].context_window
 
 
 def price(name: str, usage: Usage) -> float | None:

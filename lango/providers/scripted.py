@@ -95,8 +95,8 @@ class ScriptedProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """Stream the answer, word by word."""
         self.requests.append(request)
-        given = self._replies.popleft() if self._replies else self._rule(request)
-        reply = Reply(given) if isinstance(given, str) else given
+        next_reply = self._replies.popleft() if self._replies else self._rule(request)
+        reply = Reply(next_reply) if isinstance(next_reply, str) else next_reply
         for number, event in enumerate(reply.events()):
             if reply.fault and number >= reply.fault.after:
                 break
@@ -123,9 +123,9 @@ def _usage(request: ModelRequest, reply: Reply) -> Usage:
     """The usage by lango's own token estimate."""
     declared = sum(estimate_tokens(json_text(tool.parameters)) for tool in request.tools)
     thoughts = estimate_tokens(reply.thoughts) if reply.thoughts else 0
-    said = request_tokens(Message("assistant", reply.text, reply.calls))
+    answer_tokens = request_tokens(Message("assistant", reply.text, reply.calls))
     prompt = declared + sum(map(request_tokens, request.messages))
-    return Usage(input=prompt, output=said + thoughts, reasoning=thoughts)
+    return Usage(input=prompt, output=answer_tokens + thoughts, reasoning=thoughts)
 
 
 def _deltas(text: str) -> list[str]:
@@ -136,8 +136,8 @@ def demo(request: ModelRequest) -> Reply:
     """The default rule."""
     results = _trailing_results(request.messages)
     if results:
-        said = "; ".join(f"{call.name} gave {call.output}" for call in results)
-        return _answer(request, f"I asked: {said}.{_SLOWLY if request.model == _SLOW else ''}")
+        outputs = "; ".join(f"{call.name} gave {call.output}" for call in results)
+        return _answer(request, f"I asked: {outputs}.{_SLOWLY if request.model == _SLOW else ''}")
     text = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
     calls = [] if request.tool_choice == "none" else list(_calls(request, text))
     if calls:
@@ -162,7 +162,7 @@ def _calls(request: ModelRequest, text: str) -> Iterator[ToolCall]:
     """The calls that the text asks for: `call name {…} and call name {…}`, or named tools."""
     declared = {tool.name: tool for tool in request.tools}
     number = sum(len(m.tool_calls) for m in request.messages if m.is_assistant)
-    explicit = [found for found in _EXPLICIT.findall(text) if found[0] in declared]
+    explicit = [call for call in _EXPLICIT.findall(text) if call[0] in declared]
     guessed = [
         (tool.name, json_text(_arguments(tool, text)))
         for tool in request.tools

@@ -64,12 +64,12 @@ def _operation_id(route: APIRoute) -> str:
 def _document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, with the schema of problems."""
     if app.openapi_schema is None:
-        made = get_openapi(
+        document = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
         )
-        parts = made.setdefault("components", {}).setdefault("schemas", {})
+        parts = document.setdefault("components", {}).setdefault("schemas", {})
         schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         parts |= schema.pop("$defs", {})
         parts[Problem.__name__] = schema
-        app.openapi_schema = made
+        app.openapi_schema = document
     return app.openapi_schema

@@ -47,14 +47,14 @@ async def serve_dev(
     address = str(listening.getsockname()[0])
     require_loopback(address)
     http = http_server(AllowedHosts(ReadOnly(app), (*LOOPBACK, address)))
-    wish = StopSignal()
-    with hear_signals(wish):
+    stop_signal = StopSignal()
+    with hear_signals(stop_signal):
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         try:
             on_ready()
-            await either(serving, wish.asked)
+            await either(serving, stop_signal.requested)
         finally:
             http.should_exit = True
-            await either(serving, wish.at_once)
-            http.force_exit = wish.at_once.is_set()
+            await either(serving, stop_signal.at_once)
+            http.force_exit = stop_signal.at_once.is_set()
             await serving

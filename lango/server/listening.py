@@ -43,25 +43,25 @@ def require_loopback(host: str) -> None:
 def _bound(host: str, port: int, options: tuple[str, str]) -> socket.socket:
     """A socket bound to the address, which does not listen yet."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         return _bind(family, address)
     except OSError as error:
         raise _refusal(host, port, options, error) from error
 
 
 def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    server_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
         # A restarted server need not wait until its old connections are closed.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
+            server_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        server_socket.bind(address)
     except OSError:
-        made.close()
+        server_socket.close()
         raise
-    return made
+    return server_socket
 
 
 def _refusal(host: str, port: int, options: tuple[str, str], error: OSError) -> ConfigError:

@@ -42,12 +42,12 @@ class StopSignal:
     """A request to stop: the first drains, the second stops immediately."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.at_once = asyncio.Event()
 
     def ask(self) -> None:
         """Ask to drain; the second time, to stop immediately."""
-        (self.at_once if self.asked.is_set() else self.asked).set()
+        (self.at_once if self.requested.is_set() else self.requested).set()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -60,8 +60,8 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen with a long queue: uvicorn's `backlog` also limits the connections per accept."""
         await super().startup(sockets)
-        for each in sockets or ():
-            each.listen(_WAITING_CONNECTIONS)
+        for listener in sockets or ():
+            listener.listen(_WAITING_CONNECTIONS)
 
 
 def http_server(
@@ -109,18 +109,18 @@ async def serve(
     """
     options = services_of(app).options
     http = http_server(app, options.max_streams + BESIDE_STREAMS, options.trusted_proxies)
-    wish = stop or StopSignal()
-    with hear_signals(wish) if stop is None else nullcontext():
+    stop_signal = stop or StopSignal()
+    with hear_signals(stop_signal) if stop is None else nullcontext():
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         watching = asyncio.create_task(services_of(app).streams.watch())
         try:
             await _begin(app, worker, serving)
             on_ready()
-            await either(serving, wish.asked)
+            await either(serving, stop_signal.requested)
             on_stop()
         finally:
             watching.cancel()
-            await _end(app, http, serving, worker, wish, drain)
+            await _end(app, http, serving, worker, stop_signal, drain)
 
 
 async def _begin(app: FastAPI, worker: TurnWorker | None, serving: asyncio.Task[None]) -> None:
@@ -139,7 +139,7 @@ async def _end(
     http: uvicorn.Server,
     serving: asyncio.Task[None],
     worker: TurnWorker | None,
-    wish: StopSignal,
+    stop_signal: StopSignal,
     drain: float,
 ) -> None:
     services = services_of(app)
@@ -148,13 +148,13 @@ async def _end(
     http.should_exit = True
     if worker is not None and services.health.worker is not None:
         stopping = asyncio.create_task(worker.stop(drain))
-        await either(stopping, wish.at_once)
+        await either(stopping, stop_signal.at_once)
         if not stopping.done():
             stopping.cancel()
             await asyncio.wait([stopping])
             await worker.stop(0)
-    await either(serving, wish.at_once)
-    http.force_exit = wish.at_once.is_set()
+    await either(serving, stop_signal.at_once)
+    http.force_exit = stop_signal.at_once.is_set()
     await serving
 
 
@@ -166,13 +166,13 @@ async def either(task: asyncio.Task[None], event: asyncio.Event) -> None:
 
 
 @contextmanager
-def hear_signals(wish: StopSignal) -> Generator[None]:
-    """Ask `wish` to stop on SIGTERM and SIGINT, within the block."""
+def hear_signals(stop_signal: StopSignal) -> Generator[None]:
+    """Ask `stop_signal` to stop on SIGTERM and SIGINT, within the block."""
     loop = asyncio.get_running_loop()
-    for each in _SIGNALS:
-        loop.add_signal_handler(each, wish.ask)
+    for signal_number in _SIGNALS:
+        loop.add_signal_handler(signal_number, stop_signal.ask)
     try:
         yield
     finally:
-        for each in _SIGNALS:
-            loop.remove_signal_handler(each)
+        for signal_number in _SIGNALS:
+            loop.remove_signal_handler(signal_number)

@@ -56,8 +56,10 @@ class Allowances:
 
     async def open_turns(self, caller: str) -> int:
         """How many turns of a caller run or wait to run, including scheduled ones."""
-        mine = sa.select(sa.func.count()).where(turns.c.key_id == caller, turns.c.ended.is_(None))
-        return await self._database.read(lambda connection: connection.scalar(mine)) or 0
+        statement = sa.select(sa.func.count()).where(
+            turns.c.key_id == caller, turns.c.ended.is_(None)
+        )
+        return await self._database.read(lambda connection: connection.scalar(statement)) or 0
 
     async def spent(self, tenant: str, caller: str, since: datetime) -> float:
         """US dollars that the turns of a caller have cost since a day began.
@@ -78,7 +80,7 @@ class Allowances:
         )
 
         async def once(connection: AsyncConnection) -> float:
-            costs = [await connection.scalar(each) for each in (stored, deleted)]
+            costs = [await connection.scalar(statement) for statement in (stored, deleted)]
             return sum(cost or 0.0 for cost in costs)
 
         return await self._database.read(once)
@@ -98,18 +100,18 @@ class Allowances:
 async def keep_costs(connection: AsyncConnection, session_pk: int) -> None:
     """Record for its callers what a session has cost today, before its records are deleted."""
     day = today()
-    mine = (
+    invocations = (
         sa.select(turns.c.key_id, turns.c.invocation_id)
         .where(turns.c.session_pk == session_pk, turns.c.key_id.is_not(None))
         .distinct()
         .subquery()
     )
     costs = (
-        sa.select(mine.c.key_id, sa.func.sum(model_calls.c.price).label("cost"))
-        .join(mine, mine.c.invocation_id == model_calls.c.turn)
+        sa.select(invocations.c.key_id, sa.func.sum(model_calls.c.price).label("cost"))
+        .join(invocations, invocations.c.invocation_id == model_calls.c.turn)
         .where(model_calls.c.session_pk == session_pk, model_calls.c.started >= day)
-        .group_by(mine.c.key_id)
-        .order_by(mine.c.key_id)  # two deletes lock in one order
+        .group_by(invocations.c.key_id)
+        .order_by(invocations.c.key_id)  # two deletes lock in one order
     )
     for row in (await connection.execute(costs)).all():
         if row.cost:
@@ -117,14 +119,14 @@ async def keep_costs(connection: AsyncConnection, session_pk: int) -> None:
 
 
 async def _keep_cost(connection: AsyncConnection, caller: str, cost: float, day: datetime) -> None:
-    kept: dict[str, Any] = {"deleted_cost": cost, "deleted_day": day.date()}
+    values: dict[str, Any] = {"deleted_cost": cost, "deleted_day": day.date()}
     same_day = allowances.c.deleted_day == day.date()
     before: Any = sa.case((same_day, allowances.c.deleted_cost), else_=0.0)
     await connection.execute(
         upsert(connection, allowances)
-        .values(caller=caller, **kept)
+        .values(caller=caller, **values)
         .on_conflict_do_update(
-            index_elements=[allowances.c.caller], set_={**kept, "deleted_cost": before + cost}
+            index_elements=[allowances.c.caller], set_={**values, "deleted_cost": before + cost}
         )
     )
 

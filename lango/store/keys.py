@@ -90,20 +90,20 @@ class KeyStore:
 
         return await self._database.write(once)
 
-    async def find(self, given: KeyText) -> ApiKey | None:
+    async def find(self, key_text: KeyText) -> ApiKey | None:
         """The key that a client has sent; None if it is unknown, expired or revoked."""
 
         async def once(connection: AsyncConnection) -> tuple[sa.Row[Any], bool] | None:
             moment = now(connection)
             used: Any = sa.func.coalesce(api_keys.c.last_used < moment - _USE_NOTED, sa.true())
-            found = sa.select(api_keys, used.label("note")).where(
-                api_keys.c.id == given.id, _lives(connection)
+            statement = sa.select(api_keys, used.label("note")).where(
+                api_keys.c.id == key_text.id, _lives(connection)
             )
-            row = (await connection.execute(found)).one_or_none()
+            row = (await connection.execute(statement)).one_or_none()
             return None if row is None else (row, bool(row.note))
 
         looked = await self._database.read(once)
-        if looked is None or not given.fits(looked[0].hash):
+        if looked is None or not key_text.fits(looked[0].hash):
             return None
         row, note = looked
         if note:
@@ -112,22 +112,22 @@ class KeyStore:
 
     async def _note_use(self, tenant: str, key_id: str) -> None:
         async def once(connection: AsyncConnection) -> None:
-            mine = sa.update(api_keys).where(_is_key(tenant, key_id))
-            await connection.execute(mine.values(last_used=now(connection)))
+            update = sa.update(api_keys).where(_is_key(tenant, key_id))
+            await connection.execute(update.values(last_used=now(connection)))
 
         await self._database.write(once)
 
     async def any(self) -> bool:
         """Whether the database holds a key of any tenant, even an expired or revoked one."""
-        found = sa.select(sa.exists(sa.select(api_keys.c.id)))
-        return bool(await self._database.read(lambda connection: connection.scalar(found)))
+        statement = sa.select(sa.exists(sa.select(api_keys.c.id)))
+        return bool(await self._database.read(lambda connection: connection.scalar(statement)))
 
     async def of_tenant(self, tenant: str) -> list[ApiKey]:
         """A tenant's keys, the oldest first, including expired and revoked ones."""
-        mine = sa.select(api_keys).where(api_keys.c.tenant == tenant)
+        statement = sa.select(api_keys).where(api_keys.c.tenant == tenant)
 
         async def once(connection: AsyncConnection) -> list[ApiKey]:
-            rows = await connection.execute(mine.order_by(api_keys.c.created, api_keys.c.id))
+            rows = await connection.execute(statement.order_by(api_keys.c.created, api_keys.c.id))
             return [_key(row) for row in rows]
 
         return await self._database.read(once)
@@ -156,8 +156,8 @@ class KeyStore:
             old = await _locked(connection, tenant, key_id)
             if old.replaced_by != secret.id:  # else an earlier try has committed
                 await _replace(connection, old, secret, timedelta(seconds=grace))
-            made = sa.select(api_keys).where(_is_key(tenant, secret.id))
-            return MadeKey(_key((await connection.execute(made)).one()), secret.text)
+            statement = sa.select(api_keys).where(_is_key(tenant, secret.id))
+            return MadeKey(_key((await connection.execute(statement)).one()), secret.text)
 
         return await self._database.write(once)
 
@@ -166,13 +166,14 @@ async def _insert(
     connection: AsyncConnection, secret: KeyText, row: JsonObject, life: timedelta | None
 ) -> sa.Row[Any]:
     moment = now(connection)
-    given = {**row, "id": secret.id, "hash": secret.hash, "created": moment}
-    given["expires"] = None if life is None else moment + life
-    made = sa.select(api_keys).where(_is_key(row["tenant"], secret.id))
-    there = (await connection.execute(made)).one_or_none()  # an earlier try's, whose reply was lost
-    if there is not None:
-        return there
-    written = sa.insert(api_keys).values(given).returning(api_keys)
+    values = {**row, "id": secret.id, "hash": secret.hash, "created": moment}
+    values["expires"] = None if life is None else moment + life
+    statement = sa.select(api_keys).where(_is_key(row["tenant"], secret.id))
+    # An earlier try's row, whose reply was lost.
+    existing = (await connection.execute(statement)).one_or_none()
+    if existing is not None:
+        return existing
+    written = sa.insert(api_keys).values(values).returning(api_keys)
     return (await connection.execute(written)).one()
 
 
@@ -195,16 +196,16 @@ async def _replace(
 
 
 async def _locked(connection: AsyncConnection, tenant: str, key_id: str) -> sa.Row[Any]:
-    mine = sa.select(api_keys).where(_is_key(tenant, key_id)).with_for_update()
-    row = (await connection.execute(mine)).one_or_none()
+    statement = sa.select(api_keys).where(_is_key(tenant, key_id)).with_for_update()
+    row = (await connection.execute(statement)).one_or_none()
     if row is None:
         raise KeyNotFoundError(f"There is no API key {key_id} here.")
     return row
 
 
 async def _change(connection: AsyncConnection, row: sa.Row[Any], **values: Any) -> sa.Row[Any]:
-    mine = sa.update(api_keys).where(_is_key(row.tenant, row.id)).values(values)
-    return (await connection.execute(mine.returning(api_keys))).one()
+    update = sa.update(api_keys).where(_is_key(row.tenant, row.id)).values(values)
+    return (await connection.execute(update.returning(api_keys))).one()
 
 
 def _is_key(tenant: str, key_id: str) -> sa.ColumnElement[bool]:

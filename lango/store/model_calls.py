@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -41,7 +41,7 @@ _SETTLE: Final = Prepared(
         model_calls.c.number == sa.bindparam("of_number"),
     )
 )
-_Kept = tuple[ModelCall, int | None]
+_Located = tuple[ModelCall, int | None]
 """A record, and the primary key of its session."""
 
 
@@ -78,19 +78,22 @@ class ModelCallStore:
 
         StoreBusyError as in `add`.
         """
-        await self._add_all(tenant, records, parts_only=True)
+        remaining = [
+            record for record in records if not await self._add_parts_at_once(tenant, record)
+        ]
+        await self._add_all(tenant, remaining, parts_only=True)
 
     async def _add_all(
         self, tenant: str, records: Sequence[ModelCall], *, parts_only: bool
     ) -> None:
-        left = records
+        remaining = records
         for wait in (*_WHILE_LOCKED, None):
-            left = await self._add(tenant, left, parts_only=parts_only)
-            if not left:
+            remaining = await self._add(tenant, remaining, parts_only=parts_only)
+            if not remaining:
                 return
             if wait is not None:
                 await asyncio.sleep(wait)
-        raise StoreBusyError(f"The sessions of {len(left)} model calls are locked.")
+        raise StoreBusyError(f"The sessions of {len(remaining)} model calls are locked.")
 
     async def _add(
         self, tenant: str, records: Sequence[ModelCall], *, parts_only: bool
@@ -101,14 +104,14 @@ class ModelCallStore:
         locked: list[ModelCall] = []
 
         async def write(connection: AsyncConnection) -> Iterable[PartLink]:
-            kept, locked[:] = await _with_sessions(connection, tenant, records)
-            if not kept:
+            located, locked[:] = await _with_sessions(connection, tenant, records)
+            if not located:
                 return ()
             if not parts_only:
-                rows = [row_of(tenant, record, pk) for record, pk in kept]
+                rows = [row_of(tenant, record, pk) for record, pk in located]
                 new = upsert(connection, model_calls).on_conflict_do_nothing()
                 await connection.execute(new, rows)
-            return await self._add_parts(connection, tenant, kept)
+            return await self._add_parts(connection, tenant, located)
 
         self._remember(await self._database.write(write))
         return locked
@@ -118,7 +121,10 @@ class ModelCallStore:
 
         Not fenced: a worker that has lost its turn has still paid for its calls.
         """
-        rows = [{"of_call": one.call, "of_number": one.number, **_came_of(one)} for one in records]
+        rows = [
+            {"of_call": record.call, "of_number": record.number, **_came_of(record)}
+            for record in records
+        ]
         failpoint("call.settle.before")
         if len(rows) == 1:
             await self._database.write(_SETTLE, **rows[0])
@@ -128,17 +134,32 @@ class ModelCallStore:
 
     def has_new_parts(self, tenant: str, record: ModelCall) -> bool:
         """Whether parts of a prompt may have to be written for its session."""
-        parts = _part_links(tenant, [(record, record.session_pk)])
-        return any(link not in self._known_parts for link in parts)
+        return bool(self._new_parts(tenant, [(record, record.session_pk)]))
+
+    def _new_parts(
+        self, tenant: str, located: Sequence[_Located]
+    ) -> Mapping[PartLink, tuple[str, str]]:
+        parts = _part_links(tenant, located)
+        return {link: text for link, text in parts.items() if link not in self._known_parts}
 
     async def _add_parts(
-        self, connection: AsyncConnection, tenant: str, kept: Sequence[_Kept]
+        self, connection: AsyncConnection, tenant: str, located: Sequence[_Located]
     ) -> Iterable[PartLink]:
-        parts = _part_links(tenant, kept)
-        new = {link: text for link, text in parts.items() if link not in self._known_parts}
+        new = self._new_parts(tenant, located)
         if new:
             await prompt_parts.add(connection, new)
         return new
+
+    async def _add_parts_at_once(self, tenant: str, record: ModelCall) -> bool:
+        """Write a record's new parts in one statement; False if that takes a transaction."""
+        pk = record.session_pk
+        if self._database.is_sqlite or pk is None:
+            return False
+        new = self._new_parts(tenant, [(record, pk)])
+        if new and not await prompt_parts.add_at_once(self._database, new):
+            return False
+        self._remember(new)
+        return True
 
     def _remember(self, links: Iterable[PartLink]) -> None:
         for link in links:
@@ -156,10 +177,12 @@ class ModelCallStore:
         check_limit(limit)
 
         async def read(connection: AsyncConnection) -> list[StoredModelCall]:
-            found = sa.select(model_calls).where(await _of(connection, key))
+            statement = sa.select(model_calls).where(await _of(connection, key))
             if before is not None:
-                found = found.where(model_calls.c.pk < before)
-            rows = await connection.execute(found.order_by(model_calls.c.pk.desc()).limit(limit))
+                statement = statement.where(model_calls.c.pk < before)
+            rows = await connection.execute(
+                statement.order_by(model_calls.c.pk.desc()).limit(limit)
+            )
             return [_stored(row) for row in rows]
 
         return await self._database.read(read)
@@ -168,10 +191,10 @@ class ModelCallStore:
         """The attempts of one call of a session, in order; none if it has no such call."""
 
         async def read(connection: AsyncConnection) -> list[StoredModelCall]:
-            found = sa.select(model_calls).where(
+            statement = sa.select(model_calls).where(
                 await _of(connection, key), model_calls.c.call_id == storable_text(call)
             )
-            rows = await connection.execute(found.order_by(model_calls.c.pk))
+            rows = await connection.execute(statement.order_by(model_calls.c.pk))
             return [_stored(row) for row in rows]
 
         return await self._database.read(read)
@@ -185,16 +208,16 @@ async def calls_of_turn(
     connection: AsyncConnection, session_pk: int, turn: str, limit: int
 ) -> list[ModelCall]:
     """The first calls of an invocation, including those of agents that its tools ran."""
-    mine = (model_calls.c.session_pk == session_pk, model_calls.c.turn == turn)
-    found = sa.select(model_calls).where(*mine).order_by(model_calls.c.pk).limit(limit)
-    return [_stored(row).call for row in await connection.execute(found)]
+    of_turn = (model_calls.c.session_pk == session_pk, model_calls.c.turn == turn)
+    statement = sa.select(model_calls).where(*of_turn).order_by(model_calls.c.pk).limit(limit)
+    return [_stored(row).call for row in await connection.execute(statement)]
 
 
-def _part_links(tenant: str, kept: Iterable[_Kept]) -> dict[PartLink, tuple[str, str]]:
+def _part_links(tenant: str, located: Iterable[_Located]) -> dict[PartLink, tuple[str, str]]:
     """The parts of records for their sessions, each with its kind and text."""
     return {
         PartLink(pk or ELSEWHERE, tenant, part.hash): (kind, part.text)
-        for record, pk in kept
+        for record, pk in located
         for kind, part in _parts(record)
     }
 
@@ -214,52 +237,52 @@ def _key(tenant: str, record: ModelCall) -> SessionKey:
 
 async def _with_sessions(
     connection: AsyncConnection, tenant: str, records: Sequence[ModelCall]
-) -> tuple[list[_Kept], list[ModelCall]]:
+) -> tuple[list[_Located], list[ModelCall]]:
     """Each record with its session's primary key, without those whose session was deleted.
 
     The sessions are locked until the records are written: a delete waits, an append does not. The
     second list has the records of sessions that others have locked: the rest does not wait.
     """
     pks = {record.session_pk for record in records} - {None}
-    by_pk = _Held()
+    by_pk = _SessionLocks()
     if pks:
-        by_pk = await _held(connection, sessions.c.pk.in_(pks), tenant, len(pks))
+        by_pk = await _lock_sessions(connection, sessions.c.pk.in_(pks), tenant, len(pks))
     named = {_key(tenant, record): None for record in records if record.session_pk is None}
-    found = {key: await _held(connection, key_is(key), tenant, 1) for key in named}
-    kept: list[_Kept] = []
+    by_key = {key: await _lock_sessions(connection, key_is(key), tenant, 1) for key in named}
+    located: list[_Located] = []
     locked: list[ModelCall] = []
     for record in records:
         if record.session_pk is None:
-            held = found[_key(tenant, record)]
-            pk = next(iter(held.pks | held.locked), None)
+            locks = by_key[_key(tenant, record)]
+            pk = next(iter(locks.pks | locks.locked), None)
         else:
-            held, pk = by_pk, record.session_pk
-        if pk in held.locked:
+            locks, pk = by_pk, record.session_pk
+        if pk in locks.locked:
             locked.append(record)
-        elif record.session_pk is None or pk in held.pks:
-            kept.append((record, pk))
-    return kept, locked
+        elif record.session_pk is None or pk in locks.pks:
+            located.append((record, pk))
+    return located, locked
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _SessionLocks:
     """Sessions locked against deletion by this transaction, and those that another one locks."""
 
     pks: frozenset[int] = frozenset()
     locked: frozenset[int] = frozenset()
 
 
-async def _held(
+async def _lock_sessions(
     connection: AsyncConnection, which: sa.ColumnElement[bool], tenant: str, count: int
-) -> _Held:
+) -> _SessionLocks:
     """Lock up to `count` sessions against deletion."""
-    found = sa.select(sessions.c.pk).where(which, sessions.c.tenant == tenant)
-    lock = found.with_for_update(read=True, key_share=True, skip_locked=True)
+    statement = sa.select(sessions.c.pk).where(which, sessions.c.tenant == tenant)
+    lock = statement.with_for_update(read=True, key_share=True, skip_locked=True)
     pks = frozenset((await connection.execute(lock)).scalars())
     if len(pks) == count:
-        return _Held(pks)
-    there = frozenset((await connection.execute(found)).scalars())
-    return _Held(pks, there - pks)
+        return _SessionLocks(pks)
+    existing = frozenset((await connection.execute(statement)).scalars())
+    return _SessionLocks(pks, existing - pks)
 
 
 async def _of(connection: AsyncConnection, key: SessionKey) -> sa.ColumnElement[bool]:

@@ -16,12 +16,38 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import storable_text
 from lango.store.db.clock import now
+from lango.store.db.database import Database
 from lango.store.db.upserts import upsert
 from lango.store.schema.tables import model_calls, prompt_part_sessions, prompt_parts
 
 _AT_ONCE: Final = 500  # the arguments of a statement are limited
 ELSEWHERE: Final = 0
 """The primary key that stands for the tenant's sessions in another database."""
+
+
+# For PostgreSQL: writes and links the parts of one session. Waits for no lock. It cannot see a part
+# that another transaction has written since it began. Returns how many parts it has linked;
+# nothing if the session is locked or deleted.
+_ADD: Final = """
+with s as (
+  select pk from sessions where pk = $1 and tenant = $2 for key share skip locked
+), p as (
+  insert into prompt_parts (tenant, hash, kind, text, created)
+  select $2, n.hash, n.kind, n.text, now()
+  from s, unnest($3::text[], $4::text[], $5::text[]) as n(hash, kind, text)
+  order by n.hash
+  on conflict do nothing
+  returning hash
+), h as (
+  select hash from prompt_parts
+  where tenant = $2 and hash = any($3) and (select count(*) from p) >= 0
+  order by hash for key share skip locked
+), l as (
+  insert into prompt_part_sessions (session_pk, tenant, hash)
+  select s.pk, $2, parts.hash from s, (select hash from p union all select hash from h) as parts
+  on conflict do nothing
+)
+select (select count(*) from p) + (select count(*) from h) from s"""
 
 
 class PartLink(NamedTuple):
@@ -54,16 +80,28 @@ async def add(connection: AsyncConnection, parts: Mapping[PartLink, tuple[str, s
         new = upsert(connection, prompt_parts).on_conflict_do_nothing()
         await connection.execute(new.values(created=now(connection)), rows)
         # A part that was there already may be deleted before it is locked: then write it again.
-        missing -= await _held(connection, missing)
+        missing -= await _lock_existing(connection, missing)
     links = upsert(connection, prompt_part_sessions).on_conflict_do_nothing()
     await connection.execute(links, [link._asdict() for link in sorted(parts)])
 
 
-async def _held(connection: AsyncConnection, names: set[tuple[str, str]]) -> set[tuple[str, str]]:
+async def add_at_once(database: Database, parts: Mapping[PartLink, tuple[str, str]]) -> bool:
+    """Write and link one session's parts in one statement; False if it did not link them all."""
+    session_pk, tenant, _ = next(iter(parts))
+    hashes = [link.hash for link in parts]
+    kinds, texts = zip(*parts.values(), strict=True)
+    stored = list(map(storable_text, texts))
+    linked = await database.fetch(_ADD, session_pk, tenant, hashes, list(kinds), stored)
+    return [tuple(row) for row in linked] == [(len(parts),)]
+
+
+async def _lock_existing(
+    connection: AsyncConnection, names: set[tuple[str, str]]
+) -> set[tuple[str, str]]:
     name = sa.tuple_(prompt_parts.c.tenant, prompt_parts.c.hash)
-    held = sa.select(prompt_parts.c.tenant, prompt_parts.c.hash).where(name.in_(sorted(names)))
-    held = held.order_by(prompt_parts.c.tenant, prompt_parts.c.hash)
-    rows = await connection.execute(held.with_for_update(read=True, key_share=True))
+    statement = sa.select(prompt_parts.c.tenant, prompt_parts.c.hash).where(name.in_(sorted(names)))
+    statement = statement.order_by(prompt_parts.c.tenant, prompt_parts.c.hash)
+    rows = await connection.execute(statement.with_for_update(read=True, key_share=True))
     return {(row.tenant, row.hash) for row in rows}
 
 
@@ -73,17 +111,17 @@ async def delete(connection: AsyncConnection, tenant: str, session_pk: int) -> N
     Call it before the session's records are deleted: older versions wrote no links.
     """
     links = prompt_part_sessions
-    mine = (links.c.session_pk == session_pk, links.c.tenant == tenant)
+    of_session = (links.c.session_pk == session_pk, links.c.tenant == tenant)
     records = (model_calls.c.session_pk == session_pk, model_calls.c.tenant == tenant)
     hashes = sa.union(
-        sa.select(links.c.hash).where(*mine),
+        sa.select(links.c.hash).where(*of_session),
         *(
             sa.select(column).where(*records, column.is_not(None))
             for column in (model_calls.c.system_hash, model_calls.c.tools_hash)
         ),
     )
     sent = sorted((await connection.execute(hashes)).scalars())
-    await connection.execute(sa.delete(links).where(*mine))
+    await connection.execute(sa.delete(links).where(*of_session))
     is_linked = sa.exists().where(links.c.tenant == tenant, links.c.hash == prompt_parts.c.hash)
     for first in range(0, len(sent), _AT_ONCE):
         some = prompt_parts.c.hash.in_(sent[first : first + _AT_ONCE])

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import sqlalchemy as sa
 
 from lango.store.db.database import Database
+from lango.store.db.statement import Prepared
 from lango.store.schema.tables import artifacts, turns
+
+_open_turns = (
+    sa.select(turns.c.number)
+    .where(turns.c.tenant == sa.bindparam("in_tenant"), turns.c.ended.is_(None))
+    .limit(sa.bindparam("most", type_=sa.Integer()))
+    .subquery()
+)
+_COUNT_OPEN: Final = Prepared(sa.select(sa.func.count().label("open")).select_from(_open_turns))
 
 
 async def count_open_turns(database: Database, tenant: str, most: int) -> int:
     """The tenant's turns that have not ended, counted up to `most`."""
-    is_open = turns.c.tenant == tenant, turns.c.ended.is_(None)
-    found = sa.select(turns.c.number).where(*is_open).limit(most).subquery()
-    count = sa.select(sa.func.count()).select_from(found)
-    return await database.read(lambda connection: connection.scalar(count)) or 0
+    (row,) = await database.read(_COUNT_OPEN, in_tenant=tenant, most=most)
+    return row.open
 
 
 async def sum_file_bytes(database: Database, tenant: str) -> int:

@@ -108,7 +108,7 @@ async def messages_keep_their_order_and_data(make: BusFactory) -> None:
     name = _namespace()
     async with on(make(name), "turn") as here, on(make(name), "turn") as there:
         data = [f"{number} \x00\u2028é".encode() for number in range(200)]
-        await here.bus.publish([BusMessage("turn", each) for each in data])
+        await here.bus.publish([BusMessage("turn", payload) for payload in data])
         count = len(data) if here.bus.carries_data else 1
         await there.until(lambda: len(there.received) >= count, "Some are missing")
         if here.bus.carries_data and there.data_of("turn") != data:

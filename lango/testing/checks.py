@@ -50,9 +50,9 @@ class ConformanceError(AssertionError):
 
 def equal(actual: Any, expected: Any, what: str) -> None:
     """Raise unless both are equal, including the types of numbers."""
-    found = differences(expected, actual)
-    if found:
-        raise ConformanceError(f"{what}: " + "; ".join(found[:5]))
+    problems = differences(expected, actual)
+    if problems:
+        raise ConformanceError(f"{what}: " + "; ".join(problems[:5]))
 
 
 def true(condition: object, what: str) -> None:
@@ -123,7 +123,7 @@ class Subject:
         content = None
         if text is not None:
             content = types.Content(role="user", parts=[types.Part(text=f"{self.tenant} {text}")])
-        given: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "id": f"event-{number}",
             "invocation_id": f"invocation-{number}",
             "author": "user",
@@ -131,7 +131,7 @@ class Subject:
             "content": content,
             "actions": EventActions(state_delta=state or {}),
         }
-        return Event(**{**given, **fields})
+        return Event(**{**defaults, **fields})
 
     async def say(self, session: Session, text: str, **fields: Any) -> Event:
         """Append a user's text."""

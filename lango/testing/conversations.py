@@ -14,24 +14,24 @@ WORDS = ("the", "quick", "日本語", "👩‍👧 emoji", "12345", "MIXED Case"
 
 def problems(messages: Sequence[Message]) -> list[str]:
     """The faults in the pairing of calls and results, each of which any provider would refuse."""
-    found: list[str] = []
+    faults: list[str] = []
     seen: set[str] = set()
     waiting: list[ToolCall] = []
     for place, message in enumerate(messages):
         if message.is_tool:
-            found += _result_problems(place, message, waiting)
+            faults += _result_problems(place, message, waiting)
             waiting = waiting[1:]
             continue
-        found += [f"{place}: {call.id} has no result behind it" for call in waiting]
+        faults += [f"{place}: {call.id} has no result after it" for call in waiting]
         waiting = list(message.tool_calls)
         if waiting and not message.is_assistant:
-            found.append(f"{place}: a {message.role} message calls tools")
+            faults.append(f"{place}: a {message.role} message calls tools")
         ids = [call.id for call in waiting]
-        found += [f"{place}: a call without an id" for call_id in ids if not call_id]
+        faults += [f"{place}: a call without an id" for call_id in ids if not call_id]
         if len(set(ids)) < len(ids) or seen.intersection(ids):
-            found.append(f"{place}: an id is not unique")
+            faults.append(f"{place}: an id is not unique")
         seen.update(ids)
-    return found + [f"end: {call.id} has no result" for call in waiting]
+    return faults + [f"end: {call.id} has no result" for call in waiting]
 
 
 def _result_problems(place: int, message: Message, waiting: Sequence[ToolCall]) -> list[str]:
@@ -99,7 +99,7 @@ def _some(draw: Random, thoughts: Sequence[Reasoning]) -> tuple[Reasoning, ...]:
 def _round(draw: Random, thoughts: Sequence[Reasoning]) -> list[Message]:
     """Calls and their results: complete, or with one fault."""
     calls = [_call(draw) for _ in range(draw.choice((1, 1, 2, 3)))]
-    said = text(draw, 5) if draw.random() < 0.3 else ""
+    content = text(draw, 5) if draw.random() < 0.3 else ""
     results = [ToolCall(call.id, call.name, output=_output(draw)) for call in calls]
     fate = draw.random()
     if fate < 0.1:
@@ -112,10 +112,10 @@ def _round(draw: Random, thoughts: Sequence[Reasoning]) -> list[Message]:
         results.append(draw.choice(results))
     if draw.random() < 0.2:
         draw.shuffle(results)
-    messages = [Message("assistant", said, tuple(calls), reasoning=_some(draw, thoughts))]
+    messages = [Message("assistant", content, tuple(calls), reasoning=_some(draw, thoughts))]
     if results and draw.random() < 0.2:
         return [*messages, Message("tool", "", tuple(results))]
-    return [*messages, *(Message("tool", one.output, (one,)) for one in results)]
+    return [*messages, *(Message("tool", result.output, (result,)) for result in results)]
 
 
 def _call(draw: Random) -> ToolCall:

@@ -39,11 +39,11 @@ def server_url() -> str:
 
 def direct(url: str) -> str:
     """The URL past the pooler, if it leads through one."""
-    given = store_url(url)
-    session = session_url(given)
+    parsed = store_url(url)
+    session = session_url(parsed)
     if session is None:
         raise ValueError("The URL names a pooler alone.")
-    if session is given:
+    if session is parsed:
         return url
     return session.set(drivername="postgresql").render_as_string(hide_password=False)
 
@@ -51,29 +51,29 @@ def direct(url: str) -> str:
 def through(url: str, port: int) -> str:
     """The URL of the same database through a pooler at a port of this machine."""
     pooler = store_url(url).set(host="127.0.0.1", port=port)
-    found = pooled_url(pooler, pooled=True, direct_url=url)
-    return found.set(drivername="postgresql").render_as_string(hide_password=False)
+    pooled = pooled_url(pooler, pooled=True, direct_url=url)
+    return pooled.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 @asynccontextmanager
 async def temporary_postgres(server: str = "") -> AsyncGenerator[str]:
     """The URL of a new, migrated database on the server, dropped at the end."""
-    given = direct(server or server_url())
+    server_direct = direct(server or server_url())
     name = f"lango_{uuid.uuid4().hex}"
     # template0: two runs may copy it at the same time, as no client can connect to it.
-    await on_server(given, f'CREATE DATABASE "{name}" TEMPLATE template0')
+    await on_server(server_direct, f'CREATE DATABASE "{name}" TEMPLATE template0')
     try:
-        url = make_url(given).set(database=name).render_as_string(hide_password=False)
+        url = make_url(server_direct).set(database=name).render_as_string(hide_password=False)
         await migrate.upgrade(url)
         mode = os.environ.get(POOLED_VARIABLE, "")
-        with pgbouncer(given) if mode else nullcontext() as port:
+        with pgbouncer(server_direct) if mode else nullcontext() as port:
             if port is not None:
                 url = through(url, port)
             if mode == "database":
                 await give_settings(url)
             yield url
     finally:
-        await on_server(given, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        await on_server(server_direct, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
 async def give_settings(url: str) -> None:

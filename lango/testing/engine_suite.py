@@ -81,17 +81,17 @@ class FakeApp:
             return
         turn = claim.turn
         self.starts.append(Start(turn.id, turn.session.tenant, claim.worker, time.time()))
-        said = said_in(turn.input)
-        if said == HOLD:
+        message = said_in(turn.input)
+        if message == HOLD:
             await self._hold(abort)
         self.ends.append(turn.id)
-        if said == FAIL:
+        if message == FAIL:
             yield Failed(TurnError(REASON))
         else:
             yield Cancelled() if abort.is_set() else Completed()
 
     async def _hold(self, abort: asyncio.Event) -> None:
-        waits = [asyncio.create_task(each.wait()) for each in (self.released, abort)]
+        waits = [asyncio.create_task(event.wait()) for event in (self.released, abort)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -112,7 +112,9 @@ class MortalWorker(TurnWorker):
             loop.cancel()
         for attempt in attempts:
             attempt.abandon()
-        await asyncio.gather(*loops, *(each.task for each in attempts), return_exceptions=True)
+        await asyncio.gather(
+            *loops, *(abandoned.task for abandoned in attempts), return_exceptions=True
+        )
 
 
 class EngineProcess:
@@ -170,7 +172,7 @@ class Fleet:
 
     async def __aexit__(self, *_: object) -> None:
         self.app.released.set()
-        await asyncio.gather(*(each.stop() for each in self.workers if each.is_running))
+        await asyncio.gather(*(worker.stop() for worker in self.workers if worker.is_running))
         await self._opened.aclose()
 
     async def process(self) -> EngineProcess:

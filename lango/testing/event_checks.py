@@ -218,17 +218,17 @@ def _rich_events(subject: Subject) -> list[Event]:
     summary = types.Content(role="model", parts=[types.Part(text=f"{subject.tenant} so far")])
     compaction = EventCompaction(start_timestamp=1.0, end_timestamp=2.0, compacted_content=summary)
 
-    def said(*parts: types.Part) -> types.Content:
+    def model_content(*parts: types.Part) -> types.Content:
         return types.Content(role="model", parts=list(parts))
 
     return [
         subject.event("hello"),
         subject.event(
-            content=said(text, types.Part(function_call=call)),
+            content=model_content(text, types.Part(function_call=call)),
             long_running_tool_ids={"call_1"},
             **model,
         ),
-        subject.event(content=said(types.Part(inline_data=blob)), **model),
+        subject.event(content=model_content(types.Part(inline_data=blob)), **model),
         subject.event(author="agent", error_code="ValueError", error_message="no such file"),
         subject.event(actions=EventActions(end_of_agent=True, agent_state={"step": 1})),
         subject.event(actions=EventActions(requested_tool_confirmations={"call_1": confirmation})),
@@ -322,8 +322,8 @@ async def a_window_is_the_newest_part(subject: Subject) -> None:
     equal([event.id for event in cut.events], newest, "the window")
     equal(len(cut.state), 40, "the number of state keys in a window")
     async with cast("Windowed", subject.service).whole_session():
-        whole = await subject.get()
-    equal([event.id for event in whole.events], [e.id for e in session.events], "the whole")
+        full_session = await subject.get()
+    equal([event.id for event in full_session.events], [e.id for e in session.events], "the whole")
 
 
 @check("windows")

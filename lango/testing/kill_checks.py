@@ -80,10 +80,14 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
         )
         loaded.append(session.events if session else [])
         state = state or (dict(session.state) if session else {})
-    named = [(name, event) for name, each in zip(names, loaded, strict=True) for event in each]
+    named = [
+        (name, event)
+        for name, session_events in zip(names, loaded, strict=True)
+        for event in session_events
+    ]
     events = [event for _, event in named]
     return Snapshot(
-        history=tuple(tuple(_entries(each)) for each in loaded),
+        history=tuple(tuple(_entries(session_events)) for session_events in loaded),
         state={k: v for k, v in state.items() if not k.startswith((*_OWN_STATE, "user:"))},
         user_state={k: v for k, v in state.items() if k.startswith("user:")},
         turns=tuple(row["state"] for row in rows["turns"]),
@@ -96,9 +100,9 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
             f"{name}/{call.id}" for name, event in named for call in event.get_function_calls()
         ),
         responses=Counter(
-            f"{name}/{given.id}"
+            f"{name}/{response.id}"
             for name, event in named
-            for given in event.get_function_responses()
+            for response in event.get_function_responses()
         ),
         finished=frozenset(
             f"{row['invocation_id']}/{row['call_key']}"
@@ -108,18 +112,18 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
         model_messages=sum(_by_model(event) for event in events),
         rows=frozenset(
             f"{name} {json.dumps(row, default=str, sort_keys=True)}"
-            for name, each in rows.items()
-            for row in each
+            for name, table_rows in rows.items()
+            for row in table_rows
         ),
     )
 
 
 async def _rows(connection: AsyncConnection, key: SessionKey) -> dict[str, list[JsonObject]]:
     """Every row of the trial, which has its own tenant."""
-    mine = sessions.c.tenant == key.tenant
-    pks = sa.select(sessions.c.pk).where(mine)
-    wanted: dict[str, sa.Select[Any]] = {
-        "sessions": sa.select(sessions).where(mine).order_by(sessions.c.pk),
+    of_tenant = sessions.c.tenant == key.tenant
+    pks = sa.select(sessions.c.pk).where(of_tenant)
+    statements: dict[str, sa.Select[Any]] = {
+        "sessions": sa.select(sessions).where(of_tenant).order_by(sessions.c.pk),
         "artifacts": sa.select(artifacts)
         .where(artifacts.c.tenant == key.tenant)
         .order_by(artifacts.c.name, artifacts.c.version),
@@ -128,11 +132,11 @@ async def _rows(connection: AsyncConnection, key: SessionKey) -> dict[str, list[
         "ledger": sa.select(tool_ledger).where(tool_ledger.c.session_pk.in_(pks)),
         "turns": sa.select(turns).where(turns.c.session_pk.in_(pks)).order_by(turns.c.number),
     }
-    found: dict[str, list[JsonObject]] = {}
-    for name, statement in wanted.items():
+    rows_by_table: dict[str, list[JsonObject]] = {}
+    for name, statement in statements.items():
         result = await connection.execute(statement)
-        found[name] = [dict(row) for row in result.mappings()]
-    return found
+        rows_by_table[name] = [dict(row) for row in result.mappings()]
+    return rows_by_table
 
 
 def _has_gaps(rows: dict[str, list[JsonObject]]) -> bool:
@@ -153,13 +157,17 @@ def _by_model(event: Event) -> bool:
 def _entries(events: Sequence[Event]) -> Iterator[Entry]:
     """The messages, without the ids that differ between runs."""
     for event in events:
-        said = [_told(part) for part in (event.content.parts if event.content else None) or []]
-        if said or event.error_code:
-            text = " | ".join([*said, *([f"error {event.error_code}"] if event.error_code else [])])
+        texts = [
+            _part_text(part) for part in (event.content.parts if event.content else None) or []
+        ]
+        if texts or event.error_code:
+            text = " | ".join(
+                [*texts, *([f"error {event.error_code}"] if event.error_code else [])]
+            )
             yield _IDS.sub("ID", event.branch or ""), event.author, text
 
 
-def _told(part: Any) -> str:
+def _part_text(part: Any) -> str:
     if part.function_call:
         return f"call {part.function_call.name} {_plain(part.function_call.args)}"
     if part.function_response:
@@ -183,12 +191,12 @@ class Trace:
     def read(cls, path: Path, after: int = 0) -> Trace:
         """Read a trace file, skipping the first `after` lines."""
         lines = path.read_text().splitlines()[after:] if path.exists() else []
-        told = [line.partition(" ") for line in lines]
-        effects = [rest.split(" ", 2) for kind, _, rest in told if kind == "effect"]
+        entries = [line.partition(" ") for line in lines]
+        effects = [rest.split(" ", 2) for kind, _, rest in entries if kind == "effect"]
         return cls(
-            tuple(rest for kind, _, rest in told if kind == "point"),
-            tuple(cast("tuple[str, str, str]", tuple(each)) for each in effects),
-            tuple(rest for kind, _, rest in told if kind == "error"),
+            tuple(rest for kind, _, rest in entries if kind == "point"),
+            tuple(cast("tuple[str, str, str]", tuple(effect)) for effect in effects),
+            tuple(rest for kind, _, rest in entries if kind == "error"),
         )
 
     @property
@@ -201,7 +209,7 @@ class Trace:
 class Recovery:
     """A process that resumes after a kill: what it found, and what it did."""
 
-    found: Snapshot
+    before: Snapshot
     trace: Trace
 
 
@@ -263,10 +271,10 @@ def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
 
 def _by_branch(history: Sequence[Entry]) -> dict[str, list[Entry]]:
     """The history by branch: parallel agents are ordered only within their branch."""
-    found: dict[str, list[Entry]] = {}
+    by_branch: dict[str, list[Entry]] = {}
     for entry in history:
-        found.setdefault(entry[0], []).append(entry)
-    return found
+        by_branch.setdefault(entry[0], []).append(entry)
+    return by_branch
 
 
 def _repeats(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]:
@@ -278,9 +286,9 @@ def _repeats(clean: Snapshot, clean_trace: Trace, trial: Trial) -> Iterator[str]
             yield f"{name} ran {times} times and may run once"
     for recovery in recoveries:
         for _, call, name in recovery.trace.effects:
-            if call in recovery.found.finished:
+            if call in recovery.before.finished:
                 yield f"{name} had finished and ran again"
-        missing = clean_trace.answers - recovery.found.model_messages
+        missing = clean_trace.answers - recovery.before.model_messages
         answers = recovery.trace.answers
         if clean.model_messages == clean_trace.answers and answers > missing:
             yield f"{answers} model calls in a recovery, {missing} were missing"

@@ -138,10 +138,10 @@ async def run_turns(
     """
     store = SqlSessionStore(sweep.url, pool_size=2)
     try:
-        desk = _Desk(sweep, store, key, worker, log, publish)
-        await desk.open(dead)
+        trial_worker = _TrialWorker(sweep, store, key, worker, log, publish)
+        await trial_worker.open(dead)
         for number in range(len(sweep.turns)):
-            await asyncio.wait_for(desk.run(number), OVER_AFTER)
+            await asyncio.wait_for(trial_worker.run(number), OVER_AFTER)
     finally:
         await store.close()
 
@@ -160,7 +160,7 @@ def durable_agent(sweep: Sweep, store: SqlSessionStore, key: SessionKey) -> Dura
     return agent
 
 
-class _Desk:
+class _TrialWorker:
     def __init__(
         self,
         sweep: Sweep,
@@ -185,8 +185,8 @@ class _Desk:
         """Create the session, unregister the dead workers, and register this one."""
         with suppress(SessionExistsError):
             await self.store.create(self.key, StateChange(self.sweep.state))
-        for one in dead:
-            await self.workers.remove(one)
+        for worker_id in dead:
+            await self.workers.remove(worker_id)
         await self.workers.register(self.worker)
 
     async def run(self, number: int) -> None:
@@ -206,24 +206,24 @@ class _Desk:
                 self.log(event)
                 if isinstance(event, ENDS):
                     return event
-        raise RuntimeError("the turn told no end")
+        raise RuntimeError("the turn yielded no end event")
 
     async def _submit(self, number: int) -> Turn | None:
         """Submit the turn of that number; None if it answers a question that was not asked."""
-        said = self.sweep.turns[number]
+        turn_input = self.sweep.turns[number]
         unique = f"turn-{number}"
-        if isinstance(said, str):
-            new = NewTurn(input_of(said), idempotency_key=unique)
+        if isinstance(turn_input, str):
+            new = NewTurn(input_of(turn_input), idempotency_key=unique)
             return (await self.turns.submit(self.key, new)).turn
         known = await self.turns.of_session(self.key)
-        answered = next((one for one in known if one.idempotency_key == unique), None)
+        answered = next((turn for turn in known if turn.idempotency_key == unique), None)
         if answered is not None:
             return answered
-        waiting = next((one for one in known if one.state == "input_required"), None)
+        waiting = next((turn for turn in known if turn.state == "input_required"), None)
         if waiting is None:
             return None
-        given = {one.answers for one in known}
-        call = next(call for call in waiting.waits_for if call not in given)
-        answer = input_of([Answer(call, said.approved, said.payload)])
+        answered_calls = {turn.answers for turn in known}
+        call = next(call for call in waiting.waits_for if call not in answered_calls)
+        answer = input_of([Answer(call, turn_input.approved, turn_input.payload)])
         new = NewTurn(answer, idempotency_key=unique)
         return (await self.turns.answer(self.key.tenant, waiting.id, call, new)).turn

@@ -160,8 +160,10 @@ class _Sweeper:
         if not first.is_cut:
             return self._note(report, "?", number, f"was not killed: {Trace.read(path).errors}")
         before, workers = Trace.read(path), [first.worker]
-        again = [self.drawn.randint(1, 14) for _ in range(self.drawn.randint(0, self.more_kills))]
-        went_on = [self._resume(key, path, at, workers) for at in (*again, None)]
+        next_kills = [
+            self.drawn.randint(1, 14) for _ in range(self.drawn.randint(0, self.more_kills))
+        ]
+        went_on = [self._resume(key, path, at, workers) for at in (*next_kills, None)]
         recoveries = [recovery for _, recovery in went_on]
         last = went_on[-1][0]
         after = asyncio.run(snapshot(self.sweep.url, key))
@@ -181,10 +183,10 @@ class _Sweeper:
         self, key: SessionKey, path: Path, at: int | None, workers: list[str]
     ) -> tuple[_Process, Recovery]:
         """Resume in another process, after those of `workers`, to a failpoint or to the end."""
-        found, lines = asyncio.run(snapshot(self.sweep.url, key)), _lines(path)
+        before, lines = asyncio.run(snapshot(self.sweep.url, key)), _lines(path)
         process = self._process(key, path, at, workers)
         workers.append(process.worker)
-        return process, Recovery(found, Trace.read(path, lines))
+        return process, Recovery(before, Trace.read(path, lines))
 
     def _wake(
         self,
@@ -203,9 +205,9 @@ class _Sweeper:
         os.waitpid(zombie.pid, 0)
         trace = Trace.read(path, lines)
         report.zombie_effects += len(trace.effects)
-        asked = trace.points.count("model.ask")
-        if asked:
-            self._note(report, "woken", number, f"a zombie has asked the model, {asked} times")
+        requests = trace.points.count("model.ask")
+        if requests:
+            self._note(report, "woken", number, f"a zombie has asked the model, {requests} times")
         for row in sorted(asyncio.run(snapshot(self.sweep.url, key)).rows ^ after.rows):
             self._note(report, "woken", number, f"a zombie has changed {row}")
 

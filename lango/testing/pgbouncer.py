@@ -46,8 +46,8 @@ def program() -> str | None:
 def version() -> tuple[int, ...]:
     """The version of PgBouncer."""
     command = [_required(), "--version"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ours
-    return tuple(int(part) for part in said.stdout.split()[1].split(".") if part.isdecimal())
+    process = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ours
+    return tuple(int(part) for part in process.stdout.split()[1].split(".") if part.isdecimal())
 
 
 @contextmanager
@@ -79,10 +79,10 @@ def pgbouncer(
 
 
 def _required() -> str:
-    found = program()
-    if found is None:
+    path = program()
+    if path is None:
         raise RuntimeError("pgbouncer is not installed: apt-get install pgbouncer")
-    return found
+    return path
 
 
 def _free_port() -> int:

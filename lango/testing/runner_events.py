@@ -19,7 +19,7 @@ STATE_KEYS: Final = ("topic", "count", "a.b", "123", "app:theme", "user:name", "
 def ordinary_events() -> SearchStrategy[Event]:
     """Events as a Runner creates them, with text that any database keeps."""
     return weighted(
-        (3, _said("user", "user")),
+        (3, _message("user", "user")),
         (4, _answered()),
         (3, _called()),
         (3, _responded()),
@@ -43,7 +43,7 @@ def _content(role: str, parts: SearchStrategy[list[types.Part]]) -> SearchStrate
     return instances(types.Content, role=st.just(role), parts=parts)
 
 
-def _said(author: str, role: str) -> SearchStrategy[Event]:
+def _message(author: str, role: str) -> SearchStrategy[Event]:
     parts = st.lists(instances(types.Part, text=words().filter(bool)), min_size=1, max_size=2)
     return _ordinary(author=st.just(author), content=_content(role, parts))
 

@@ -71,9 +71,9 @@ async def create_splits_the_state(subject: Subject) -> None:
     """Initial state goes to app, user and session by its prefix; temp: is dropped."""
     state = {"topic": "tea", "app:theme": "dark", "user:name": "Ada", "temp:scratch": 1}
     session = await subject.create(state=state)
-    kept = {key: value for key, value in state.items() if key != "temp:scratch"}
-    equal(session.state, kept, "the state of the new session")
-    equal((await subject.get()).state, kept, "the loaded state")
+    stored = {key: value for key, value in state.items() if key != "temp:scratch"}
+    equal(session.state, stored, "the state of the new session")
+    equal((await subject.get()).state, stored, "the loaded state")
     await subject.create("second")
     shared = {"app:theme": "dark", "user:name": "Ada"}
     equal((await subject.get("second")).state, shared, "a second session of the user")
@@ -140,9 +140,9 @@ async def a_loaded_session_is_a_copy(subject: Subject) -> None:
     loaded.state["list"].append(2)
     loaded.state["extra"] = True
     loaded.events.clear()
-    again = await subject.get()
-    equal(again.state, {"list": [1]}, "the state loaded again")
-    equal(len(again.events), 1, "the number of events loaded again")
+    reloaded = await subject.get()
+    equal(reloaded.state, {"list": [1]}, "the state loaded again")
+    equal(len(reloaded.events), 1, "the number of events loaded again")
 
 
 @check()
@@ -183,10 +183,10 @@ async def delete_takes_everything_of_the_session(subject: Subject) -> None:
     true(await subject.find() is None, "the deleted session is still there")
     equal(await subject.texts("other"), ["still here"], "another session's texts")
     await subject.create()
-    again = await subject.get()
-    equal(again.events, [], "the events of a new session with the old id")
+    recreated = await subject.get()
+    equal(recreated.events, [], "the events of a new session with the old id")
     shared = {"app:theme": "dark", "user:name": "Ada"}
-    equal(again.state, shared, "the state of a new session with the old id")
+    equal(recreated.state, shared, "the state of a new session with the old id")
 
 
 @check()
@@ -206,10 +206,10 @@ async def delete_twice(subject: Subject) -> None:
 @check()
 async def append_to_a_deleted_session(subject: Subject) -> None:
     """An append to a deleted session raises SessionNotFoundError and changes no state."""
-    held = await subject.create()
-    await subject.say(held, "hello")
+    session = await subject.create()
+    await subject.say(session, "hello")
     await subject.service.delete_session(app_name=APP, user_id=USER, session_id=SESSION)
-    doing = subject.say(held, "too late", state={"user:name": "refused"})
+    doing = subject.say(session, "too late", state={"user:name": "refused"})
     await raises(SessionNotFoundError, doing, "an append to a deleted session")
     user_state = await subject.service.get_user_state(app_name=APP, user_id=USER)
     equal(user_state, {}, "the user state after a refused append")
@@ -218,11 +218,11 @@ async def append_to_a_deleted_session(subject: Subject) -> None:
 @check()
 async def a_deleted_session_is_never_another(subject: Subject) -> None:
     """The object of a deleted session does not write into a session created after it."""
-    held = await subject.create()
+    session = await subject.create()
     await subject.service.delete_session(app_name=APP, user_id=USER, session_id=SESSION)
     await subject.create("new", user="other")
     await raises(
-        SessionNotFoundError, subject.say(held, "too late"), "an append to a deleted session"
+        SessionNotFoundError, subject.say(session, "too late"), "an append to a deleted session"
     )
     equal(await subject.texts("new", user="other"), [], "the texts of another user's session")
 
@@ -242,17 +242,17 @@ async def user_state_without_a_session(subject: Subject) -> None:
 @check("tenants")
 async def tenants_share_nothing(subject: Subject) -> None:
     """State, lists and sessions of another tenant with the same names are not visible."""
-    mine = {"topic": subject.tenant, "app:theme": subject.tenant, "user:name": subject.tenant}
-    session = await subject.create(state=mine)
+    state = {"topic": subject.tenant, "app:theme": subject.tenant, "user:name": subject.tenant}
+    session = await subject.create(state=state)
     await subject.say(session, "hello")
-    equal((await subject.get()).state, mine, "the state")
+    equal((await subject.get()).state, state, "the state")
     listed = (await subject.service.list_sessions(app_name=APP)).sessions
-    equal([found.id for found in listed], [SESSION], "the list")
+    equal([summary.id for summary in listed], [SESSION], "the list")
     own = f"only-{subject.tenant}"
     await subject.create(own)
     async with subject.factory(f"{subject.tenant}-stranger") as stranger:
-        found = await stranger.get_session(app_name=APP, user_id=USER, session_id=own)
-        true(found is None, "a stranger finds the session")
+        session_of_other = await stranger.get_session(app_name=APP, user_id=USER, session_id=own)
+        true(session_of_other is None, "a stranger finds the session")
         equal((await stranger.list_sessions(app_name=APP)).sessions, [], "a stranger's list")
         equal(await stranger.get_user_state(app_name=APP, user_id=USER), {}, "a stranger's state")
         await stranger.delete_session(app_name=APP, user_id=USER, session_id=own)

@@ -55,8 +55,8 @@ def is_public(address: Address) -> bool:
 async def resolve(host: str, port: int) -> Sequence[str]:
     """The addresses of a name, as this machine resolves it."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
 async def allowed_addresses(
@@ -64,10 +64,10 @@ async def allowed_addresses(
 ) -> list[str]:
     """The addresses to connect to; ToolError if any of the host's addresses is not allowed."""
     try:
-        found = [host] if _is_literal(host) else await resolver(host, port)
+        resolved = [host] if _is_literal(host) else await resolver(host, port)
     except (OSError, UnicodeError):
         raise ToolError(f"The name {host} cannot be resolved.") from None
-    addresses = [_address(text, host) for text in found]
+    addresses = [_address(text, host) for text in resolved]
     if not addresses:
         raise ToolError(f"The name {host} has no address.")
     for address in addresses:

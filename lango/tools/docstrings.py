@@ -58,31 +58,31 @@ def _indented(lines: list[str]) -> list[str]:
 
 def _entries(lines: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
     """The entries: each starts at the margin, and indented lines below belong to it."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     words: list[str] = []
     for line in lines:
         entry = pattern.match(line)
         if entry:
-            words = found.setdefault(entry[1], [])
+            words = entries.setdefault(entry[1], [])
             words.extend(entry.groups()[1:])
         elif line.startswith((" ", "\t")):
             words.append(line)
-    return {name: said for name, texts in found.items() if (said := _flat(texts))}
+    return {name: description for name, texts in entries.items() if (description := _flat(texts))}
 
 
 def _sphinx(lines: list[str]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     words: list[str] = []
     for line in lines:
         entry = _SPHINX.match(line)
         if entry:
-            words = found.setdefault(entry[1], [])
+            words = entries.setdefault(entry[1], [])
             words.append(entry[2])
         elif _SPHINX_OTHER.match(line):
             words = []
         else:
             words.append(line)
-    return {name: said for name, texts in found.items() if (said := _flat(texts))}
+    return {name: description for name, texts in entries.items() if (description := _flat(texts))}
 
 
 def _without_sections(lines: list[str]) -> str:

@@ -93,19 +93,19 @@ class Commands:
             allowed = "; ".join(self._options.allow)
             raise ToolError(f"{shlex.join(argv)[:200]} is not allowed. Allowed are: {allowed}.")
         try:
-            given = os.fsencode(" ".join(argv))
+            encoded = os.fsencode(" ".join(argv))
         except UnicodeEncodeError:
             raise ToolError("The arguments are no text.") from None
-        if len(given) > MAX_ARGUMENTS or b"\x00" in given:
+        if len(encoded) > MAX_ARGUMENTS or b"\x00" in encoded:
             raise ToolError("The arguments are too long, or hold a NUL.")
 
     async def _run_in(self, sandbox: Sandbox, argv: Sequence[str]) -> JsonObject:
         env = {"PATH": PATH, "HOME": WORKSPACE, "LANG": "C.UTF-8", **self._options.env}
         async with sandboxed(sandbox, argv, env, self._limits()) as program:
-            said, complained, result = await self._follow(program.process)
+            stdout, stderr, result = await self._follow(program.process)
             if "timed_out" not in result:
-                program.check_ran(argv[0], complained.text)
-            return _reported(result, said, complained)
+                program.check_ran(argv[0], stderr.text)
+            return _reported(result, stdout, stderr)
 
     async def _run_bare(self, argv: Sequence[str]) -> JsonObject:
         root = self._options.root
@@ -115,20 +115,20 @@ class Commands:
             del limits[resource.RLIMIT_NPROC]  # without a sandbox it counts all of the user's
             with suppress(ProcessLookupError):  # it has already ended
                 set_limits(process.pid, limits)
-            said, complained, result = await self._follow(process)
-            return _reported(result, said, complained)
+            stdout, stderr, result = await self._follow(process)
+            return _reported(result, stdout, stderr)
 
     async def _follow(self, process: Process) -> tuple[Output, Output, JsonObject]:
         """Collect the output until the program ends or times out."""
-        said, complained = Output(self._options.max_output), Output(self._options.max_output)
+        stdout, stderr = Output(self._options.max_output), Output(self._options.max_output)
         try:
             async with asyncio.timeout(self._options.timeout):
                 await asyncio.gather(
-                    said.follow(process.stdout), complained.follow(process.stderr), process.wait()
+                    stdout.follow(process.stdout), stderr.follow(process.stderr), process.wait()
                 )
         except TimeoutError:
-            return said, complained, {"timed_out": True, "seconds": self._options.timeout}
-        return said, complained, {"exit_code": process.returncode}
+            return stdout, stderr, {"timed_out": True, "seconds": self._options.timeout}
+        return stdout, stderr, {"exit_code": process.returncode}
 
     def _limits(self) -> Limits:
         return {
@@ -152,6 +152,6 @@ def _sandbox(options: ExecOptions) -> Sandbox:
     return Sandbox(bwrap, options.root, options.read, options.file_mb * _MIB)
 
 
-def _reported(result: JsonObject, said: Output, complained: Output) -> JsonObject:
-    report: JsonObject = {**result, "stdout": said.text, "stderr": complained.text}
-    return report | {"truncated": True} if said.truncated or complained.truncated else report
+def _reported(result: JsonObject, stdout: Output, stderr: Output) -> JsonObject:
+    report: JsonObject = {**result, "stdout": stdout.text, "stderr": stderr.text}
+    return report | {"truncated": True} if stdout.truncated or stderr.truncated else report

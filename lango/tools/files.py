@@ -16,7 +16,7 @@ from lango.errors import ToolError
 from lango.tools.base import Tool
 from lango.tools.function import tool
 from lango.tools.options import Options, Root
-from lango.tools.rooted import Rooted, steps_of, told
+from lango.tools.rooted import Rooted, as_tool_error, steps_of
 
 MAX_VISITED: Final = 50_000
 """Files that one search visits."""
@@ -41,11 +41,11 @@ class FilesOptions(Options):
 def files_tools(options: FilesOptions) -> list[Tool]:
     """The tools `read_file`, `list_files`, `find_files` and, where allowed, `write_file`."""
     files = Files(options)
-    tools: list[Any] = [files.read_file, files.list_files, files.find_files]
-    made: list[Tool] = [tool(idempotent=True)(function) for function in tools]
+    functions: list[Any] = [files.read_file, files.list_files, files.find_files]
+    tools: list[Tool] = [tool(idempotent=True)(function) for function in functions]
     if options.write:
-        made.append(tool(idempotent=True)(files.write_file))
-    return made
+        tools.append(tool(idempotent=True)(files.write_file))
+    return tools
 
 
 class Files:
@@ -85,7 +85,11 @@ class Files:
 
     def list_files(self, path: Path = "") -> JsonObject:
         """List a folder: folders end with /, links with @ (and are never followed)."""
-        with self._files.folder(path) as descriptor, told(path), os.scandir(descriptor) as entries:
+        with (
+            self._files.folder(path) as descriptor,
+            as_tool_error(path),
+            os.scandir(descriptor) as entries,
+        ):
             names = sorted(map(_marked, entries))
         return self._cut(names)
 
@@ -98,15 +102,15 @@ class Files:
         containing: Annotated[str, Field(description="A text that the file must hold.")] = "",
     ) -> JsonObject:
         """Find files below a folder by name, and by a text in them."""
-        found: list[str] = []
+        matches: list[str] = []
         for visited, (name, parent, entry) in enumerate(self._below(path)):
-            if visited >= MAX_VISITED or len(found) > self._options.max_entries:
-                return self._cut(sorted(found)) | {"truncated": True}
+            if visited >= MAX_VISITED or len(matches) > self._options.max_entries:
+                return self._cut(sorted(matches)) | {"truncated": True}
             if fnmatchcase(name if "/" in pattern else entry, pattern) and (
                 not containing or self._holds(entry, parent, containing)
             ):
-                found.append(name)
-        return self._cut(sorted(found))
+                matches.append(name)
+        return self._cut(sorted(matches))
 
     def _below(self, path: str) -> Iterator[tuple[str, int, str]]:
         """Each file's path from the root, its folder's descriptor, and its name."""

@@ -72,10 +72,10 @@ def tool(
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         arguments = Arguments(function)
-        said, of_parameters = docstrings.parse(inspect.getdoc(function))
+        summary, of_parameters = docstrings.parse(inspect.getdoc(function))
         return FunctionTool(
             name=name or function.__name__,
-            description=said if description is None else description,
+            description=summary if description is None else description,
             parameters=arguments.schema(of_parameters),
             run=_runner(function, arguments),
             idempotent=idempotent,
@@ -170,7 +170,7 @@ class Arguments:
         for name, parameter in parameters.items():
             if parameter.kind in _VARIADIC:
                 raise InvalidToolError(
-                    f"{self._name} takes *{name}: a model must be told every parameter."
+                    f"{self._name} takes *{name}: declare every parameter by name, for the model."
                 )
         return parameters
 

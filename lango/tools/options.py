@@ -40,10 +40,10 @@ Root = Annotated[Folder, AfterValidator(_narrow)]
 T = TypeVar("T", bound=Options)
 
 
-def read_options(kind: type[T], spec: str, given: Mapping[str, Any]) -> T:
+def read_options(kind: type[T], spec: str, values: Mapping[str, Any]) -> T:
     """The validated options; InvalidToolError names each wrong one."""
     try:
-        return kind.model_validate(dict(given))
+        return kind.model_validate(dict(values))
     except ValidationError as error:
         wrong = "; ".join(f"{place_of([*e['loc']])}: {e['msg']}" for e in error.errors())
         known = ", ".join(kind.model_fields)

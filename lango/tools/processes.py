@@ -60,9 +60,9 @@ async def _ended(process: Process) -> None:
 
 def set_limits(pid: int, limits: Limits) -> None:
     """Set a process's resource limits, never above its existing hard limits."""
-    for kind, wanted in limits.items():
+    for kind, requested in limits.items():
         hard = resource.prlimit(pid, kind)[1]
-        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        limit = requested if hard == resource.RLIM_INFINITY else min(requested, hard)
         resource.prlimit(pid, kind, (limit, limit))
 
 
@@ -71,17 +71,17 @@ class Output:
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
-        self._kept = bytearray()
+        self._bytes = bytearray()
         self.truncated = False
 
     @property
     def text(self) -> str:
         """The kept bytes as text."""
-        return self._kept.decode("utf-8", "replace")
+        return self._bytes.decode("utf-8", "replace")
 
     async def follow(self, stream: asyncio.StreamReader | None) -> None:
         """Read the stream to its end."""
         while stream is not None and (chunk := await stream.read(_CHUNK)):
-            room = self._cap - len(self._kept)
-            self._kept += chunk[:room]
+            room = self._cap - len(self._bytes)
+            self._bytes += chunk[:room]
             self.truncated = self.truncated or len(chunk) > room

@@ -35,7 +35,7 @@ def load_tools(spec: str, options: Mapping[str, Any] | None = None) -> list[Tool
     tools = _as_tools(find(spec), spec)
     if "name" in changes and len(tools) > 1:
         raise InvalidToolError(f"{spec} is {len(tools)} tools, which cannot share one name.")
-    return [dataclasses.replace(one, **changes) for one in tools] if changes else tools
+    return [dataclasses.replace(loaded, **changes) for loaded in tools] if changes else tools
 
 
 def find(spec: str) -> Any:
@@ -67,21 +67,21 @@ def _builtin(name: str, spec: str, options: Mapping[str, Any]) -> list[Tool]:
 
             return time_tools(read_options(TimeOptions, spec, options))
         case _:
-            known = ", ".join(f"{_BUILTIN}:{one}" for one in BUILTINS)
+            known = ", ".join(f"{_BUILTIN}:{builtin}" for builtin in BUILTINS)
             raise UnknownToolError(
                 f"There is no {spec}; there are {known}.{did_you_mean(name, BUILTINS)}"
             )
 
 
-def _as_tools(found: Any, spec: str) -> list[Tool]:
-    if isinstance(found, Tool):
-        return [found]
-    if isinstance(found, list | tuple):
-        items = cast("list[Any]", found)
-        return [one for item in items for one in _as_tools(item, spec)]
-    if callable(found) and not isinstance(found, type):
-        return [tool(cast("Callable[..., Any]", found))]
+def _as_tools(target: Any, spec: str) -> list[Tool]:
+    if isinstance(target, Tool):
+        return [target]
+    if isinstance(target, list | tuple):
+        items = cast("list[Any]", target)
+        return [loaded for item in items for loaded in _as_tools(item, spec)]
+    if callable(target) and not isinstance(target, type):
+        return [tool(cast("Callable[..., Any]", target))]
     raise InvalidToolError(
-        f"{spec} is {type(found).__name__}: a tool is a typed function, a lango.Tool, or a list "
+        f"{spec} is {type(target).__name__}: a tool is a typed function, a lango.Tool, or a list "
         "of those."
     )

@@ -34,7 +34,7 @@ class Rooted:
     @contextmanager
     def folder(self, path: str, *, create: bool = False) -> Generator[int]:
         """A descriptor of the folder at `path`."""
-        with told(path):
+        with as_tool_error(path):
             descriptor = self._walk(steps_of(path), create=create)
         try:
             yield descriptor
@@ -45,7 +45,7 @@ class Rooted:
     def reading(self, path: str) -> Generator[int]:
         """A descriptor of the regular file at `path`."""
         *parents, name = named(path)
-        with self.folder("/".join(parents)) as parent, told(path):
+        with self.folder("/".join(parents)) as parent, as_tool_error(path):
             descriptor = os.open(name, _FILE, dir_fd=parent)
         try:
             _check_regular(descriptor, path)
@@ -56,7 +56,7 @@ class Rooted:
     def replace(self, path: str, data: bytes) -> bool:
         """Write a file atomically; True if it replaced one."""
         *parents, name = named(path)
-        with self.folder("/".join(parents), create=True) as parent, told(path):
+        with self.folder("/".join(parents), create=True) as parent, as_tool_error(path):
             mode = _mode_of(name, parent, path)
             temporary = f".{uuid4().hex}.tmp"
             descriptor = os.open(temporary, _NEW, mode or 0o666, dir_fd=parent)
@@ -110,7 +110,7 @@ def named(path: str) -> list[str]:
 
 
 @contextmanager
-def told(path: str) -> Generator[None]:
+def as_tool_error(path: str) -> Generator[None]:
     """Turn an OSError into a ToolError for the model, without paths outside the root."""
     try:
         yield
@@ -135,9 +135,9 @@ def _check_regular(descriptor: int, path: str) -> None:
 def _mode_of(name: str, parent: int, path: str) -> int | None:
     """The permissions of the file to replace; None if there is none."""
     try:
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found):
+    if not stat.S_ISREG(mode):
         raise ToolError(f"{path} is there, and is no regular file.")
-    return stat.S_IMODE(found) & 0o777
+    return stat.S_IMODE(mode) & 0o777

@@ -106,14 +106,14 @@ async def _release(process: Process, status: Any, hold: Any, limits: Limits) -> 
         set_limits(json.loads(line)["child-pid"], limits)
         hold.write(b"\n")
     except (OSError, ValueError) as error:  # bubblewrap has ended; stderr has the reason
-        said = await process.stderr.read() if process.stderr else b""
-        raise SandboxError(_cannot(said.decode(errors="replace"))) from error
+        complaint = await process.stderr.read() if process.stderr else b""
+        raise SandboxError(_cannot(complaint.decode(errors="replace"))) from error
 
 
 def _cannot(complaint: str) -> str:
-    said = complaint.strip()[:300] or "it said nothing"
+    reason = complaint.strip()[:300] or "it said nothing"
     return (
-        f"bubblewrap cannot make a sandbox here ({said}). It must be version 0.8 or later and be "
+        f"bubblewrap cannot make a sandbox here ({reason}). It must be version 0.8 or later and be "
         "allowed to make user namespaces."
     )
 

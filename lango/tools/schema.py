@@ -30,15 +30,15 @@ def check_parameters(name: str, parameters: JsonObject) -> None:
 
 def check_arguments(parameters: JsonObject, arguments: Mapping[str, Any]) -> JsonObject:
     """The arguments, if the schema allows them; else ToolArgumentsError."""
-    given = dict(arguments)
+    values = dict(arguments)
     jsonschema = _jsonschema()
     validator = jsonschema.Draft202012Validator(parameters, registry=_no_remote())
-    error = jsonschema.exceptions.best_match(validator.iter_errors(given))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(values))
     if error is not None:
         place = place_of(list(error.absolute_path))
         # Not chained: the vendor's error carries the whole input into the log.
         raise ToolArgumentsError(wrong_argument(place, _reason(error))) from None
-    return given
+    return values
 
 
 def _jsonschema() -> Any:
@@ -73,18 +73,18 @@ def wrong_argument(place: str, reason: str) -> str:
 
 def _reason(error: Any) -> str:
     """What is wrong, without the value, which may be long or private."""
-    wanted = error.validator_value
+    expected = error.validator_value
     match error.validator:
         case "required":
-            missing = [name for name in wanted if name not in error.instance]
+            missing = [name for name in expected if name not in error.instance]
             return f"{', '.join(missing)} missing"
-        case "additionalProperties" if wanted is False:
+        case "additionalProperties" if expected is False:
             known = error.schema.get("properties", {})
             unknown = [str(name)[:60] for name in error.instance if name not in known]
             return f"there is no {', '.join(unknown)}; known are {', '.join(known) or 'none'}"
         case "type":
-            return f"must be {' or '.join([wanted] if isinstance(wanted, str) else wanted)}"
+            return f"must be {' or '.join([expected] if isinstance(expected, str) else expected)}"
         case "enum":
-            return f"must be one of {', '.join(map(repr, wanted))}"
+            return f"must be one of {', '.join(map(repr, expected))}"
         case rule:
-            return f"must satisfy {rule}: {str(wanted)[:100]}"
+            return f"must satisfy {rule}: {str(expected)[:100]}"

@@ -22,7 +22,7 @@ class ThreadSlots:
 
     def __init__(self, most: int) -> None:
         self._free = most
-        self._held: Counter[str] = Counter()
+        self._in_use: Counter[str] = Counter()
         self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
 
     async def acquire(self) -> str:
@@ -46,9 +46,9 @@ class ThreadSlots:
     def release(self, tenant: str) -> None:
         """Release a slot, and grant free slots to the waiters that may take one."""
         self._free += 1
-        self._held[tenant] -= 1
-        if not self._held[tenant]:
-            del self._held[tenant]
+        self._in_use[tenant] -= 1
+        if not self._in_use[tenant]:
+            del self._in_use[tenant]
         for _ in range(len(self._waiting)):
             waits, granted = self._waiting.popleft()
             if self._may_take(waits):
@@ -58,11 +58,11 @@ class ThreadSlots:
                 self._waiting.append((waits, granted))
 
     def _may_take(self, tenant: str) -> bool:
-        return self._held[tenant] < self._free
+        return self._in_use[tenant] < self._free
 
     def _take(self, tenant: str) -> None:
         self._free -= 1
-        self._held[tenant] += 1
+        self._in_use[tenant] += 1
 
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDictionary()

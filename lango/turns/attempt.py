@@ -104,13 +104,13 @@ class Attempt:
     cancellation neither ends nor blocks the attempt's task.
     """
 
-    def __init__(self, desk: WorkerContext, app: LoadedApp, claim: Claim) -> None:
+    def __init__(self, context: WorkerContext, app: LoadedApp, claim: Claim) -> None:
         self.claim = claim
         self.claim_ids = {claim.id}
         self.closed: ClosedTurn | None = None
         self.end: End | None = None  # of the turn, once it is closed
         self.last_events: Sequence[LoggedEvent] = ()  # those that were logged with the close
-        self._desk = desk
+        self._context = context
         self._app = app
         self._abort = asyncio.Event()
         self._expired = self._given_up = False
@@ -122,8 +122,8 @@ class Attempt:
         self._began = time.monotonic()
         self._agent: asyncio.Task[End] | None = None
         self._left_behind = asyncio.Event()
-        desk.writer.begin(claim, self.give_up)
-        desk.feeds.tell(claim.turn, AttemptBegun(claim))
+        context.writer.begin(claim, self.give_up)
+        context.feeds.tell(claim.turn, AttemptBegun(claim))
         self._say("started, attempt %d.", claim.turn.attempts)
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
 
@@ -180,7 +180,7 @@ class Attempt:
             logger.info("Turn %s has been taken over by another worker.", self.claim.turn.id)
         finally:
             timer.cancel()
-            self._desk.writer.end(self.claim)
+            self._context.writer.end(self.claim)
 
     async def _account(self) -> None:
         """Run the turn to its end and close it, or hand it back to another worker."""
@@ -192,7 +192,7 @@ class Attempt:
             self._say_end(self.end or end)
             failpoint("turn.closed")
         except _RefusedError:
-            worker, claim_id, queue = self.claim.worker, self.claim.id, self._desk.queue
+            worker, claim_id, queue = self.claim.worker, self.claim.id, self._context.queue
             await self._insist(lambda: queue.hand_back(worker, claim_id, unclosed=True), tries=None)
 
     async def _insist(self, step: Callable[[], Awaitable[T]], tries: int | None = _TRIES) -> T:
@@ -237,14 +237,14 @@ class Attempt:
 
     def _leave(self, agent: asyncio.Task[End]) -> None:
         """Abandon a task that does not end; the fence rejects its later writes."""
-        self._desk.left_behind.add(agent)
-        agent.add_done_callback(self._desk.left_behind.discard)
+        self._context.left_behind.add(agent)
+        agent.add_done_callback(self._context.left_behind.discard)
         agent.add_done_callback(_forget)
         logger.error(
             "A tool or model of turn %s ignores its cancellation. Its task is left behind (%d such "
             "in this worker); nothing that it writes is taken.",
             self.claim.turn.id,
-            len(self._desk.left_behind),
+            len(self._context.left_behind),
         )
 
     def _outcome(self, agent: asyncio.Task[End]) -> tuple[End, bool]:
@@ -275,10 +275,10 @@ class Attempt:
         self._closing = True
         old, claim_id = self.claim, new_id("clm")
         self.claim_ids.add(claim_id)
-        await self._insist(lambda: self._desk.writer.write(old))  # the unfinished text
-        self._desk.writer.end(old)
-        self.claim = await self._insist(lambda: self._desk.queue.renew(old, end, claim_id))
-        self._desk.writer.begin(self.claim, self.give_up)
+        await self._insist(lambda: self._context.writer.write(old))  # the unfinished text
+        self._context.writer.end(old)
+        self.claim = await self._insist(lambda: self._context.queue.renew(old, end, claim_id))
+        self._context.writer.begin(self.claim, self.give_up)
         return await self._end_as(end)
 
     async def _drive_all(self) -> End:
@@ -308,7 +308,7 @@ class Attempt:
         return end if type(end) is type(verdict) else verdict
 
     async def _drive(self) -> End:
-        await self._desk.beginning.enter()  # many starts at once would block the event loop
+        await self._context.beginning.enter()  # many starts at once would block the event loop
         end: End | None = None
         claim = self.claim
         async with aclosing(self._app.run(claim, abort=self._abort, publish=self._tell)) as events:
@@ -335,8 +335,8 @@ class Attempt:
         if isinstance(event, ApprovalRequired):  # logged with the close: only then answerable
             self._questions[event.approval.id] = event
             return
-        self._desk.writer.add(self.claim, event)
-        self._desk.feeds.tell(self.claim.turn, event)
+        self._context.writer.add(self.claim, event)
+        self._context.feeds.tell(self.claim.turn, event)
 
     @property
     def _unfinished(self) -> str:
@@ -348,8 +348,8 @@ class Attempt:
         A turn that is given up gets no resets: its unfinished text stays, as nothing replaces it.
         """
         turn = self.claim.turn
-        logged = await self._desk.log.read_all(turn)
-        missing = untold(logged, await stored_events(self._desk.store, turn, whole=False))
+        logged = await self._context.log.read_all(turn)
+        missing = untold(logged, await stored_events(self._context.store, turn, full_history=False))
         forgotten = resets(logged, missing) if self.claim.verdict is None else []
         for event in [*forgotten, *missing]:
             self._tell(event)
@@ -369,15 +369,15 @@ class Attempt:
         )
 
     async def _close_as(self, end: End) -> ClosedTurn:
-        rest = await self._desk.writer.rest(self.claim)
+        rest = await self._context.writer.rest(self.claim)
         questions = tuple(self._questions.values())
-        closed = await self._desk.queue.close(self.claim, end, (*rest, *questions), self._causes)
+        closed = await self._context.queue.close(self.claim, end, (*rest, *questions), self._causes)
         for question in questions:
-            self._desk.feeds.tell(self.claim.turn, question)
+            self._context.feeds.tell(self.claim.turn, question)
         self.end = _as_closed(end, closed)
-        told = types_and_data((*rest, *questions, self.end))
+        entries = types_and_data((*rest, *questions, self.end))
         at = closed.turn.ended or time.time()
-        self.last_events = logged_events(told, closed.turn.last_event, self.claim.epoch, at)
+        self.last_events = logged_events(entries, closed.turn.last_event, self.claim.epoch, at)
         return closed
 
 

@@ -27,9 +27,9 @@ class AttemptOver:
     end: End | None
 
 
-Heard = AttemptBegun | Event | AttemptOver | LoggedEvent | Exception
+FeedItem = AttemptBegun | Event | AttemptOver | LoggedEvent | Exception
 """An item of a feed: from an attempt, from the log, or the error that reading the log raised."""
-Feed = asyncio.Queue[Heard]
+Feed = asyncio.Queue[FeedItem]
 
 
 class Feeds:
@@ -54,10 +54,10 @@ class Feeds:
             if not self._feeds[session, key]:
                 del self._feeds[session, key]
 
-    def tell(self, turn: Turn, heard: AttemptBegun | Event | AttemptOver) -> None:
+    def tell(self, turn: Turn, item: AttemptBegun | Event | AttemptOver) -> None:
         """Publish to the subscribers of a turn."""
         for feed in self._feeds.get((turn.session, turn.idempotency_key), ()):
-            feed.put_nowait(heard)
+            feed.put_nowait(item)
 
     def end(self, error: Exception) -> None:
         """Publish to all subscribers an error that ends their feeds."""

@@ -26,7 +26,7 @@ from lango.core.turns.events import (
 from lango.core.turns.positions import Position
 from lango.store.turns.log import LogCursor, LoggedEvent
 from lango.store.turns.rows import Claim, Turn
-from lango.turns.feeds import AttemptBegun, AttemptOver, Feed, Heard
+from lango.turns.feeds import AttemptBegun, AttemptOver, Feed, FeedItem
 from lango.turns.log_replay import name_of
 from lango.turns.service import Turns
 
@@ -54,19 +54,19 @@ class _Following:
         self._turn = turn
         self._feed = feed
         self._cursor = LogCursor(Position())  # in the log, after what is accounted for
-        self._heard: _Heard | None = None  # of the latest attempt in this process
-        self._hears = False
+        self._received: _ReceivedEvents | None = None  # of the latest attempt in this process
+        self._receives = False
         self._reading: asyncio.Task[None] | None = None
 
     async def events(self) -> AsyncGenerator[TurnEvent]:
         """All events, and possibly more after the end."""
         self._read()
         while True:
-            for event in await self._told(await self._feed.get()):
+            for event in await self._events_of(await self._feed.get()):
                 yield event
 
-    async def _told(self, heard: Heard) -> Iterable[TurnEvent]:
-        match heard:
+    async def _events_of(self, item: FeedItem) -> Iterable[TurnEvent]:
+        match item:
             case Exception() as error:
                 raise error
             case AttemptBegun(claim):
@@ -76,29 +76,31 @@ class _Following:
             case LoggedEvent() as logged:
                 return self._logged(logged)
             case Event() as event:
-                return [self._heard.take(event)] if self._hears and self._heard else []
+                return [self._received.take(event)] if self._receives and self._received else []
 
     def _over(self, end: End | None) -> list[TurnEvent]:
         """The end, if the attempt closed the turn; else start to read the log."""
-        told: list[TurnEvent] = [end] if end is not None and self._hears else []
-        self._hears = False
-        if not told:
+        events: list[TurnEvent] = [end] if end is not None and self._receives else []
+        self._receives = False
+        if not events:
             self._read()
-        return told
+        return events
 
     async def _begun(self, claim: Claim) -> list[TurnEvent]:
         """The log's events before an attempt, whose own events arrive directly from here on."""
         await self.stop()
-        last, told = claim.turn.last_event, list[TurnEvent]()
+        last, events = claim.turn.last_event, list[TurnEvent]()
         after = self._cursor.position.number
         if last == _ACCEPTED_AND_STARTED and after < last:
-            told.append(Started(claim.turn.attempts))
+            events.append(Started(claim.turn.attempts))
         elif after < last:
             before = await self._turns.log.read_all(claim.turn)
-            told += [one for each in before if each.number <= last for one in self._logged(each)]
+            events += [
+                event for entry in before if entry.number <= last for event in self._logged(entry)
+            ]
         self._cursor.position = Position(last)
-        self._heard, self._hears = _Heard(claim.epoch), True
-        return told
+        self._received, self._receives = _ReceivedEvents(claim.epoch), True
+        return events
 
     def _logged(self, logged: LoggedEvent) -> Iterator[TurnEvent]:
         """The event of a log entry, unless the reader already has it."""
@@ -106,10 +108,10 @@ class _Following:
         event = event_of(unread.type, unread.data) if unread is not None else None
         if event is None:
             return
-        if self._heard is None:
+        if self._received is None:
             yield event
         else:
-            yield from self._heard.unheard(logged, event)
+            yield from self._received.unreceived(logged, event)
 
     def _read(self) -> None:
         """Start to read the log, after the last known event."""
@@ -132,7 +134,7 @@ class _Following:
             await asyncio.gather(reading, return_exceptions=True)
 
 
-class _Heard:
+class _ReceivedEvents:
     """The events received directly from an attempt, to deduplicate the log against them."""
 
     def __init__(self, epoch: int) -> None:
@@ -150,7 +152,7 @@ class _Heard:
         self._names[name_of(event.type, event.data())] += 1
         return event  # pyright: ignore[reportReturnType]  # attempts publish only these
 
-    def unheard(self, logged: LoggedEvent, event: TurnEvent) -> Iterator[TurnEvent]:
+    def unreceived(self, logged: LoggedEvent, event: TurnEvent) -> Iterator[TurnEvent]:
         """An event of the log, unless the reader already has it.
 
         The first event of a later attempt first resets the unfinished messages: the log may lack

@@ -71,7 +71,7 @@ class Heartbeat:
         self._hang_after = hang_after
         self.contact = Contact(dead_after)
         self._ticked = time.monotonic()
-        self._told = False
+        self._hang_logged = False
         self._stopping = threading.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._thread: threading.Thread | None = None
@@ -142,10 +142,10 @@ class Heartbeat:
     def _is_hung(self) -> bool:
         silent = time.monotonic() - self._ticked
         if silent < self._hang_after:
-            self._told = False
+            self._hang_logged = False
             return False
-        if not self._told:
-            self._told = True
+        if not self._hang_logged:
+            self._hang_logged = True
             logger.error(
                 "The event loop has not moved for %.1f s: something in it blocks. Its turns go to "
                 "other workers. It is here:\n%s",

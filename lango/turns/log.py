@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +23,8 @@ _Message = tuple[str, str]  # the type of its deltas, and its id
 
 GATHER: Final = 0.05
 """Seconds between two writes, in which deltas are merged."""
+GATHER_URGENT: Final = 0.005
+"""Seconds of GATHER, for each turn that runs, if the event is not just more text of a message."""
 STREAMED_FOR: Final = 1.0
 """Seconds for which text stays unwritten that all readers receive without the log."""
 AGAIN_AFTER: Final = 0.5
@@ -82,6 +85,7 @@ class LogWriter:
         self._wakes = wakes
         self._pages: dict[str, _Page] = {}
         self._some = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._writing = asyncio.Lock()
         self._flushed = float("-inf")  # time of the last flush
 
@@ -98,6 +102,8 @@ class LogWriter:
         else:
             page.waiting.append(event)
         self._some.set()
+        if not page.streams:
+            self._urgent.set()
 
     async def rest(self, claim: Claim) -> Sequence[Event]:
         """The unwritten events, for the transaction that closes the turn; stops writing them."""
@@ -132,17 +138,26 @@ class LogWriter:
             pass
 
     async def _gather(self) -> None:
-        """Wait until GATHER seconds after the last flush; an event after a pause does not wait."""
-        await asyncio.sleep(self._flushed + GATHER - time.monotonic())
+        """Wait until GATHER seconds after the last flush; an event after a pause does not wait.
+
+        Only text that continues a message waits as long: a reader notices any other event.
+        """
+        until = self._flushed + GATHER
+        with suppress(TimeoutError):
+            async with asyncio.timeout(until - time.monotonic()):
+                await self._urgent.wait()
+                await asyncio.sleep(GATHER_URGENT * len(self._pages))
 
     async def flush(self) -> None:
         """Write the queued events of all turns; text that needs no log yet is only streamed."""
         async with self._writing:
-            for page in [each for each in self._pages.values() if each.in_doubt]:
+            for page in [page for page in self._pages.values() if page.in_doubt]:
                 await self._settle(page)
             self._some.clear()
-            self._flushed = time.monotonic()
+            self._urgent.clear()
             pages = [p for p in self._pages.values() if p.waiting and not p.is_closing]
+            if pages:
+                self._flushed = time.monotonic()
             parts: dict[str, Sequence[LoggedEvent]] = {}
             written: list[_Page] = []
             for page in pages:

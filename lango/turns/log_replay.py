@@ -37,25 +37,28 @@ _KNOWN_BY: Final[dict[str, str]] = {
 """The event types that can be rebuilt, and the field that identifies each event."""
 
 
-async def stored_events(store: SqlSessionStore, turn: Turn, *, whole: bool) -> list[Event]:
-    """The events of a turn that its session holds. `whole` reads old history too."""
+async def stored_events(store: SqlSessionStore, turn: Turn, *, full_history: bool) -> list[Event]:
+    """The events of a turn that its session holds. `full_history` reads old history too."""
     key = turn.session
     service = SessionServiceAdapter(
-        store, tenant=key.tenant, token_budget=None if whole else 0, root_agent_name=key.app_name
+        store,
+        tenant=key.tenant,
+        token_budget=None if full_history else 0,
+        root_agent_name=key.app_name,
     )
     session = await service.get_session(
         app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
     )
-    reader, told, begun = TurnReader(), list[Event](), False
+    reader, events, begun = TurnReader(), list[Event](), False
     for event in session.events if session else ():
         if event.id == user_event_id(turn.id):
             begun = True
-            told += reader.read(event)
+            events += reader.read(event)
         elif begun and event.id.endswith(user_event_id("")):
             break
         elif begun and event.invocation_id == turn.invocation_id and not event.interrupted:
-            told += reader.read(event)
-    return [event for event in told if event.type in _KNOWN_BY]
+            events += reader.read(event)
+    return [event for event in events if event.type in _KNOWN_BY]
 
 
 def untold(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event]:
@@ -73,8 +76,8 @@ def untold(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event
 
 def resets(logged: Iterable[LoggedEvent], missing: Iterable[Event]) -> list[Event]:
     """Resets for messages that neither the log nor the missing events complete."""
-    kept = {event.message for event in missing if isinstance(event, MessageCompleted)}
-    return [MessageReset(message) for message in unfinished(logged) if message not in kept]
+    completed = {event.message for event in missing if isinstance(event, MessageCompleted)}
+    return [MessageReset(message) for message in unfinished(logged) if message not in completed]
 
 
 def name_of(kind: str, data: JsonObject) -> tuple[str, str]:

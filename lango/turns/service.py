@@ -27,7 +27,7 @@ from lango.store.sessions.listing import Page
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.listing import ListedTurn, TurnFilter, list_turns
 from lango.store.turns.log import LogCursor, LoggedEvent, LogPage, TurnLog
-from lango.store.turns.rows import Turn
+from lango.store.turns.rows import Turn, read_last_text
 from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
 from lango.turns.engine.cancel import cancel_turn
 from lango.turns.engine.protocol import Engine
@@ -86,9 +86,11 @@ class Turns:
         called if the idempotency key already has a turn.
         """
         key = SessionKey(self.tenant, app, user, session)
-        given = dict(options or {})
-        said = input_of(message, await self._named(key, files) if files else ())
-        new = NewTurn(said, given, idempotency_key, run_at, time_limit, key_id, cost_limit)
+        turn_options = dict(options or {})
+        turn_input = input_of(message, await self._named(key, files) if files else ())
+        new = NewTurn(
+            turn_input, turn_options, idempotency_key, run_at, time_limit, key_id, cost_limit
+        )
         try:
             submitted = await self._turns.submit(
                 key, new, busy=busy, after=after, public_id=public_id, admit=admit
@@ -99,15 +101,15 @@ class Turns:
             with suppress(SessionExistsError):  # another request created it first
                 await self._store.create(key)
             submitted = await self._turns.submit(key, new, busy=busy, after=after)
-        return self._told(submitted)
+        return self._dispatched(submitted)
 
     async def _named(self, key: SessionKey, files: Sequence[str]) -> Sequence[FileRef]:
         """The current versions of the files with these names."""
-        found = await self._files.newest(key, set(files))
+        versions = await self._files.newest(key, set(files))
         for name in files:
-            if name not in found:
+            if name not in versions:
                 raise UnknownFileError(f"The session has no file {name!r}; upload it first.")
-        return [found[name] for name in dict.fromkeys(files)]
+        return [versions[name] for name in dict.fromkeys(files)]
 
     async def answer(
         self,
@@ -126,13 +128,13 @@ class Turns:
         cancelled before it has stored the answer.
         """
         answers = [answer] if isinstance(answer, Answer) else list(answer)
-        asked = await self.get(turn_id)
-        events = await self._events_of(asked)
-        given = await self._by_question(asked, answers, events)
-        new = _answering(asked, given, idempotency_key, key_id, cost_limit)
-        first, *others = (each.call_id for each in given)
-        check = partial(answer_content, given, events)
-        return self._told(
+        asking_turn = await self.get(turn_id)
+        events = await self._events_of(asking_turn)
+        matched = await self._by_question(asking_turn, answers, events)
+        new = _answering(asking_turn, matched, idempotency_key, key_id, cost_limit)
+        first, *others = (matched_answer.call_id for matched_answer in matched)
+        check = partial(answer_content, matched, events)
+        return self._dispatched(
             await self._turns.answer(
                 self.tenant, turn_id, first, new, *others, check=check, admit=admit
             )
@@ -156,16 +158,16 @@ class Turns:
         TurnConflictError. SessionBusyError while the turn still runs: retry later.
         CallNotFoundError if no such call waits.
         """
-        asked = await self.get(turn_id)
-        events = await self._events_of(asked)
+        asking_turn = await self.get(turn_id)
+        events = await self._events_of(asking_turn)
         response = cast("JsonObject", result) if isinstance(result, dict) else {"result": result}
-        given = [Answer(call_id, approved=True, payload=response)]
-        return self._told(
+        answers = [Answer(call_id, approved=True, payload=response)]
+        return self._dispatched(
             await self._turns.answer(
                 self.tenant,
                 turn_id,
                 call_id,
-                _answering(asked, given, idempotency_key, key_id, cost_limit),
+                _answering(asking_turn, answers, idempotency_key, key_id, cost_limit),
                 repeats=True,
                 check=partial(check_result, call_id, events),
                 admit=admit,
@@ -188,7 +190,7 @@ class Turns:
                 f"Turn {turn.id} was an answer, which is not given twice. If its call still waits, "
                 "answer it again; else say something new in the session."
             )
-        again = NewTurn(
+        new = NewTurn(
             turn.input,
             turn.options,
             _RETRY_KEY.format(turn=turn.id),
@@ -196,8 +198,8 @@ class Turns:
             key_id=turn.key_id,
             cost_limit=turn.cost_limit,
         )
-        return self._told(
-            await self._turns.submit(turn.session, again, pk=turn.session_pk, admit=admit)
+        return self._dispatched(
+            await self._turns.submit(turn.session, new, pk=turn.session_pk, admit=admit)
         )
 
     async def cancel(self, turn_id: str) -> Turn:
@@ -233,40 +235,58 @@ class Turns:
             self._store.database, self.tenant, wanted or TurnFilter(), cursor=cursor, limit=limit
         )
 
-    async def wait(self, turn_id: str) -> Turn:
-        """Wait until the turn has ended or waits for a person, and return it."""
-        with self._wakes.read(turn_id) as ear:
-            turn = await self.get(turn_id)
-            if turn.ended is not None:
-                return turn
-            cursor = LogCursor(Position(turn.last_event))
-            async for _ in self._events(ear, LogPage(turn, ()), cursor):
+    async def answer_text(self, turn: Turn) -> str | None:
+        """What a completed turn's agent said last; None if it said nothing, or has not completed.
+
+        None also after the message was undone by a rewind.
+        """
+        if turn.state != "completed" or turn.session.tenant != self.tenant:
+            return None
+        return await read_last_text(self._store.database, turn)
+
+    async def wait(self, turn: str | Turn) -> Turn:
+        """Wait until the turn has ended or waits for a person, and return it.
+
+        `turn` as for `events`.
+        """
+        turn_id = _id_of(turn)
+        with self._wakes.read(turn_id) as subscription:
+            current = self._unended(turn) or await self.get(turn_id)
+            if current.ended is not None:
+                return current
+            cursor = LogCursor(Position(current.last_event))
+            async for _ in self._events(subscription, LogPage(current, ()), cursor):
                 pass
-        return ear.closed or await self.get(turn_id)
+        return subscription.closed or await self.get(turn_id)
 
     async def events(
-        self, turn_id: str, *, after: int | Position = 0
+        self, turn: str | Turn, *, after: int | Position = 0
     ) -> AsyncGenerator[LoggedEvent]:
         """Stream the events of a turn after a number, up to the turn's end.
 
+        `turn` is its id, or the turn as `submit` or `get` returned it, which is not read again.
         A reader that remembers the `position` of its last event can resume there, in any process.
         Where a bus carries text, a delta may come in parts before it is written.
         """
         cursor = LogCursor(after if isinstance(after, Position) else Position(after))
-        with self._wakes.read(turn_id) as ear:
-            page = await self._page(turn_id, cursor.position.number)
-            async with aclosing(self._events(ear, page, cursor)) as events:
+        after_number = cursor.position.number
+        with self._wakes.read(_id_of(turn)) as subscription:
+            if (unended := self._unended(turn)) is not None:
+                page = await self.log.read_on(unended, after_number)
+            else:
+                page = await self._page(_id_of(turn), after_number)
+            async with aclosing(self._events(subscription, page, cursor)) as events:
                 async for event in events:
                     yield event
 
     async def _events(
-        self, ear: LogSubscription, page: LogPage, cursor: LogCursor
+        self, subscription: LogSubscription, page: LogPage, cursor: LogCursor
     ) -> AsyncGenerator[LoggedEvent]:
         """The events of a page and those that follow, up to the turn's end.
 
         Events that arrive directly are not read from the log: then it is polled rarely.
         """
-        look_again = _FIRST_LOOK
+        poll_after = _FIRST_LOOK
         while True:
             for event in page.events:
                 if (unread := cursor.read(event)) is not None:
@@ -274,19 +294,25 @@ class Turns:
             if page.is_end:
                 return
             after = cursor.position.number
-            if not page.is_full and not await ear.wait(look_again):
-                look_again = min(2 * look_again, self._longest_wait)
+            if not page.is_full and not await subscription.wait(poll_after):
+                poll_after = min(2 * poll_after, self._longest_wait)
                 page = await self._page(page.turn.id, after)
-            elif page.is_full or (handed := ear.take(after)) is None:
+            elif page.is_full or (handed := subscription.take(after)) is None:
                 page = await self.log.read_on(page.turn, after)
             else:
-                look_again = self._longest_wait
+                poll_after = self._longest_wait
                 page = LogPage(page.turn, handed)
 
     @property
     def _longest_wait(self) -> float:
         """Seconds between two polls of a log of which no news arrives."""
         return _LOOK_POSTGRES if self._wakes.is_connected else _LOOK_SQLITE
+
+    def _unended(self, turn: str | Turn) -> Turn | None:
+        """The turn, if it is known and had not ended when it was read."""
+        if isinstance(turn, str) or turn.session.tenant != self.tenant:
+            return None
+        return turn if turn.ended is None else None
 
     async def _page(self, turn_id: str, after: int) -> LogPage:
         page = await self.log.read(self.tenant, turn_id, after=after)
@@ -297,12 +323,12 @@ class Turns:
 
     async def _from_history(self, turn: Turn, after: int) -> Sequence[LoggedEvent]:
         """Events that replace a trimmed log: fewer, numbered so that the last keeps its number."""
-        told = await stored_events(self._store, turn, whole=True)
-        first = max(turn.last_event - len(told), 1)
+        stored = await stored_events(self._store, turn, full_history=True)
+        first = max(turn.last_event - len(stored), 1)
         ended = turn.ended or turn.created
         events = [
             LoggedEvent(number, event.type, event.data(), 0, ended)
-            for number, event in enumerate(told[: turn.last_event - 1], first)
+            for number, event in enumerate(stored[: turn.last_event - 1], first)
         ]
         end = LoggedEvent(turn.last_event, _end_type(turn), _end_data(turn), 0, ended)
         return [event for event in [*events, end] if event.number > after]
@@ -317,19 +343,19 @@ class Turns:
         return session.events if session else []
 
     async def _by_question(
-        self, asked: Turn, answers: Sequence[Answer], events: History
+        self, asking_turn: Turn, answers: Sequence[Answer], events: History
     ) -> list[Answer]:
         """The answers, each with the id of its question."""
-        waits = await self._turns.waited_calls(asked)
-        calls = [question_id(each.call_id, waits, events) for each in answers]
+        waits = await self._turns.waited_calls(asking_turn)
+        calls = [question_id(answer.call_id, waits, events) for answer in answers]
         if not calls or len(set(calls)) < len(calls):
             raise TurnConflictError("Answer at least one call, and each once.")
         return [
-            Answer(call, each.approved, each.payload)
-            for call, each in zip(calls, answers, strict=True)
+            Answer(call, answer.approved, answer.payload)
+            for call, answer in zip(calls, answers, strict=True)
         ]
 
-    def _told(self, submitted: Submitted) -> Turn:
+    def _dispatched(self, submitted: Submitted) -> Turn:
         if submitted.wakes or submitted.turn.state == "scheduled":
             self._engine.dispatch([submitted.turn.head])
         if submitted.interrupted is not None:
@@ -337,8 +363,12 @@ class Turns:
         return submitted.turn
 
 
+def _id_of(turn: str | Turn) -> str:
+    return turn if isinstance(turn, str) else turn.id
+
+
 def _answering(
-    asked: Turn,
+    asking_turn: Turn,
     answers: Sequence[Answer],
     idempotency_key: str | None,
     key_id: str | None,
@@ -348,12 +378,12 @@ def _answering(
 
     The option `state` is left out: it is already set, and the agent may have changed it since.
     """
-    options = {name: value for name, value in asked.options.items() if name != "state"}
+    options = {name: value for name, value in asking_turn.options.items() if name != "state"}
     return NewTurn(
         input_of(answers),
         options,
         idempotency_key,
-        time_limit=asked.time_limit,
+        time_limit=asking_turn.time_limit,
         key_id=key_id,
         cost_limit=cost_limit,
     )
@@ -364,5 +394,5 @@ def _end_type(turn: Turn) -> str:
 
 
 def _end_data(turn: Turn) -> dict[str, Any]:
-    told = {"usage": turn.usage, "error": turn.error, "calls": list(turn.waits_for) or None}
-    return {name: value for name, value in told.items() if value is not None}
+    fields = {"usage": turn.usage, "error": turn.error, "calls": list(turn.waits_for) or None}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -44,21 +44,21 @@ class Subscription:
     """Waits for a topic."""
 
     def __init__(self) -> None:
-        self._heard = asyncio.Event()
+        self._woken = asyncio.Event()
 
     def wake(self) -> None:
         """Wake the waiter."""
-        self._heard.set()
+        self._woken.set()
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a wake-up, or for one that came since the last wait; False if none came."""
         try:
             async with asyncio.timeout(seconds):
-                await self._heard.wait()
+                await self._woken.wait()
         except TimeoutError:
             return False
         finally:
-            self._heard.clear()
+            self._woken.clear()
         return True
 
 
@@ -104,7 +104,7 @@ class WakeUps:
     def __init__(self, bus: Bus) -> None:
         self.reaches_others = bus.reaches_others
         self._bus = bus
-        self._ears: dict[str, set[Subscription]] = {}
+        self._subscriptions: dict[str, set[Subscription]] = {}
         self._readers: dict[str, set[LogSubscription]] = {}
         self._outgoing: list[BusMessage] = []
         self._to_send = asyncio.Event()
@@ -159,16 +159,16 @@ class WakeUps:
     @contextmanager
     def hear(self, topic: str) -> Generator[Subscription]:
         """Subscribe to one topic: WORK or STOP."""
-        with self._subscribed(self._ears, topic, Subscription()) as ear:
-            yield ear
+        with self._subscribed(self._subscriptions, topic, Subscription()) as subscription:
+            yield subscription
 
     @contextmanager
     def read(self, turn_id: str) -> Generator[LogSubscription]:
         """Subscribe to the log of a turn."""
-        with self._subscribed(self._readers, turn_id, LogSubscription()) as ear:
+        with self._subscribed(self._readers, turn_id, LogSubscription()) as subscription:
             if not self._bus.carries_data and time.monotonic() > self._announce_from:
                 self._announce()
-            yield ear
+            yield subscription
 
     def tell(self, *topics: str) -> None:
         """Wake subscribers to these topics or logs: here immediately, in other processes soon."""
@@ -179,18 +179,18 @@ class WakeUps:
     def hand(self, logs: Mapping[str, Sequence[LoggedEvent]]) -> None:
         """Pass events of logs, or parts of their next event, to readers in all processes."""
         for turn_id, events in logs.items():
-            for ear in self._readers.get(turn_id, ()):
-                ear.hand(events)
+            for subscription in self._readers.get(turn_id, ()):
+                subscription.hand(events)
         if not self._bus.carries_data:
             self._tell_others(*logs)
         elif self._bus.is_connected:
-            told = logs.items()
-            self._send_soon(BusMessage(turn, encode_events(events)) for turn, events in told)
+            entries = logs.items()
+            self._send_soon(BusMessage(turn, encode_events(events)) for turn, events in entries)
 
     def close_log(self, closed: Turn, last_events: Sequence[LoggedEvent]) -> None:
         """Pass the last events of a turn to its readers, with the closed turn in this process."""
-        for ear in self._readers.get(closed.id, ()):
-            ear.closed = closed
+        for subscription in self._readers.get(closed.id, ()):
+            subscription.closed = closed
         self.hand({closed.id: last_events})
 
     def _tell_others(self, *topics: str) -> None:
@@ -199,8 +199,8 @@ class WakeUps:
 
     def wake(self, topic: str) -> None:
         """Wake subscribers to a topic or log in this process."""
-        for ear in (*self._ears.get(topic, ()), *self._readers.get(topic, ())):
-            ear.wake()
+        for subscription in (*self._subscriptions.get(topic, ()), *self._readers.get(topic, ())):
+            subscription.wake()
 
     def _announce(self) -> None:
         """Let other processes know that this one has readers of logs."""
@@ -225,12 +225,12 @@ class WakeUps:
         if (events := decode_events(data)) is None:
             self.wake(topic)
             return
-        for ear in self._readers.get(topic, ()):
-            ear.hand(events)
+        for subscription in self._readers.get(topic, ()):
+            subscription.hand(events)
 
     def _joined(self) -> None:
         """On every connection, wake all waiters: they missed what was sent while there was none."""
-        for topic in (*self._ears, *self._readers):
+        for topic in (*self._subscriptions, *self._readers):
             self.wake(topic)
         if not self._bus.carries_data:
             self._queue(_HELLO)
@@ -264,15 +264,17 @@ class WakeUps:
             await self._bus.publish(messages)
 
     @contextmanager
-    def _subscribed(self, ears: dict[str, set[E]], topic: str, ear: E) -> Generator[E]:
-        """Register an ear for a topic, and unregister it on exit."""
-        if topic not in ears:
+    def _subscribed(
+        self, subscriptions: dict[str, set[E]], topic: str, subscription: E
+    ) -> Generator[E]:
+        """Register a subscription to a topic, and unregister it on exit."""
+        if topic not in subscriptions:
             self._bus.subscribe(topic)
-        ears.setdefault(topic, set()).add(ear)
+        subscriptions.setdefault(topic, set()).add(subscription)
         try:
-            yield ear
+            yield subscription
         finally:
-            ears[topic].discard(ear)
-            if not ears[topic]:
-                del ears[topic]
+            subscriptions[topic].discard(subscription)
+            if not subscriptions[topic]:
+                del subscriptions[topic]
                 self._bus.unsubscribe(topic)

@@ -86,7 +86,7 @@ class TurnWorker:
         self._log = TurnLog(store.database)
         self._writer = LogWriter(self._log, engine.wakes)
         self._feeds = feeds or Feeds()
-        self._desk = WorkerContext(store, engine.queue, self._log, self._writer, self._feeds)
+        self._context = WorkerContext(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
         self._claiming: set[str] = set()  # claims in progress
         self._unloaded: dict[int, float] = {}  # sessions whose app no worker has, since when
@@ -141,24 +141,26 @@ class TurnWorker:
                 if self._looking is not None:
                     await asyncio.wait([self._looking])
                 while self._attempts:
-                    await asyncio.wait([each.task for each in self._attempts.values()])
+                    await asyncio.wait([attempt.task for attempt in self._attempts.values()])
         except TimeoutError:
             logger.warning("%d turns are handed to other workers.", len(self._attempts))
         await self._end()
 
     async def _end(self) -> None:
-        left = list(self._attempts.values())
-        self._handed_over += [claim for each in left for claim in each.claim_ids]
+        remaining = list(self._attempts.values())
+        self._handed_over += [claim for attempt in remaining for claim in attempt.claim_ids]
         self._handed_over += [*self._claiming, *self._unaccounted]
-        for attempt in left:
+        for attempt in remaining:
             attempt.abandon()
         loops = [*self._loops, self._looking] if self._looking else self._loops
         for loop in loops:
             loop.cancel()
-        await asyncio.gather(*(each.task for each in left), *loops, return_exceptions=True)
+        await asyncio.gather(
+            *(attempt.task for attempt in remaining), *loops, return_exceptions=True
+        )
         await self._heartbeat.stop(self._handed_over)
         self._handed_over = []
-        if left:
+        if remaining:
             self._engine.dispatch()
 
     @property
@@ -179,7 +181,9 @@ class TurnWorker:
     @property
     def most_losses(self) -> int:
         """The most workers that a turn may have lost to run beside the turns it runs now."""
-        run = [each.claim for each in self._attempts.values() if each.claim.verdict is None]
+        run = [
+            attempt.claim for attempt in self._attempts.values() if attempt.claim.verdict is None
+        ]
         return most_losses_beside([claim.losses for claim in run])
 
     async def room(self) -> int:
@@ -222,11 +226,13 @@ class TurnWorker:
     @property
     def left_behind(self) -> int:
         """The number of agent runs that ignored their cancellation and still run, fenced out."""
-        return len(self._desk.left_behind)
+        return len(self._context.left_behind)
 
     def is_in(self, session_pk: int) -> bool:
         """Whether it runs a turn of this session."""
-        return any(each.claim.turn.session_pk == session_pk for each in self._attempts.values())
+        return any(
+            attempt.claim.turn.session_pk == session_pk for attempt in self._attempts.values()
+        )
 
     async def take(self, session_pk: int) -> Attempt | None:
         """Claim a session's work and start it; None if there was nothing to claim."""
@@ -242,7 +248,7 @@ class TurnWorker:
             if claim is None:
                 return None
             app = self._apps.get(claim.turn.session.app_name) or UnloadedApp(self._store)
-            attempt = Attempt(self._desk, app, claim)
+            attempt = Attempt(self._context, app, claim)
             self._attempts[claim.id] = attempt
         except BaseException:
             self._unaccounted.add(claim_id)  # the database may hold it anyway
@@ -270,8 +276,8 @@ class TurnWorker:
         seconds for it.
         """
         await asyncio.sleep(self._engine.queue.dead_after)
-        now, found = time.monotonic(), await self._engine.queue.unloaded()
-        self._unloaded = {pk: self._unloaded.get(pk, now) for pk in found}
+        now, session_pks = time.monotonic(), await self._engine.queue.unloaded()
+        self._unloaded = {pk: self._unloaded.get(pk, now) for pk in session_pks}
         for pk, since in self._unloaded.items():
             if self.may_take_over and not self.is_crowded:
                 gone = now - since >= self.options.app_gone_after
@@ -311,9 +317,9 @@ class TurnWorker:
         """Poll for turns that other workers have claimed, and for turns that should stop."""
         poll = _STOP_POLL_POSTGRES if self._engine.wakes.reaches_others else _STOP_POLL_SQLITE
         every, looked = self._engine.queue.dead_after, time.monotonic()
-        with self._engine.wakes.hear(STOP) as ear:
+        with self._engine.wakes.hear(STOP) as subscription:
             while True:
-                await ear.wait(poll)
+                await subscription.wait(poll)
                 if self._attempts or self._unaccounted or time.monotonic() - looked > every:
                     await self._look_at_claims()
                     looked = time.monotonic()
@@ -321,21 +327,23 @@ class TurnWorker:
     async def _look_at_claims(self) -> None:
         """Reconcile the claims that the database records for this worker with its attempts."""
         # Copied before the query: the next round covers what is claimed or ends after it.
-        mine, unaccounted = list(self._attempts.values()), set(self._unaccounted)
-        held = await self._engine.queue.held_by(self.worker.id)
-        for attempt in mine:
-            found = [held[each] for each in attempt.claim_ids if each in held]
-            if not found:
+        attempts, unaccounted = list(self._attempts.values()), set(self._unaccounted)
+        held_claims = await self._engine.queue.held_by(self.worker.id)
+        for attempt in attempts:
+            stop_flags = [
+                held_claims[claim_id] for claim_id in attempt.claim_ids if claim_id in held_claims
+            ]
+            if not stop_flags:
                 attempt.give_up()
-            elif any(found):
+            elif any(stop_flags):
                 attempt.stop()
-        await self._hand_back(held)
+        await self._hand_back(held_claims)
         self._unaccounted -= unaccounted
 
-    async def _hand_back(self, held: Mapping[str, bool]) -> None:
+    async def _hand_back(self, held_claims: Mapping[str, bool]) -> None:
         """Give back claims that this worker holds but does not run: no other worker can."""
-        run = {claim for each in self._attempts.values() for claim in each.claim_ids}
-        for claim in held.keys() - run - self._claiming:
+        run = {claim for attempt in self._attempts.values() for claim in attempt.claim_ids}
+        for claim in held_claims.keys() - run - self._claiming:
             # A locked session is left for the next round: the other claims do not wait for it.
             if await self._engine.queue.hand_back(self.worker.id, claim, wait=False):
                 logger.warning("The claim %s was not run by its worker, and is handed back.", claim)

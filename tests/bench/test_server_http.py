@@ -11,7 +11,7 @@ from google.genai import types
 
 from bench.server.http_client import Request, ask
 from bench.server.process import cpu_of, memory, peak_memory
-from bench.server.server_agent.agent import Dripping
+from bench.server.server_agent import agent
 
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
@@ -73,8 +73,9 @@ def test_a_process_is_known_by_its_number() -> None:
 @pytest.mark.parametrize("words", [0, 3])
 async def test_the_model_says_as_many_words_as_it_is_asked_for(words: int) -> None:
     asked = LlmRequest(contents=[types.UserContent(str(words))])
-    model = Dripping(model="dripping")
+    model = agent.root_agent.canonical_model
     said = [each async for each in model.generate_content_async(asked, stream=True)]
     texts = [part.text or "" for each in said if each.content for part in each.content.parts or ()]
-    assert [each.partial for each in said] == [True] * words + [None]
-    assert texts[-1] == "".join(texts[:-1]) + "over."
+    assert [each.partial for each in said[:-1]] == [True] * (words + 1)
+    assert texts[-1] == "".join(texts[:-1])
+    assert texts[-2] == "over."

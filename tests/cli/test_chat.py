@@ -72,7 +72,7 @@ def test_a_conversation(shop: Path) -> None:
 
         terminal.wait_for("you> ", times=5)
         terminal.press("C-d")
-        screen = terminal.wait_for("goes on with it.")
+        screen = terminal.wait_for("To continue: ")
         session = re.findall(r"lango chat --session (\w+)", screen)[-1]
 
         terminal.lango("chat", "--session", session)

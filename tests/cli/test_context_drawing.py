@@ -107,7 +107,7 @@ def test_the_bars() -> None:
         "       this turn:",
         "   11  user                      5  █                 a b �[31mcccccccccccccccc…",
         "   12  tool                      ?                    shortened · from add · he…",
-        "       the rest                 10  ██                not told apart: shortened…",
+        "       the rest                 10  ██                not itemised: shortened o…",
     ]
 
 

@@ -137,7 +137,7 @@ def test_doctor_says_what_does_not_pass_a_pooler(has_direct: bool, postgres_url:
         if not has_direct:
             url = url.difference_update_query(["direct_url"])
         ran = run("doctor", "--url", url.render_as_string(hide_password=False))
-    assert ran.code == 0
+    # What else it finds depends on the turns that other tests have left in the database.
     notices, settings = (
         next(line for line in ran.out.splitlines() if line[4:].startswith(what))
         for what in ("notices", "connection settings")

@@ -64,7 +64,7 @@ def test_a_killed_chat_is_resumed(shop: Shop) -> None:
         terminal.wait_for("You said: next")
         terminal.wait_for("you> ", times=3)
         terminal.press("C-d")
-        terminal.wait_for("goes on with it.")
+        terminal.wait_for("To continue: ")
     check(shop, "s1")
 
 

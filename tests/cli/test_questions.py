@@ -113,9 +113,9 @@ def test_an_input_is_given_in_chat(folder: Path) -> None:
         terminal.press("C-d")
         terminal.wait_for("you> ", times=2)
         terminal.press("C-d")
-        screen = terminal.wait_for("goes on with it.")
-        [again] = [line for line in screen.splitlines() if line.endswith("goes on with it.")]
-        terminal.lango(*shlex.split(again.removesuffix(" goes on with it."))[1:])
+        screen = terminal.wait_for("To continue: ")
+        [again] = [line for line in screen.splitlines() if line.startswith("To continue: ")]
+        terminal.lango(*shlex.split(again.removeprefix("To continue: "))[1:])
         terminal.wait_for("answer> ", times=2)
         terminal.type("three")
         terminal.wait_for("You ordered 'three'.")

@@ -67,7 +67,7 @@ def test_a_pending_result_is_named(project: Path) -> None:
     ran = lango(project, "run", 'call errand {"name": "a"}')
     assert (ran.returncode, ran.stdout) == (3, 'I asked: errand gave {"status":"pending"}.\n')
     assert "`lango turns deliver` delivers it" in ran.stderr
-    assert "asks you about it" not in ran.stderr
+    assert "To answer: " not in ran.stderr
 
 
 def test_doctor_says_which_apps_can_be_resumed(project: Path) -> None:

@@ -72,7 +72,7 @@ def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
         assert server.end() == 0
     first, *_ = server.err.splitlines()
     assert re.fullmatch(
-        rf"Serving {shop.app} at http://127\.0\.0\.1:\d+, and running their turns\.", first
+        rf"Serving {shop.app} at http://127\.0\.0\.1:\d+, and running turns\.", first
     )
     assert server.err.splitlines()[-2:] == [
         "Stopping; turns that still run have 30 s to end.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import inspect
 import os
 import re
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import lango
 from scripts import api_reference
 from tests.docs.pages import DOCS, ROOT
 
@@ -44,9 +47,29 @@ def test_every_page_is_there(site: Path) -> None:
     assert names == built
 
 
+def test_the_python_api_is_written_from_the_docstrings(site: Path) -> None:
+    page = site / Path(api_reference.PAGE).with_suffix("") / "index.html"
+    text = html.unescape(re.sub(r"<[^>]+>", "", page.read_text("utf-8")))
+    missing = [
+        name
+        for name in api_reference.homes()
+        if inspect.isclass(value := getattr(lango, name)) and not _shown(value, text)
+    ]
+    assert missing == []
+
+
+def _shown(value: type, text: str) -> bool:
+    first = (inspect.getdoc(value) or "").partition("\n")[0]
+    return _plain(first) in _plain(text)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[`*_]", "", text).split())
+
+
 def test_the_tabs_are_in_a_reader_s_order(site: Path) -> None:
-    html = (site / "index.html").read_text("utf-8")
-    [tabs] = re.findall(r'<nav class="md-tabs".*?</nav>', html, re.DOTALL)
+    home = (site / "index.html").read_text("utf-8")
+    [tabs] = re.findall(r'<nav class="md-tabs".*?</nav>', home, re.DOTALL)
     assert re.findall(r"md-tabs__link\">\s*(.*?)\s*</a>", tabs, re.DOTALL) == TABS
 
 

@@ -1,6 +1,6 @@
 """Which deltas bypass ADK: those that no code of the app could have seen there."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from google.adk.agents import (
 )
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App
 from google.adk.events.event import Event
 from google.adk.models import BaseLlm
@@ -22,7 +23,10 @@ from google.adk.planners.built_in_planner import BuiltInPlanner
 from google.adk.planners.plan_re_act_planner import PlanReActPlanner
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.plugins.logging_plugin import LoggingPlugin
+from google.adk.runners import Runner
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import START, Workflow
 from google.genai import types
 
@@ -79,7 +83,7 @@ async def test_adk_gets_the_first_delta_only(store_url: str) -> None:
 
 def _louder(callback_context: CallbackContext, llm_response: LlmResponse) -> LlmResponse:
     del callback_context
-    for part in (llm_response.content.parts if llm_response.content else None) or []:
+    for part in _parts(llm_response):
         part.text = part.text and part.text.upper()
     return llm_response
 
@@ -229,6 +233,60 @@ async def test_an_agent_in_a_tool_publishes_nothing(sqlite_url: str) -> None:
     found = await heard(make, sqlite_url)
     assert "secret" not in found.text
     assert _text(found.direct) == " 0 calls 1: done with it"
+
+
+async def test_a_tool_that_runs_an_agent_gets_every_delta(sqlite_url: str) -> None:
+    """ADK's own tool for that turns streaming off; others may not."""
+    streamed: list[str] = []
+
+    async def ask(request: str, tool_context: ToolContext) -> str:
+        """Ask a helper."""
+        plugins = tool_context.get_invocation_context().plugin_manager.plugins
+        app = App(name="inner", root_agent=agent("helper", WORDS), plugins=list(plugins))
+        sessions = InMemorySessionService()
+        inner = Runner(app=app, session_service=sessions)
+        session = await sessions.create_session(app_name="inner", user_id="u")
+        events = inner.run_async(
+            user_id="u",
+            session_id=session.id,
+            new_message=types.UserContent(request),
+            run_config=RunConfig.model_validate({"streaming_mode": "sse"}),
+        )
+        streamed.append(await _partial_text(events))
+        return "answered"
+
+    found = await heard(lambda: _with_tool(ask), sqlite_url)
+    assert streamed == [f"helper 0: {WORDS}"]
+    assert WORDS not in found.text
+
+
+async def test_a_tool_that_asks_the_model_gets_every_delta(sqlite_url: str) -> None:
+    streamed: list[str] = []
+
+    async def ask(request: str) -> str:
+        """Ask the model."""
+        asked = LlmRequest(contents=[types.UserContent(request)])
+        model = agent("helper", WORDS).canonical_model
+        streamed.append(await _partial_text(model.generate_content_async(asked, stream=True)))
+        return "answered"
+
+    found = await heard(lambda: _with_tool(ask), sqlite_url)
+    assert streamed == [f"helper 0: {WORDS}"]
+    assert WORDS not in found.text
+
+
+def _with_tool(tool: Callable[..., Any]) -> LlmAgent:
+    """An agent that asks a tool, whose model answers with WORDS."""
+    return agent("root", [("ask", {"request": "TURN inner"})], "done with it", tools=[tool])
+
+
+async def _partial_text(responses: AsyncIterator[LlmResponse]) -> str:
+    partial = [_parts(response) async for response in responses if response.partial]
+    return "".join(part.text or "" for parts in partial for part in parts)
+
+
+def _parts(response: LlmResponse) -> list[types.Part]:
+    return (response.content.parts if response.content else None) or []
 
 
 async def test_without_a_publisher_every_delta_passes_through_adk(sqlite_url: str) -> None:

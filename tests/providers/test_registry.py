@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+from google.adk.models.llm_request import LlmRequest
+from google.genai import types
 
+from lango.adk.models.adapter import ModelAdapter
 from lango.core.messages.streams import StreamEvent, Usage
 from lango.errors import AuthenticationError, UnknownModelError
 from lango.providers import registry
@@ -48,6 +51,17 @@ async def test_another_servers_address_can_be_given(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("LLAMACPP_BASE_URL", server.url)
         assert text_of(await talk_to("llamacpp:m")) == "Hello."
         assert server.refused == []
+
+
+async def test_a_key_is_added_to_the_address_of_its_provider() -> None:
+    async with WireServer("openai_chat", ScriptedAnswer("Hello.")) as server:
+        access = {"groq": registry.Access(base_url=server.url)}
+        model = ModelAdapter("groq:m", api_key="gsk-mine", access=access)
+        request = LlmRequest(contents=[types.UserContent("hi")])
+        async for _ in model.generate_content_async(request):
+            pass
+        await model.close()
+        assert [each.headers["authorization"] for each in server.requests] == ["Bearer gsk-mine"]
 
 
 async def test_a_key_goes_nowhere_but_home(monkeypatch: pytest.MonkeyPatch) -> None:

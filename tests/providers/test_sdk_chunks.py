@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from faults.models.canned import Canned, anthropic_client, canned_provider, openai_client
 from lango.core.messages.streams import (
+    Done,
     ReasoningDone,
     StreamEvent,
     StreamEventError,
@@ -23,7 +25,8 @@ from lango.providers import anthropic, openai_chat, openai_responses
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared import openai_sdk
 from lango.providers.shared.decoding import decoded
-from lango.testing.wires import WIRES
+from lango.providers.shared.sse import EventStreamParser
+from lango.testing.wires import WIRES, ScriptedAnswer
 from tests.providers.conversation import ask, events_of, say
 from tests.providers.test_splitting import ANSWERS
 
@@ -111,6 +114,24 @@ def frames_of(wire: str, data: st.DataObject) -> list[bytes]:
     for extra in data.draw(st.lists(EXTRAS, max_size=3)):
         frames.insert(data.draw(st.integers(0, len(frames))), extra.encode())
     return frames
+
+
+@settings(max_examples=20)
+@given(answer=ANSWERS, sizes=SIZES)
+def test_a_stream_in_amazon_s_framing_is_left_to_the_sdk(
+    answer: ScriptedAnswer, sizes: tuple[int, ...]
+) -> None:
+    """Bedrock's client has a parser of its own for it; Anthropic's reads the body as it is here."""
+    wire = "anthropic"
+    body = b"".join(frame.data for frame in WIRES[wire].frames(answer, MODEL))
+    canned = Canned(body, sizes, "application/vnd.amazon.eventstream")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delattr(EventStreamParser, "feed")
+        by_sdk = asyncio.run(say(canned_provider(wire, canned), ask(MODEL)))
+    plain = replace(canned, media_type="text/event-stream")
+    by_lango = asyncio.run(say(canned_provider(wire, plain), ask(MODEL)))
+    assert list(map(comparable, by_sdk)) == list(map(comparable, by_lango))
+    assert isinstance(by_sdk[-1], Done)
 
 
 @pytest.mark.parametrize("wire", list(SDKS))

@@ -188,6 +188,9 @@ async def test_only_words_that_follow_others_wait(
         assert not next_event.done()
         await writer.flush()
         assert (await next_event).data["text"] == "second"
+        for event in (ToolStarted("call", "tool", {}), MessageDelta("n", "third")):
+            writer.add(claim, event)
+            assert (await anext(events)).type == event.type
     running.cancel()
 
 

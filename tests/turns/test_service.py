@@ -251,3 +251,35 @@ async def test_a_trimmed_log_is_rebuilt_from_the_history(here: Process) -> None:
     assert [event.number for event in coarse] == sorted({event.number for event in coarse})
     assert coarse[-1].number == whole[-1].number
     assert await here.read(turn, after=whole[-1].number) == []
+
+
+async def test_a_turn_is_read_by_what_submit_returned(here: Process) -> None:
+    async with here.worker():
+        submitted = await here.turns.get(await here.say('call step {"name": "a"}'))
+        ended = await here.turns.wait(submitted)
+        events = await here.read(submitted.id)
+        assert [event async for event in here.turns.events(submitted)] == events
+        assert [event async for event in here.turns.events(ended)] == events
+    assert (ended.state, await here.turns.wait(submitted)) == ("completed", ended)
+    assert await here.turns.answer_text(ended) == text_of(events)
+    assert await here.turns.answer_text(submitted) is None
+
+
+async def test_a_turn_read_long_ago_has_the_events_of_the_history(here: Process) -> None:
+    submitted = await here.turns.get(await here.say("hi"))
+    async with here.worker():
+        await here.turns.wait(submitted)
+        await here.turns.wait(await here.say("more"))
+    while not (await here.turns.get(submitted.id)).trimmed:
+        await here.turns.log.trim(older_than=-60)
+    events = [event async for event in here.turns.events(submitted)]
+    assert types_of(events) == ["message.completed", "completed"]
+
+
+async def test_a_turn_of_another_tenant_is_not_read(here: Process) -> None:
+    submitted = await here.turns.get(await here.say("hi"))
+    other = Turns(here.store, here.engine, tenant="another")
+    with pytest.raises(TurnNotFoundError):
+        await anext(other.events(submitted))
+    with pytest.raises(TurnNotFoundError):
+        await other.wait(submitted)

@@ -34,15 +34,15 @@ async def load_root(target: str) -> Root:
     if folder is not None:
         return _loaded_by_adk(folder, target)
     _read_dotenv(target)
-    found = named_code(target, AppLoadError, usual=USUAL_NAMES)
-    if not is_root(found) and callable(found):
-        found = await _called(cast("Callable[[], Any]", found), target)
-    if not is_root(found):
+    root = named_code(target, AppLoadError, usual=USUAL_NAMES)
+    if not is_root(root) and callable(root):
+        root = await _called(cast("Callable[[], Any]", root), target)
+    if not is_root(root):
         raise AppLoadError(
-            f"{target} is {type(found).__name__}; it must be an ADK agent, App or Workflow, or a "
+            f"{target} is {type(root).__name__}; it must be an ADK agent, App or Workflow, or a "
             "function that returns one."
         )
-    return found
+    return root
 
 
 def agent_folder(target: str) -> Path | None:
@@ -84,7 +84,7 @@ def is_root(value: Any) -> TypeGuard[Root]:
 
 async def _called(make: Callable[[], Any], target: str) -> Any:
     try:
-        made = make()
-        return await made if inspect.isawaitable(made) else made
+        root = make()
+        return await root if inspect.isawaitable(root) else root
     except Exception as error:
         raise AppLoadError(f"{target}: calling it fails: {error!r}.") from error

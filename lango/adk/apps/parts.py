@@ -18,15 +18,15 @@ from lango.errors import LangoError
 
 def models_in(root: BaseNode) -> dict[str, BaseLlm | Exception]:
     """The models of a tree by name; an exception for one that cannot be created."""
-    found: dict[str, BaseLlm | Exception] = {}
+    models: dict[str, BaseLlm | Exception] = {}
     for agent in _llm_agents(root):
         try:
             model = agent.canonical_model
         except Exception as error:  # noqa: BLE001 - from the registry, or from a model's code
-            found.setdefault(str(agent.model), error)
+            models.setdefault(str(agent.model), error)
         else:
-            found.setdefault(model.model, model)
-    return found
+            models.setdefault(model.model, model)
+    return models
 
 
 def adk_mcp_toolsets_in(root: BaseNode) -> list[BaseToolset]:

@@ -35,9 +35,9 @@ async def warm_up() -> None:
         session_service=InMemorySessionService(),
         auto_create_session=True,
     )
-    said = types.UserContent("call ready {}")
+    message = types.UserContent("call ready {}")
     async with aclosing(
-        runner.run_async(user_id="warm_up", session_id="warm_up", new_message=said)
+        runner.run_async(user_id="warm_up", session_id="warm_up", new_message=message)
     ) as events:
         async for _ in events:
             pass

@@ -78,8 +78,8 @@ def write_services_yaml(folder: Path) -> Path:
 
 def _has_ours(path: Path) -> bool:
     try:
-        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError):
         return False
-    services: Any = found.get("services") if isinstance(found, dict) else None  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+    services: Any = document.get("services") if isinstance(document, dict) else None  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
     return isinstance(services, list) and all(entry in services for entry in _entries())

@@ -28,8 +28,12 @@ def request_text(tool: AgentTool, args: dict[str, Any]) -> str:
     schema = agent_tool._get_input_schema(tool.agent)
     if schema is not None:
         return schema.model_validate(args).model_dump_json(exclude_none=True)
-    given: Any = args.get("request")
-    return given if isinstance(given, str) else json.dumps(args, ensure_ascii=False, sort_keys=True)
+    request: Any = args.get("request")
+    return (
+        request
+        if isinstance(request, str)
+        else json.dumps(args, ensure_ascii=False, sort_keys=True)
+    )
 
 
 def part_text(part: types.Part) -> str:

@@ -111,7 +111,7 @@ def _runner(
 ) -> Runner:
     around = context.get_invocation_context()
     plugins = around.plugin_manager.plugins if tool.include_plugins else []
-    ours = [one for one in around.plugin_manager.plugins if _is_always_there(one)]
+    ours = [plugin for plugin in around.plugin_manager.plugins if _is_always_there(plugin)]
     runner = Runner(
         app=App(
             name=context.session.app_name,
@@ -165,24 +165,24 @@ def _pass_on(event: Event, context: ToolContext) -> None:
 
 def _cut_off(events: list[Event]) -> str:
     """The error for an agent that ended during a call, which ADK does silently; else empty."""
-    left = [
+    unanswered = [
         (call.name, call.id in (event.long_running_tool_ids or ()))
         for event, call in open_calls(events)
         if call.name not in QUESTIONS
     ]
-    if not left:
+    if not unanswered:
         return ""
-    name, is_long_running = min(reversed(left), key=lambda one: one[1])
+    name, is_long_running = min(reversed(unanswered), key=lambda call: call[1])
     if is_long_running:
         return _CANNOT_WAIT.format(tool=name)
     return f"The agent was cut off while it ran {name}. {LEAKED_CANCELLATION}"
 
 
 def _answer(tool: AgentTool, events: list[Event]) -> Any:
-    said = [event for event in events if event.author != "user" and event.content]
-    parts = (said[-1].content.parts or []) if said and said[-1].content else []
+    messages = [event for event in events if event.author != "user" and event.content]
+    parts = (messages[-1].content.parts or []) if messages and messages[-1].content else []
     texts = (part_text(part) for part in parts if not part.thought)
-    text = "\n".join(one for one in texts if one)
+    text = "\n".join(line for line in texts if line)
     if not text:
-        return next((one.error_message for one in reversed(events) if one.error_message), "")
+        return next((event.error_message for event in reversed(events) if event.error_message), "")
     return checked_answer(tool, text)

@@ -39,7 +39,7 @@ class ClaimedSessions(SessionServiceAdapter):
         super().__init__(
             sessions.store,
             tenant=claim.turn.session.tenant,
-            token_budget=None if _needs_whole(claim) else sessions.token_budget,
+            token_budget=None if _needs_all_events(claim) else sessions.token_budget,
             root_agent_name=sessions.root_agent_name,
         )
         self.claim = claim
@@ -87,7 +87,9 @@ class ClaimedSessions(SessionServiceAdapter):
         if session is not None and self.claim.resumes:
             results = await self.ledger.results(self.claim, self.invocation_id)
             # A call whose pending value is not stored runs again: the ledger returns the value.
-            finished = {call for call, given in results.items() if given.result is None}
+            finished = {
+                call for call, finished_call in results.items() if finished_call.result is None
+            }
             self.unmarked = hide_marks(session.events, self.invocation_id, finished)
             calls_last(session.events, self.invocation_id)
             self._hide_root_end(session)
@@ -135,6 +137,6 @@ class ClaimedSessions(SessionServiceAdapter):
             raise Fenced
 
 
-def _needs_whole(claim: Claim) -> bool:
+def _needs_all_events(claim: Claim) -> bool:
     """Whether the invocation's journal may need events beyond the token budget."""
     return claim.resumes or claim.turn.answers is not None

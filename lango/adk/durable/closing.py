@@ -47,10 +47,10 @@ class _Open:
     key: str  # of its run in the ledger
     otherwise: Finished = _UNKNOWN  # the answer, if the ledger has none
 
-    def answer(self, given: Mapping[str, Finished]) -> Finished:
+    def answer(self, ledger_results: Mapping[str, Finished]) -> Finished:
         """The ledger's result of the run; a long-running call's return value is not its answer."""
         elsewhere = self.call.id in (self.event.long_running_tool_ids or ())
-        return self.otherwise if elsewhere else given.get(self.key, self.otherwise)
+        return self.otherwise if elsewhere else ledger_results.get(self.key, self.otherwise)
 
 
 async def close_history(
@@ -62,8 +62,12 @@ async def close_history(
     of earlier turns of the invocation that still wait for a person stay open; so does a question
     whose answer this turn did not store. Returns the events it wrote.
     """
-    mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
-    return await _answer_all(sessions, session, mine, _still_asked(sessions, mine, message_id))
+    own_events = [
+        event for event in session.events if event.invocation_id == sessions.invocation_id
+    ]
+    return await _answer_all(
+        sessions, session, own_events, _open_questions(sessions, own_events, message_id)
+    )
 
 
 def _closing(turn: Turn) -> str:
@@ -76,34 +80,36 @@ def before_closing(events: Iterable[Event], turn: Turn) -> list[Event]:
     return [event for event in events if not event.id.endswith(_closing(turn))]
 
 
-def _still_asked(sessions: ClaimedSessions, mine: Sequence[Event], message_id: str) -> set[str]:
+def _open_questions(
+    sessions: ClaimedSessions, own_events: Sequence[Event], message_id: str
+) -> set[str]:
     turn = sessions.claim.turn
     if turn.answers is None:
         return set()
-    own = next((n for n, event in enumerate(mine) if event.id == message_id), None)
-    asked = {call for event in mine[:own] for call in event.long_running_tool_ids or ()}
+    own = next((n for n, event in enumerate(own_events) if event.id == message_id), None)
+    questions = {call for event in own_events[:own] for call in event.long_running_tool_ids or ()}
     if own is None:
-        return asked
-    answered = {one.call_id for one in said_in(turn.input) if isinstance(one, Answer)}
-    return asked - answered - {turn.answers}
+        return questions
+    answered = {answer.call_id for answer in said_in(turn.input) if isinstance(answer, Answer)}
+    return questions - answered - {turn.answers}
 
 
 async def _answer_all(
     sessions: ClaimedSessions, session: Session, events: Sequence[Event], but: Collection[str]
 ) -> list[Event]:
     by_event: dict[str, list[_Open]] = {}
-    for each in _all_open(events):
-        if each.call.id not in but:
-            by_event.setdefault(each.event.id, []).append(each)
+    for open_call in _all_open(events):
+        if open_call.call.id not in but:
+            by_event.setdefault(open_call.event.id, []).append(open_call)
     if not by_event:
         return []
-    given = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
+    ledger_results = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
     written: list[Event] = []
     for calls in by_event.values():
-        for each in calls:  # children first: an answered call is not visited again
-            await _close_child(sessions, each.call.id or "")
+        for open_call in calls:  # children first: an answered call is not visited again
+            await _close_child(sessions, open_call.call.id or "")
         name = calls[0].event.id + _closing(sessions.claim.turn)
-        written.append(_answer(name, calls, given))
+        written.append(_answer(name, calls, ledger_results))
         await sessions.append_event(session, written[-1])
     return written
 
@@ -126,14 +132,14 @@ async def _close_child(sessions: ClaimedSessions, call_id: str) -> None:
         await _answer_all(below, session, list(session.events), ())
 
 
-def _answer(name: str, calls: Sequence[_Open], given: Mapping[str, Finished]) -> Event:
+def _answer(name: str, calls: Sequence[_Open], ledger_results: Mapping[str, Finished]) -> Event:
     """One event with the answers to the calls of one event."""
-    event, results = calls[0].event, [each.answer(given) for each in calls]
+    event, results = calls[0].event, [open_call.answer(ledger_results) for open_call in calls]
     responses = [
         types.FunctionResponse(
-            id=each.call.id, name=each.call.name, response=as_response(result.result)
+            id=open_call.call.id, name=open_call.call.name, response=as_response(result.result)
         )
-        for each, result in zip(calls, results, strict=True)
+        for open_call, result in zip(calls, results, strict=True)
     ]
     changes = {
         kind: {key: to for result in results for key, to in result.actions.get(kind, {}).items()}
@@ -154,27 +160,29 @@ def _answer(name: str, calls: Sequence[_Open], given: Mapping[str, Finished]) ->
 
 def unfinished(logged: Iterable[LoggedEvent]) -> dict[str, str]:
     """The messages that have only deltas in a log, each with its text; thoughts add no text."""
-    found: dict[str, str] = {}
+    drafts: dict[str, str] = {}
     for event in logged:
         message = str(event.data.get("message", ""))
         if event.type in (MessageDelta.type, ReasoningDelta.type):
-            said = str(event.data["text"]) if event.type == MessageDelta.type else ""
-            found[message] = found.get(message, "") + said
+            text = str(event.data["text"]) if event.type == MessageDelta.type else ""
+            drafts[message] = drafts.get(message, "") + text
         elif event.type in (MessageCompleted.type, MessageReset.type):
-            found.pop(message, None)
-    return found
+            drafts.pop(message, None)
+    return drafts
 
 
 async def keep_unfinished(
     sessions: ClaimedSessions, session: Session, drafts: Mapping[str, str], speaker: str
 ) -> str:
     """Store the partial text of interrupted messages, as a live turn does; return all of it."""
-    whole = {event.id for event in session.events if not event.interrupted}
-    cut_off = {id_: text for id_, text in drafts.items() if text and id_ not in whole}
-    mine = [event for event in session.events if event.invocation_id == sessions.invocation_id]
-    last = next((event for event in reversed(mine) if event.author == speaker), Event())
+    complete = {event.id for event in session.events if not event.interrupted}
+    cut_off = {id_: text for id_, text in drafts.items() if text and id_ not in complete}
+    own_events = [
+        event for event in session.events if event.invocation_id == sessions.invocation_id
+    ]
+    last = next((event for event in reversed(own_events) if event.author == speaker), Event())
     for id_, text in cut_off.items():
-        kept = Event(
+        partial = Event(
             id=id_,
             invocation_id=sessions.invocation_id,
             author=speaker,
@@ -186,7 +194,7 @@ async def keep_unfinished(
             content=types.ModelContent(text),
             interrupted=True,
         )
-        await sessions.append_event(session, kept)
+        await sessions.append_event(session, partial)
     return "\n\n".join(cut_off.values())
 
 

@@ -83,22 +83,22 @@ def _skip_body(agent: BaseAgent, ctx: InvocationContext) -> None:
 def _stamp(event: Event, step: Step) -> None:
     stamp(event, step)
     temp = {k: v for k, v in event.actions.state_delta.items() if k.startswith(_TEMP_STATE)}
-    kept = _storable(temp)
-    if kept:
-        event.custom_metadata = {**(event.custom_metadata or {}), TEMP: kept}
+    stored = _storable(temp)
+    if stored:
+        event.custom_metadata = {**(event.custom_metadata or {}), TEMP: stored}
 
 
 def _storable(values: dict[str, Any]) -> JsonObject:
     """The values that JSON can hold; the others are lost with the process."""
-    kept: JsonObject = {}
+    storable: JsonObject = {}
     for key, value in values.items():
         try:
             stored = storable_json(value)
         except (TypeError, ValueError):
             continue
         if stored == value:
-            kept[key] = stored
-    return kept
+            storable[key] = stored
+    return storable
 
 
 async def _run_llm(
@@ -192,7 +192,7 @@ async def _run_parallel(
     runs = {branch.name: journal.run(branch.name) for branch in agent.sub_agents}
     for branch in agent.sub_agents:
         ctx.set_agent_state(branch.name, end_of_agent=_is_over(branch, runs[branch.name]))
-    if any(_escalates_itself(each) for each in runs.values()):
+    if any(_escalates_itself(branch_run) for branch_run in runs.values()):
         ctx.set_agent_state(agent.name, end_of_agent=True)
         yield state_event(agent, ctx)
         return

@@ -179,13 +179,13 @@ class AgentRun:
     name: str
     key: str  # the id of the event it began with: the same in every attempt
     events: Sequence[Event]  # since it began, by the agent, those below it, and the user
-    here: int  # the index of this turn's first event
+    turn_start: int  # the index of this turn's first event
     reopened: Collection[str] = ()
 
     @property
     def now(self) -> list[Event]:
         """The events of this turn, without the user's."""
-        return [event for event in self.events[self.here :] if event.author != "user"]
+        return [event for event in self.events[self.turn_start :] if event.author != "user"]
 
     @property
     def _own(self) -> list[Event]:
@@ -207,8 +207,8 @@ class AgentRun:
         own = self._own
         if any(map(is_end, own)):
             return True
-        said = [event for event in own if has_parts(event) and step_of(event) is None]
-        return bool(said) and finishes(said[-1])
+        messages = [event for event in own if has_parts(event) and step_of(event) is None]
+        return bool(messages) and finishes(messages[-1])
 
     @property
     def after_done(self) -> bool:
@@ -221,7 +221,7 @@ class AgentRun:
     @property
     def ended_before(self) -> bool:
         """Whether the agent ended in an earlier turn of the invocation."""
-        earlier = self.events[: self.here]
+        earlier = self.events[: self.turn_start]
         return any(event.author == self.name and is_end(event) for event in earlier)
 
     @property
@@ -237,7 +237,7 @@ class AgentRun:
         marked = {call for event in self.events for call in event.long_running_tool_ids or ()}
         if marked - _response_ids(self.events):
             return True
-        return self.here > 0 and not self.now and not self._is_addressed()
+        return self.turn_start > 0 and not self.now and not self._is_addressed()
 
     def _confirmed(self) -> bool:
         """Whether a person has decided on a call whose result is not stored yet."""
@@ -252,8 +252,8 @@ class AgentRun:
     def _is_addressed(self) -> bool:
         """Whether this turn's message answers a call of the run."""
         calls = {call.id for event in self.events for call in event.get_function_calls()}
-        asked = [event for event in self.events[: self.here] if event.author == "user"]
-        return bool(asked and _response_ids(asked[-1:]) & calls)
+        messages = [event for event in self.events[: self.turn_start] if event.author == "user"]
+        return bool(messages and _response_ids(messages[-1:]) & calls)
 
     @property
     def escalates(self) -> bool:
@@ -285,11 +285,11 @@ class AgentRun:
 
     def temp_state(self, step: Step) -> JsonObject:
         """The `temp:` state that a callback of the run set."""
-        found: JsonObject = {}
+        state: JsonObject = {}
         for event in self._own:
             if step_of(event) == step:
-                found |= (event.custom_metadata or {}).get(TEMP) or {}
-        return found
+                state |= (event.custom_metadata or {}).get(TEMP) or {}
+        return state
 
 
 def _rounds(state: Mapping[str, Any]) -> int:
@@ -324,8 +324,8 @@ class Journal:
         self._events = [event for event in events if event.invocation_id == invocation_id]
         self._places = places
         self._reopened = reopened
-        asked = [number for number, event in enumerate(self._events) if is_message(event)]
-        self._turn = asked[-1] + 1 if asked else 0
+        positions = [number for number, event in enumerate(self._events) if is_message(event)]
+        self._turn = positions[-1] + 1 if positions else 0
 
     def run(self, name: str) -> AgentRun:
         """The newest run of an agent."""
@@ -333,15 +333,15 @@ class Journal:
         start = self._start(place)
         if start is None:
             return AgentRun(name, "", (), 0, self._reopened)
-        mine = [
+        own_events = [
             (number, event)
             for number, event in enumerate(self._events[start:], start)
             if event.author == "user" or event.author in place.names
         ]
-        here = sum(number < self._turn for number, _ in mine)
+        turn_start = sum(number < self._turn for number, _ in own_events)
         first = max(start, self._turn) - 1
         key = self._events[first].id if first >= 0 else ""
-        return AgentRun(name, key, [event for _, event in mine], here, self._reopened)
+        return AgentRun(name, key, [event for _, event in own_events], turn_start, self._reopened)
 
     def _start(self, place: AgentPlace) -> int | None:
         """The index where an agent's newest run begins; None if its container has not begun it."""

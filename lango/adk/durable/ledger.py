@@ -31,7 +31,7 @@ from lango.adk.durable.child_agents import ChildAgents, runs_a_child
 from lango.adk.durable.delta_route import is_direct
 from lango.adk.models.caller import call_key, note_caller
 from lango.adk.models.direct_deltas import DirectDeltas
-from lango.adk.sessions.encode import said_actions, split_state
+from lango.adk.sessions.encode import dumped_actions, split_state
 from lango.adk.sessions.normalise import storable_actions
 from lango.adk.tools.adapter import ToolAdapter
 from lango.adk.turn_events import ABORTED
@@ -92,7 +92,7 @@ class LedgerPlugin(BasePlugin):
         run = tool_run(tool, tool_args, tool_context)
         verdict = await self._ledger.start(self._claim, run)
         if isinstance(verdict, Finished):
-            return _again(verdict, tool, tool_context)
+            return _recorded_result(verdict, tool, tool_context)
         self.started.add((run.invocation_id, run.call_key))
         saving.set(RunningCall(f"{run.invocation_id}/{run.call_key}", run.idempotent))
         if verdict == UNKNOWN:
@@ -105,7 +105,7 @@ class LedgerPlugin(BasePlugin):
         self, tool: AgentTool, args: dict[str, Any], context: ToolContext
     ) -> dict[str, Any]:
         """Run the agent in its child session, unless its caller's callbacks answer the call."""
-        answer = await _asked_callbacks(tool, args, context)
+        answer = await _run_callbacks(tool, args, context)
         return answer if answer is not None else await self._children.run(tool, args, context)
 
     def refuse_long_keys(self, context: ToolContext) -> dict[str, Any] | None:
@@ -123,7 +123,7 @@ class LedgerPlugin(BasePlugin):
     async def finish(self, run: ToolRun, result: Any, context: ToolContext) -> None:
         """Record a call's result, unless it came from the ledger."""
         if (run.invocation_id, run.call_key) in self.started:
-            actions = said_actions(storable_actions(context.actions))
+            actions = dumped_actions(storable_actions(context.actions))
             await self._ledger.finish(self._claim, run, storable_json(result), actions)
 
 
@@ -212,12 +212,12 @@ def tool_run(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Tool
     )
 
 
-def _stored_arguments(session: Session, call_id: str, given: dict[str, Any]) -> dict[str, Any]:
+def _stored_arguments(session: Session, call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
     for event in reversed(session.events):
         for call in event.get_function_calls():
             if call.id == call_id:
                 return call.args or {}
-    return given
+    return arguments
 
 
 def is_idempotent(tool: BaseTool) -> bool:
@@ -246,12 +246,12 @@ async def _takes_effect(tool: BaseTool, args: dict[str, Any], context: ToolConte
     return not await tool.check_require_confirmation(args, context)
 
 
-def _again(before: Finished, tool: BaseTool, context: ToolContext) -> dict[str, Any]:
+def _recorded_result(before: Finished, tool: BaseTool, context: ToolContext) -> dict[str, Any]:
     """The recorded result of a call; its changes are applied to the context again."""
-    said = EventActions.model_validate(before.actions)
-    context.state.update(said.state_delta)
-    for name in said.model_fields_set - {"state_delta"}:
-        setattr(context.actions, name, getattr(said, name))
+    actions = EventActions.model_validate(before.actions)
+    context.state.update(actions.state_delta)
+    for name in actions.model_fields_set - {"state_delta"}:
+        setattr(context.actions, name, getattr(actions, name))
     if before.result is None and tool.is_long_running:
         return {}  # it still runs elsewhere: ADK writes no response for it
     return as_response(before.result)
@@ -262,7 +262,7 @@ def as_response(result: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
 
 
-async def _asked_callbacks(
+async def _run_callbacks(
     tool: AgentTool, args: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     agent = context.get_invocation_context().agent

@@ -35,14 +35,14 @@ Repair = Callable[[Sequence[Event], Results], Iterator[Event]]
 def missing_confirmations(events: Sequence[Event], results: Results) -> Iterator[Event]:
     """Confirmation questions that a tool's response requests and that are not stored."""
     del results
-    asked = {
+    stored_questions = {
         _arguments(c).get("originalFunctionCall", {}).get("id")
         for c in _calls(events, CONFIRMATION)
     }
     for event in events:
-        wanted = set(event.actions.requested_tool_confirmations)
-        calls = next((one for one in events if wanted & _call_ids(one)), None)
-        if not wanted or wanted & asked or calls is None:
+        requested = set(event.actions.requested_tool_confirmations)
+        calls = next((candidate for candidate in events if requested & _call_ids(candidate)), None)
+        if not requested or requested & stored_questions or calls is None:
             continue
         question = confirmation_request(calls, event)
         if question is not None:
@@ -52,10 +52,12 @@ def missing_confirmations(events: Sequence[Event], results: Results) -> Iterator
 def missing_credentials(events: Sequence[Event], results: Results) -> Iterator[Event]:
     """Credential requests that a tool's response asks for and that are not stored."""
     del results
-    asked = {_arguments(c).get(name) for c in _calls(events, CREDENTIAL) for name in _CALL_ID}
+    stored_requests = {
+        _arguments(c).get(name) for c in _calls(events, CREDENTIAL) for name in _CALL_ID
+    }
     for event in events:
-        wanted = set(event.actions.requested_auth_configs)
-        request = credential_request(event) if wanted - asked else None
+        requested = set(event.actions.requested_auth_configs)
+        request = credential_request(event) if requested - stored_requests else None
         if request is not None:
             yield _beside(request, event, "credential")
 
@@ -85,13 +87,17 @@ def missing_responses(events: Sequence[Event], results: Results) -> Iterator[Eve
     answered = {response.id for event in events for response in event.get_function_responses()}
     calls = {call.id: call for event in events for call in event.get_function_calls()}
     for event in events:
-        asked = {call: each for each in event.get_function_calls() for call in _asked_for(each)}
-        lacking = [call for call in asked if call in calls and call not in answered]
+        questions = {
+            call: question
+            for question in event.get_function_calls()
+            for call in _calls_of_question(question)
+        }
+        lacking = [call for call in questions if call in calls and call not in answered]
         if lacking:
-            yield _stand_in(event, [calls[call] for call in lacking], asked, results)
+            yield _stand_in(event, [calls[call] for call in lacking], questions, results)
 
 
-def _asked_for(question: types.FunctionCall) -> Iterator[str]:
+def _calls_of_question(question: types.FunctionCall) -> Iterator[str]:
     """The id of the call that a question is about."""
     arguments = _arguments(question)
     if question.name == CONFIRMATION:
@@ -103,34 +109,34 @@ def _asked_for(question: types.FunctionCall) -> Iterator[str]:
 def _stand_in(
     event: Event,
     calls: Sequence[types.FunctionCall],
-    asked: Mapping[str, types.FunctionCall],
+    questions: Mapping[str, types.FunctionCall],
     results: Results,
 ) -> Event:
     actions, parts = EventActions(), list[types.Part]()
     for call in calls:
-        known, question = results.get(bounded_key(call.id or "")), asked[call.id or ""]
+        known, question = results.get(bounded_key(call.id or "")), questions[call.id or ""]
         if known is not None:
             actions = _merged(actions, EventActions.model_validate(known.actions))
         elif question.name == CONFIRMATION:
-            wanted = ToolConfirmation.model_validate(_arguments(question)["toolConfirmation"])
-            actions.requested_tool_confirmations[call.id or ""] = wanted
+            confirmation = ToolConfirmation.model_validate(_arguments(question)["toolConfirmation"])
+            actions.requested_tool_confirmations[call.id or ""] = confirmation
             actions.skip_summarization = True
-        given: Any = known.result if known else {"error": AWAITS_CONFIRMATION}
-        answer = cast(JsonObject, given) if isinstance(given, dict) else {"result": given}
+        result: Any = known.result if known else {"error": AWAITS_CONFIRMATION}
+        answer = cast(JsonObject, result) if isinstance(result, dict) else {"result": result}
         response = types.FunctionResponse(id=call.id, name=call.name, response=answer)
         parts.append(types.Part(function_response=response))
-    made = _mark(event, actions, "asked")
-    made.content = types.Content(role="user", parts=parts)
-    return made
+    stand_in = _mark(event, actions, "asked")
+    stand_in.content = types.Content(role="user", parts=parts)
+    return stand_in
 
 
 def _merged(actions: EventActions, more: EventActions) -> EventActions:
     """The actions of several calls, as ADK merges them into one event."""
-    said = {name: getattr(more, name) for name in more.model_fields_set}
-    for name, value in said.items():
+    changes = {name: getattr(more, name) for name in more.model_fields_set}
+    for name, value in changes.items():
         known: Any = getattr(actions, name)
-        said[name] = {**known, **value} if isinstance(value, dict) and known else value
-    return actions.model_copy(update=said)
+        changes[name] = {**known, **value} if isinstance(value, dict) and known else value
+    return actions.model_copy(update=changes)
 
 
 REPAIRS: Final[Sequence[Repair]] = (
@@ -156,11 +162,11 @@ def _calls(events: Sequence[Event], name: str) -> Iterator[types.FunctionCall]:
         yield from (call for call in event.get_function_calls() if call.name == name)
 
 
-def _beside(made: Event, event: Event, name: str) -> Event:
-    made.id = f"{event.id}.{name}"
-    made.node_info = event.node_info.model_copy()
-    made.isolation_scope = event.isolation_scope
-    return made
+def _beside(repair: Event, event: Event, name: str) -> Event:
+    repair.id = f"{event.id}.{name}"
+    repair.node_info = event.node_info.model_copy()
+    repair.isolation_scope = event.isolation_scope
+    return repair
 
 
 def _mark(event: Event, actions: EventActions, name: str) -> Event:

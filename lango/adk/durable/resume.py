@@ -51,8 +51,8 @@ def since_message(sessions: ClaimedSessions, session: Session, message_id: str) 
     place = next((n for n, event in enumerate(session.events) if event.id == message_id), None)
     if place is None:
         return []
-    mine = sessions.invocation_id
-    return [event for event in session.events[place:] if event.invocation_id == mine]
+    invocation_id = sessions.invocation_id
+    return [event for event in session.events[place:] if event.invocation_id == invocation_id]
 
 
 async def resumable(
@@ -72,12 +72,12 @@ async def resumable(
         return await _begun(sessions, session, root, message_id, message, state)
     stored = written[1:]
     repaired = await _repaired(sessions, session)
-    said: types.Content | None = written[0].content or message
-    if _answers(said or message):  # ADK needs it again; the store knows it by its id
+    content: types.Content | None = written[0].content or message
+    if _answers(content or message):  # ADK needs it again; the store knows it by its id
         sessions.message_id = message_id
     elif _in_fixed_order(root):
-        said = None
-    return Resumed(said, stored=stored, repaired=repaired)
+        content = None
+    return Resumed(content, stored=stored, repaired=repaired)
 
 
 async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
@@ -85,8 +85,8 @@ async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
     done: list[Event] = []
     results = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
     for repair in REPAIRS_OF_AGENTS if sessions.places else REPAIRS:
-        mine = [e for e in session.events if e.invocation_id == sessions.invocation_id]
-        for event in list(repair(mine, results)):
+        own_events = [e for e in session.events if e.invocation_id == sessions.invocation_id]
+        for event in list(repair(own_events, results)):
             await sessions.append_event(session, event)
             done.append(event)
     return done

@@ -155,9 +155,9 @@ class _ClaimedTurn:
         )
 
     def _artifacts(self) -> BaseArtifactService | None:
-        given = self.agent.runner.artifact_service
-        ours = isinstance(given, SqlArtifactService)
-        return ClaimedArtifacts(given, self.sessions.writes) if ours else given
+        artifacts = self.agent.runner.artifact_service
+        ours = isinstance(artifacts, SqlArtifactService)
+        return ClaimedArtifacts(artifacts, self.sessions.writes) if ours else artifacts
 
     async def events(self, abort: asyncio.Event | None) -> AsyncGenerator[TurnEvent]:
         """The turn's events, from its current position."""
@@ -166,8 +166,8 @@ class _ClaimedTurn:
             return
         problem = await self._problem() if self.claim.resumes else None
         if problem is not None:
-            for told in await self._closed(TurnReader()):
-                yield told
+            for turn_event in await self._closed(TurnReader()):
+                yield turn_event
             yield Failed(problem)
             return
         try:
@@ -181,8 +181,8 @@ class _ClaimedTurn:
         )
         reader = await self._reader(resumed)
         for event in resumed.repaired:
-            for told in reader.read(event):
-                yield told
+            for turn_event in reader.read(event):
+                yield turn_event
         async with aclosing(self._driven(resumed, reader, abort)) as events:
             async for event in events:
                 yield event
@@ -209,8 +209,8 @@ class _ClaimedTurn:
                     while delivered and self.sessions.message_id is None:  # the message is stored
                         yield delivered.pop(0)
                     if isinstance(event, GivenUp):
-                        for told in await self._closed(reader):
-                            yield told
+                        for turn_event in await self._closed(reader):
+                            yield turn_event
                     if not isinstance(event, Started):  # the claim has reported it
                         yield event
         finally:
@@ -224,9 +224,9 @@ class _ClaimedTurn:
         """
         if not resumed.is_new or resumed.message is None:
             return []
-        mine = self.claim.turn.invocation_id
+        invocation_id = self.claim.turn.invocation_id
         message = Event(
-            id=self.message_id, invocation_id=mine, author="user", content=resumed.message
+            id=self.message_id, invocation_id=invocation_id, author="user", content=resumed.message
         )
         return list(reader.read(message))
 
@@ -240,7 +240,7 @@ class _ClaimedTurn:
         if session is None:  # deleted together with the turn
             return []
         written = await close_history(self.sessions, session, self.message_id)
-        return [told for event in written for told in reader.read(event)]
+        return [turn_event for event in written for turn_event in reader.read(event)]
 
     async def _claimed(self) -> ClaimedTurn:
         """The turn with its usage so far; unfinished calls of earlier attempts are marked."""
@@ -290,9 +290,11 @@ class _ClaimedTurn:
 
     def _speaker(self, session: Session) -> str:
         """The speaking agent; before the turn's first event, the last speaker or the root agent."""
-        mine = self.sessions.invocation_id
+        invocation_id = self.sessions.invocation_id
         sticky = self.runner.next_turn == "sticky"
-        events = [each for each in session.events if sticky or each.invocation_id == mine]
+        events = [
+            event for event in session.events if sticky or event.invocation_id == invocation_id
+        ]
         return speaker_after(events, self.agent.runner.root.name)
 
     def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
@@ -318,7 +320,9 @@ class _ClaimedTurn:
 
         NotResumableError if the agents around it could not continue after the answer.
         """
-        answers = [one for one in said_in(self.claim.turn.input) if isinstance(one, Answer)]
+        answers = [
+            answer for answer in said_in(self.claim.turn.input) if isinstance(answer, Answer)
+        ]
         answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
         askers, calls = set[str](), dict[str, str]()
         for event in events if self.agent.places else ():
@@ -336,20 +340,20 @@ class _ClaimedTurn:
 
     async def _message(self) -> types.Content:
         """The input that the turn was submitted with, as ADK's content."""
-        said, files = said_in(self.claim.turn.input), files_in(self.claim.turn.input)
-        if isinstance(said, str) and not files:
-            return types.Content(role="user", parts=[types.Part(text=said)])
+        turn_input, files = said_in(self.claim.turn.input), files_in(self.claim.turn.input)
+        if isinstance(turn_input, str) and not files:
+            return types.Content(role="user", parts=[types.Part(text=turn_input)])
         session = await load(self.sessions, self.key)
         events = session.events if session else []
-        if not isinstance(said, str):
+        if not isinstance(turn_input, str):
             self._check_asker(events)
-        stored = next((one for one in events if one.id == self.message_id), None)
+        stored = next((event for event in events if event.id == self.message_id), None)
         if stored is not None and stored.content is not None:
             return stored.content
-        if isinstance(said, str):
+        if isinstance(turn_input, str):
             shown = [await self._shown(file) for file in files]
-            return types.Content(role="user", parts=[types.Part(text=said), *shown])
-        return answer_content(said, events)
+            return types.Content(role="user", parts=[types.Part(text=turn_input), *shown])
+        return answer_content(turn_input, events)
 
     async def _shown(self, file: FileRef) -> types.Part:
         """A file of the session as a part of the message, which then holds its bytes."""
@@ -381,11 +385,11 @@ class _ClaimedTurn:
     async def _waits(self) -> set[str]:
         """The open calls of the invocation, except those that this turn answers."""
         session = await load(self.sessions, self.key)
-        mine = [
+        own_events = [
             event
             for event in (session.events if session else [])
             if event.invocation_id == self.claim.turn.invocation_id
         ]
-        given = said_in(self.claim.turn.input)
-        answered = {answer.call_id for answer in given if isinstance(answer, Answer)}
-        return open_waits(mine) - answered - {self.claim.turn.answers}
+        turn_input = said_in(self.claim.turn.input)
+        answered = {answer.call_id for answer in turn_input if isinstance(answer, Answer)}
+        return open_waits(own_events) - answered - {self.claim.turn.answers}

@@ -167,7 +167,7 @@ def _outline(node: BaseNode) -> Any:
     if isinstance(node, BaseAgent):
         below = [_outline(agent) for agent in node.sub_agents]
     elif isinstance(node, Workflow) and node.graph:
-        below = [_outline(one) for one in node.graph.nodes]
+        below = [_outline(child) for child in node.graph.nodes]
         below += [f"{edge.from_node.name}>{edge.to_node.name}" for edge in node.graph.edges]
     return [type(node).__name__, node.name, sorted(tool_names(node)), below]
 

@@ -113,8 +113,8 @@ class ServerToolset(ConnectedToolset):
     ) -> OfferedTools:
         """The tools, with names that are unique in the agent."""
         turn = context.invocation_id if context else None
-        others = [one for one in toolsets_of(agent) if isinstance(one, ServerToolset)]
-        servers = [self, *(one for one in others if one is not self)]
+        others = [toolset for toolset in toolsets_of(agent) if isinstance(toolset, ServerToolset)]
+        servers = [self, *(toolset for toolset in others if toolset is not self)]
         listed = await asyncio.gather(*(server.listed(turn) for server in servers))
         listings = [server.listing(tools) for server, tools in zip(servers, listed, strict=True)]
         named, *_ = server_tool_names(listings, await self._own_names(agent, context))
@@ -134,9 +134,9 @@ class ServerToolset(ConnectedToolset):
         A toolset that is wrapped in one of the agent's does not query that one: it would recurse.
         """
         toolsets = toolsets_of(agent)
-        asked = [one for one in toolsets if not isinstance(one, ServerToolset)]
+        other_toolsets = [toolset for toolset in toolsets if not isinstance(toolset, ServerToolset)]
         names = own_names(agent)
-        return names | await toolset_names(asked, context) if self in toolsets else names
+        return names | await toolset_names(other_toolsets, context) if self in toolsets else names
 
     async def listed(self, turn: str | None) -> ListedTools:
         """The server's listing, fetched once per turn and shared by concurrent callers."""
@@ -260,21 +260,21 @@ class ServerTool(HookedTool):
 
     def _explained(self, error: Exception, *, late: bool) -> Exception:
         """The error with a text for the model, where possible."""
-        told = error
+        explained = error
         if late:
-            told = ToolTimeoutError(
+            explained = ToolTimeoutError(
                 f"{self.name} gave no answer within {self._server.timeout:g} seconds. "
                 "It may have been done or not."
             )
         elif isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
-            told = ToolError(f"{self.name} was refused: {error.message}")
+            explained = ToolError(f"{self.name} was refused: {error.message}")
         elif isinstance(error, MCPError | ConnectionError):
-            told = ToolError(
+            explained = ToolError(
                 f"The server of {self.name} cannot be reached, or broke off during the call. "
                 "It may have been done or not."
             )
-        told.__cause__ = error if told is not error else error.__cause__
-        return told
+        explained.__cause__ = error if explained is not error else error.__cause__
+        return explained
 
 
 class UnreachableNote(BaseTool):

@@ -69,8 +69,10 @@ class ModelAdapter(BaseLlm):
         if isinstance(provider, str):
             named = (provider or model).removeprefix(PREFIX)
             if api_key or base_url:
-                own = Access(api_key, base_url)
-                access = {**(access or {}), named.partition(":")[0]: own}
+                access, gateway = access or {}, named.partition(":")[0]
+                known = access.get(gateway, Access())
+                own = Access(api_key or known.api_key, base_url or known.base_url)
+                access = {**access, gateway: own}
             chosen, model = resolve(named, policy=policy, fallbacks=fallbacks, access=access)
             options.setdefault("context_window", known_window(named))
         else:
@@ -105,8 +107,8 @@ class ModelAdapter(BaseLlm):
         call = self._prepared(llm_request)
         answer = ReceivedAnswer(call.provider, call.model, call.call_ids())
         deltas = AnswerDeltas(call.direct_deltas(llm_request)) if stream else None
-        told: list[Awaitable[None]] = []
-        start, note = partial(self._start, call), partial(self._note, call, told)
+        pending: list[Awaitable[None]] = []
+        start, note = partial(self._start, call), partial(self._note, call, pending)
         try:
             answers = self._provider.answer(call, on_start=start, on_attempt=note)
             async with aclosing(answers) as events:
@@ -123,7 +125,7 @@ class ModelAdapter(BaseLlm):
             answer.explain(error)
             raise
         finally:
-            await _all(told)
+            await _all(pending)
         yield final
 
     async def warm_up(self) -> None:
@@ -155,31 +157,33 @@ class ModelAdapter(BaseLlm):
         if call.caller is not None:
             await call.caller.start(record)
 
-    def _note(self, call: PreparedCall, told: list[Awaitable[None]], attempt: ModelAttempt) -> None:
+    def _note(
+        self, call: PreparedCall, pending: list[Awaitable[None]], attempt: ModelAttempt
+    ) -> None:
         """Report an ended attempt, and learn from it."""
         if attempt.usage is not None:
             call.learn(attempt.usage)
         record = call.record(attempt)
         if call.caller is not None:
             call.caller.report(record)
-        told.extend(self._report(record))
+        pending.extend(self._report(record))
 
     def _report(self, record: ModelCall) -> list[Awaitable[None]]:
         """Call the hook; return what is to be awaited."""
         if self.on_model_call is None:
             return []
         try:
-            told = self.on_model_call(record)
+            reported = self.on_model_call(record)
         except Exception:
             logger.exception("on_model_call failed; the turn goes on without it.")
             return []
-        return [told] if inspect.isawaitable(told) else []
+        return [reported] if inspect.isawaitable(reported) else []
 
 
 async def _all(waiting: Sequence[Awaitable[None]]) -> None:
-    for one in waiting:
+    for report in waiting:
         try:
-            await one
+            await report
         except Exception:
             logger.exception("on_model_call failed; the turn goes on without it.")
 

@@ -78,15 +78,15 @@ class ModelCaller:
 
     async def start(self, record: ModelCall) -> None:
         """Notify the subscribers that a request is about to go out."""
-        for tell in self.starts:
-            await tell(self, record)
+        for subscriber in self.starts:
+            await subscriber(self, record)
 
     def report(self, record: ModelCall) -> None:
         """Pass a record to the subscribers; a failing subscriber never fails the turn."""
         self.records.append(record)
-        for tell in self.reports:
+        for subscriber in self.reports:
             try:
-                tell(self, record)
+                subscriber(self, record)
             except Exception:
                 logger.exception("A model call was not noted; the turn goes on without it.")
 

@@ -37,8 +37,8 @@ def _texts(instruction: Any) -> Iterator[str]:
     if isinstance(instruction, str):
         yield instruction
     elif isinstance(instruction, list | tuple):
-        for one in instruction:  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(one)
+        for part in instruction:  # pyright: ignore[reportUnknownVariableType]
+            yield from _texts(part)
     elif isinstance(instruction, dict):
         kind = types.Content if "parts" in instruction else types.Part
         yield from _texts(kind.model_validate(instruction))

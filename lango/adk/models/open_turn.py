@@ -20,20 +20,22 @@ def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
     ADK's contents name neither author nor turn. So the message is found by its content, from the
     end: user messages of failed turns may come directly before it.
     """
-    said = [(event.invocation_id, message) for event in events for message in _said(event)]
-    turn = said[-1][0] if said else ""
-    own = [message for invocation, message in said if invocation == turn]
+    user_messages = [
+        (event.invocation_id, message) for event in events for message in _user_messages(event)
+    ]
+    turn = user_messages[-1][0] if user_messages else ""
+    own = [message for invocation, message in user_messages if invocation == turn]
     places = [place for place, message in enumerate(messages) if own and message == own[0]]
     if not places:  # an agent that gets its task from another agent does not see the user's message
         return open_turn(messages)
     start = places[-min(own.count(own[0]), len(places))]
-    earlier = {message for invocation, message in said if invocation != turn}
+    earlier = {message for invocation, message in user_messages if invocation != turn}
     while start > 0 and _comes_with_the_turn(messages[start - 1], earlier):
         start -= 1
     return start
 
 
-def _said(event: Event) -> list[Message]:
+def _user_messages(event: Event) -> list[Message]:
     """The user's messages in an event, without answers to calls."""
     if event.author != _USER or event.content is None:
         return []

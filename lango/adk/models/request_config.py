@@ -82,11 +82,11 @@ def _tool_choice(config: types.GenerateContentConfig) -> tuple[ToolChoice, tuple
 
 
 def _output_schema(config: types.GenerateContentConfig) -> JsonObject | None:
-    given: Any = config.response_json_schema
-    if given is None:
-        given = config.response_schema
-    if given is not None:
-        return json_schema(given)
+    schema: Any = config.response_json_schema
+    if schema is None:
+        schema = config.response_schema
+    if schema is not None:
+        return json_schema(schema)
     return ANY_OBJECT if config.response_mime_type == "application/json" else None
 
 
@@ -96,5 +96,5 @@ def _thinking(config: types.GenerateContentConfig) -> bool | None:
         return None
     if thinking.thinking_budget == 0:
         return False
-    asked = (thinking.include_thoughts, thinking.thinking_budget, thinking.thinking_level)
-    return True if any(asked) else None
+    options = (thinking.include_thoughts, thinking.thinking_budget, thinking.thinking_level)
+    return True if any(options) else None

@@ -177,7 +177,7 @@ def usage_metadata(usage: Usage | None) -> types.GenerateContentResponseUsageMet
 
 
 # Created for every delta, where little else is done: hence the stamps.
-_said: Final = mould(types.Part).stamp("text")
+_text: Final = mould(types.Part).stamp("text")
 _thought: Final = mould(types.Part).stamp("text", thought=True)
 _content: Final = mould(types.Content).stamp("parts", role="model")
 _response: Final = mould(LlmResponse).stamp("content", partial=True)
@@ -185,5 +185,5 @@ _response: Final = mould(LlmResponse).stamp("content", partial=True)
 
 def partial_response(delta: TextDelta | ThoughtDelta) -> LlmResponse:
     """A delta as ADK's partial response."""
-    stamp = _said if isinstance(delta, TextDelta) else _thought
+    stamp = _text if isinstance(delta, TextDelta) else _thought
     return _response(_content([stamp(delta.text)]))

@@ -20,10 +20,10 @@ _OF_NAMES: Final = frozenset({"properties", "$defs"})
 
 def parameters_of(declaration: types.FunctionDeclaration) -> JsonObject:
     """The schema of a tool's arguments."""
-    given = declaration.parameters_json_schema
-    if given is None:
-        given = declaration.parameters
-    return NO_PARAMETERS if given is None else json_schema(given)
+    schema = declaration.parameters_json_schema
+    if schema is None:
+        schema = declaration.parameters
+    return NO_PARAMETERS if schema is None else json_schema(schema)
 
 
 def json_schema(schema: Any) -> JsonObject:
@@ -31,8 +31,8 @@ def json_schema(schema: Any) -> JsonObject:
     if isinstance(schema, types.Schema):
         return _plain(schema.model_dump(mode="json", by_alias=True, exclude_none=True))
     if isinstance(schema, dict):
-        given = cast(JsonObject, schema)
-        return _plain(given) if _is_geminis(given) else given
+        plain_schema = cast(JsonObject, schema)
+        return _plain(plain_schema) if _is_geminis(plain_schema) else plain_schema
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         return schema.model_json_schema()
     adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, schema))

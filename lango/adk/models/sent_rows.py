@@ -19,16 +19,16 @@ def sent_span(rows: Sequence[StoredMessage], sent: Sequence[Message]) -> Span | 
     So each message must match its row, from the last one backwards.
     """
     span: Span | None = None
-    left = [message for message in sent if message.content != INTERRUPTED]
+    unmatched = [message for message in sent if message.content != INTERRUPTED]
     for row in _newest_first(rows):
-        if not left:
+        if not unmatched:
             break
-        shown = _taken(row, left)
+        shown = _taken(row, unmatched)
         if shown == 0:
             return None
-        del left[-shown:]
+        del unmatched[-shown:]
         span = (row.seq, span[1] if span else row.seq)
-    return span if not left else None
+    return span if not unmatched else None
 
 
 def _newest_first(rows: Sequence[StoredMessage]) -> Iterator[StoredMessage]:

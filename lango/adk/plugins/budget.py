@@ -61,8 +61,8 @@ class BudgetPlugin(BasePlugin):
         return None
 
     def _limits(self, config: types.GenerateContentConfig) -> Limits:
-        told = [system_text(instruction_of(config)), declared_text(config)]
-        overhead = sum(estimate_tokens(text) for text in told if text)
+        texts = [system_text(instruction_of(config)), declared_text(config)]
+        overhead = sum(estimate_tokens(text) for text in texts if text)
         return Limits(self.token_budget, self.context_window, overhead, config.max_output_tokens)
 
 
@@ -107,17 +107,17 @@ def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] 
     budget = fitted.tokens if room is None else room
     if not fitted.left_out and not fitted.shortened:
         return RequestCut(budget)
-    kept = _valid(list(zip(pieces[fitted.left_out :], fitted.messages, strict=True)))
+    pairs = _valid(list(zip(pieces[fitted.left_out :], fitted.messages, strict=True)))
     originals = {id(message) for message in messages}
     llm_request.contents = list(
         _contents(
             [
                 piece if id(message) in originals else piece.shortened(message)
-                for piece, message in kept
+                for piece, message in pairs
             ]
         )
     )
-    left_out = len(messages) - len(kept)
+    left_out = len(messages) - len(pairs)
     return RequestCut(budget, left_out, fitted.shortened, limits.bound(Calibration()))
 
 
@@ -136,15 +136,15 @@ def _pieces(number: int, content: types.Content) -> Iterator[_Piece]:
         yield _Piece(number, content.role, tuple(between))
 
 
-def _valid(kept: Sequence[tuple[_Piece, Message]]) -> list[tuple[_Piece, Message]]:
+def _valid(pairs: Sequence[tuple[_Piece, Message]]) -> list[tuple[_Piece, Message]]:
     """A history that models accept: it starts with a user's message; no result lacks its call.
 
     ADK's own repair has already run, and some models reject other histories.
     """
-    users = (number for number, (_, message) in enumerate(kept) if message.role == "user")
+    users = (number for number, (_, message) in enumerate(pairs) if message.role == "user")
     valid: list[tuple[_Piece, Message]] = []
     called: set[str] = set()
-    for piece, message in kept[next(users, 0) :]:
+    for piece, message in pairs[next(users, 0) :]:
         ids = {call.id for call in message.tool_calls}
         if message.is_assistant:
             called |= ids

@@ -136,7 +136,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         used.tokens += usage.input + usage.output
         used.cost += record.price or 0.0
         if self.cost is not None and record.price is None:
-            self._tell_unpriced(f"{record.attempt.provider}:{record.attempt.model}")
+            self._warn_unpriced(f"{record.attempt.provider}:{record.attempt.model}")
 
     def _used(self, turn: str) -> _Used:
         """The usage of a turn; for a claimed turn, in all its attempts."""
@@ -145,7 +145,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
             self.turns[turn] = _Used.before(claimed)
         return self.turns[turn]
 
-    def _tell_unpriced(self, model: str) -> None:
+    def _warn_unpriced(self, model: str) -> None:
         if model not in self._unpriced:
             self._unpriced.add(model)
             logger.warning("%s has no known price: its calls count as free.", model)

@@ -75,13 +75,17 @@ class ModelCallsPlugin(RecordingPlugin):
 
     async def started(self, who: ModelCaller, record: ModelCall) -> None:
         """Write the row of a claimed turn's call; Fenced if another worker holds the turn."""
-        held = who.claimed.holding if who.claimed else None
-        if held is None or record.session_pk != held.claim.turn.session_pk or not self._has(who):
+        holding = who.claimed.holding if who.claimed else None
+        if (
+            holding is None
+            or record.session_pk != holding.claim.turn.session_pk
+            or not self._has(who)
+        ):
             return
-        with held.proving():
-            await enter_call(self.store.database, held.claim, record)
+        with holding.proving():
+            await enter_call(self.store.database, holding.claim, record)
         who.entered.add(record.number)
-        await held.check()  # queries only if the row took long
+        await holding.check()  # queries only if the row took long
         tenant = self._tenant(who)
         if self._calls.has_new_parts(tenant, record):
             self._writers.get().put(_Written(tenant, record, "parts"))
@@ -101,13 +105,17 @@ class ModelCallsPlugin(RecordingPlugin):
         return self.store.database.is_same(who.database)
 
     async def _write(self, batch: Sequence[_Written]) -> None:
-        await self._calls.settle([one.record for one in batch if one.how == "settle"])
+        await self._calls.settle([written.record for written in batch if written.how == "settle"])
         busy: StoreBusyError | None = None
-        for tenant in {one.tenant for one in batch}:
+        for tenant in {written.tenant for written in batch}:
             for how, write in (("add", self._calls.add), ("parts", self._calls.add_parts)):
-                mine = [one.record for one in batch if (one.tenant, one.how) == (tenant, how)]
+                records = [
+                    written.record
+                    for written in batch
+                    if (written.tenant, written.how) == (tenant, how)
+                ]
                 try:
-                    await write(tenant, mine)
+                    await write(tenant, records)
                 except StoreBusyError as error:  # the rest is written; a repeat is harmless
                     busy = error
         if busy is not None:

@@ -19,8 +19,8 @@ _ROUTER: Final = "litellm"
 def model_of(context: CallbackContext) -> BaseLlm | None:
     """The model that the running agent calls."""
     agent = context.get_invocation_context().agent
-    found = cast(object, getattr(agent, "canonical_model", None))
-    return found if isinstance(found, BaseLlm) else None
+    model = cast(object, getattr(agent, "canonical_model", None))
+    return model if isinstance(model, BaseLlm) else None
 
 
 def is_surely_asked(context: CallbackContext) -> bool:

@@ -58,7 +58,7 @@ class RepeatStopPlugin(TurnPlugin[_Turn]):
         times = _times(streak, tool.name, tool_args)
         if times <= self.limit:
             return None
-        told = (
+        feedback = (
             f"{tool.name} was called {self.limit} times in a row with the same arguments; it is not"
             " run again. Use what it returned, call it with other arguments, or answer."
         )
@@ -68,7 +68,7 @@ class RepeatStopPlugin(TurnPlugin[_Turn]):
                 "after the model was told to stop.",
                 tool=tool.name,
             )
-        return {"error": told}
+        return {"error": feedback}
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest

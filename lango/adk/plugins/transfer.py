@@ -35,15 +35,15 @@ class TransferGuardPlugin(BasePlugin):
             return None
         agent = tool_context.get_invocation_context().agent
         valid = transfer_targets(agent) if isinstance(agent, BaseAgent) else []
-        wanted = tool_args.get(_TARGET)
-        return None if wanted in valid else {"error": refusal(wanted, valid)}
+        target = tool_args.get(_TARGET)
+        return None if target in valid else {"error": refusal(target, valid)}
 
 
-def refusal(wanted: Any, valid: list[str]) -> str:
+def refusal(target: Any, valid: list[str]) -> str:
     """The error text for the model."""
     if not valid:
         return "There is no agent to transfer to. Answer yourself."
-    named = f'"{wanted[:_SHOWN]}" is none of them' if isinstance(wanted, str) else "none was named"
+    named = f'"{target[:_SHOWN]}" is none of them' if isinstance(target, str) else "none was named"
     return (
         f"Not transferred. Valid agents: {', '.join(valid)}; {named}. "
         "Transfer to one of these, named exactly as it is written here, or answer yourself."

@@ -24,9 +24,9 @@ AGAIN: Final = 1.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flush:
-    """A caller of `flush`, which waits until `given` items are written or lost."""
+    """A caller of `flush`, which waits until `queued` items are written or lost."""
 
-    given: int
+    queued: int
     written: asyncio.Future[None]
     outlasts: bool
 
@@ -46,7 +46,7 @@ class Writer(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._lost = 0
         self._late = False
-        self._given = 0  # items ever queued; `_settled` of them are written or lost
+        self._queued = 0  # items ever queued; `_settled` of them are written or lost
         self._settled = 0
         self._flushes: list[_Flush] = []
 
@@ -56,7 +56,7 @@ class Writer(Generic[T]):
             self._lose(1, None)
             return
         self._waiting.append(thing)
-        self._given += 1
+        self._queued += 1
         if self._task is None or self._task.done():
             # A context of its own: writing is not in the turn's trace and does not keep it alive.
             self._task = asyncio.get_running_loop().create_task(self._work(), context=Context())
@@ -67,10 +67,10 @@ class Writer(Generic[T]):
         With `outlasts`, wait also while the database does not answer. Items queued later are not
         waited for: other turns use the same writer.
         """
-        if self._settled >= self._given or self._lost or (self._late and not outlasts):
+        if self._settled >= self._queued or self._lost or (self._late and not outlasts):
             return
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flushes.append(_Flush(self._given, written, outlasts))
+        self._flushes.append(_Flush(self._queued, written, outlasts))
         _, unfinished = await asyncio.wait({written}, timeout=seconds)
         self._late = self._late or bool(unfinished)
 
@@ -110,11 +110,11 @@ class Writer(Generic[T]):
 
     def _wake(self) -> None:
         """End the waits whose items are settled; a wait may already have timed out."""
-        self._end([each for each in self._flushes if each.given <= self._settled])
+        self._end([waiting for waiting in self._flushes if waiting.queued <= self._settled])
 
     def _release(self) -> None:
         """End the waits that do not outlast an outage."""
-        self._end([each for each in self._flushes if not each.outlasts])
+        self._end([waiting for waiting in self._flushes if not waiting.outlasts])
 
     def _end(self, flushes: Sequence[_Flush]) -> None:
         for flush in flushes:

@@ -51,7 +51,8 @@ class EventsAdapter:
         blobs: Blobs = NO_BLOBS,
     ) -> None:
         self._messages = [
-            one if isinstance(one, StoredMessage) else _as_stored(one) for one in messages
+            message if isinstance(message, StoredMessage) else _as_stored(message)
+            for message in messages
         ]
         self._root_agent_name = root_agent_name
         self._blobs = blobs
@@ -116,9 +117,13 @@ def _with_outputs(
     Returns them with the calls that remain open after this row.
     """
     if not calls and open_calls:
-        asked, *remaining = open_calls
+        open_call, *remaining = open_calls
         return [
-            {"id": asked.get("id"), "name": asked.get("name"), "output": json_object(row.content)}
+            {
+                "id": open_call.get("id"),
+                "name": open_call.get("name"),
+                "output": json_object(row.content),
+            }
         ], remaining
     return [
         call if "output" in call else call | {"output": json_object(row.content)} for call in calls
@@ -228,15 +233,15 @@ def _laid_out(
 
 def _calls_of(item: JsonObject, calls: Iterator[JsonObject], blobs: Blobs) -> dict[str, Any]:
     """The call and the response of one part, in that order."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if "function_call" in item:
-        found["function_call"] = _call(next(calls), item["function_call"])
+        fields["function_call"] = _call(next(calls), item["function_call"])
     if "function_response" in item:
         extra = item["function_response"]
         for part in extra.get("parts") or ():
             _bring_back(part.get("inline_data"), blobs)
-        found["function_response"] = _response(next(calls), extra)
-    return found
+        fields["function_response"] = _response(next(calls), extra)
+    return fields
 
 
 def _bring_back(inline_data: JsonObject | None, blobs: Blobs) -> None:

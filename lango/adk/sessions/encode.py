@@ -36,9 +36,9 @@ _NO_PARTS: Final = EncodedParts([], [], [], [])
 
 def entry_of(event: Event) -> tuple[Event, Entry | None]:
     """The event as ADK may keep it in memory, and its entry; None if the event is empty."""
-    whole = before_outputs_move(event)
-    outputs = large_outputs(whole)
-    clean = moving_outputs(whole, outputs)
+    original = before_outputs_move(event)
+    outputs = large_outputs(original)
+    clean = moving_outputs(original, outputs)
     return clean, _entry(clean, _output_blobs(clean, outputs) if outputs else ())
 
 
@@ -60,7 +60,7 @@ def _output_blobs(event: Event, outputs: dict[int, str]) -> tuple[Blob, ...]:
 
 def _entry(event: Event, output_blobs: tuple[Blob, ...]) -> Entry | None:
     encoded = encode_parts(event) if is_contentful(event.content) else _NO_PARTS
-    rest, actions = _rest(event), said_actions(event.actions)
+    rest, actions = _rest(event), dumped_actions(event.actions)
     says = bool(encoded.layout or rest.keys() - _WHEREABOUTS or _marks_a_node(event))
     changes = {name: actions.pop(name) for name in _CHANGES if actions.get(name)}
     if not (says or actions or changes):
@@ -146,19 +146,19 @@ def _complete(
         rest["parts"] = encoded.layout
 
 
-def said_actions(actions: EventActions) -> JsonObject:
+def dumped_actions(actions: EventActions) -> JsonObject:
     """The actions that have a value."""
-    said = {
+    names = {
         name
         for name, value in actions.__dict__.items()
         if value is not None and (value != {} or name not in _EMPTY_BY_DEFAULT)
     }
-    if not said:
+    if not names:
         return {}
     dumped = actions.model_dump(
-        mode="json", exclude_none=True, include=said - {_AUTH}, warnings=False
+        mode="json", exclude_none=True, include=names - {_AUTH}, warnings=False
     )
-    if _AUTH in said:  # by alias: the OpenAPI models inside are not read by field name
+    if _AUTH in names:  # by alias: the OpenAPI models inside are not read by field name
         dumped[_AUTH] = {
             call_id: config.model_dump(mode="json", by_alias=True)
             for call_id, config in actions.requested_auth_configs.items()

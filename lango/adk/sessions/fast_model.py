@@ -113,10 +113,10 @@ _moulds: dict[type[BaseModel], Any] = {}
 
 def mould(model: type[M]) -> FastModel[M]:
     """The `FastModel` of a class, created once."""
-    found = _moulds.get(model)
-    if found is None:
-        found = _moulds[model] = FastModel(model)
-    return found
+    fast_model = _moulds.get(model)
+    if fast_model is None:
+        fast_model = _moulds[model] = FastModel(model)
+    return fast_model
 
 
 def revive(model: type[M], data: dict[str, Any], *, vouched: bool = False) -> M:

@@ -208,9 +208,9 @@ class _Import:
     async def _is_used(self, app_name: str) -> bool:
         """Whether the app has sessions here, or events in them, that the source lacks."""
         if app_name not in self._used_apps:
-            here = await self._importer.count_sessions(self._tenant, app_name)
-            there = await self._source.count_sessions(app_name)
-            self._used_apps[app_name] = here > there
+            stored_sessions = await self._importer.count_sessions(self._tenant, app_name)
+            source_sessions = await self._source.count_sessions(app_name)
+            self._used_apps[app_name] = stored_sessions > source_sessions
         return self._used_apps[app_name]
 
     async def check_states(self) -> None:
@@ -223,21 +223,24 @@ class _Import:
 
     async def _check_state(self, key: SessionKey, state: JsonObject) -> None:
         app_state, user_state = await self._importer.shared_states(key)
-        found = user_state if key.user_id else app_state
+        stored_state = user_state if key.user_id else app_state
         self.report.user_states += bool(key.user_id)
         self.report.app_states += not key.user_id
         newer = await self._is_used(key.app_name)
-        if any(name not in found or not (newer or found[name] == state[name]) for name in state):
+        if any(
+            name not in stored_state or not (newer or stored_state[name] == state[name])
+            for name in state
+        ):
             self.report.add_problem(_scope(key), "Its state is not the same here.")
 
     async def check_counts(self) -> None:
         """Record a problem if the source was written to during the import."""
         counted = (self.report.sessions, self.report.events)
-        found = await self._source.count()
-        if self.report.ok and found != counted:
+        total = await self._source.count()
+        if self.report.ok and total != counted:
             self.report.add_problem(
                 "the source",
-                f"It has {found[1]:,} events in {found[0]:,} sessions now, and had {counted[1]:,} "
+                f"It has {total[1]:,} events in {total[0]:,} sessions now, and had {counted[1]:,} "
                 f"in {counted[0]:,}: stop what writes to it and run the import again.",
             )
 

@@ -60,7 +60,7 @@ async def fingerprint_of_stored(
     store: SqlSessionStore, key: SessionKey, copy: StoredCopy, entries: int
 ) -> Fingerprint:
     """The fingerprint of the first `entries` rows, converted as when a session is loaded."""
-    found = Fingerprint()
+    fingerprint = Fingerprint()
     async with aclosing(copy.pages(min(copy.entries, entries))) as pages:
         async for page in pages:
             rows = [row for row in page if isinstance(row, StoredMessage)]
@@ -68,8 +68,8 @@ async def fingerprint_of_stored(
             blobs = await store.read_blobs(key, names) if names else {}
             events = iter(EventsAdapter(rows, blobs=blobs).all())
             for row in page:
-                found.add_stored(row if isinstance(row, StoredChange) else next(events))
-    return found
+                fingerprint.add_stored(row if isinstance(row, StoredChange) else next(events))
+    return fingerprint
 
 
 def _event_text(event: Event) -> str:

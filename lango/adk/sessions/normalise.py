@@ -79,8 +79,8 @@ def without_temp_state(event: Event) -> Event:
     delta = event.actions.state_delta
     if not any(key.startswith("temp:") for key in delta):
         return event
-    kept = {key: value for key, value in delta.items() if not key.startswith("temp:")}
-    return _updated(event, actions=_updated(event.actions, state_delta=kept))
+    delta_to_store = {key: value for key, value in delta.items() if not key.startswith("temp:")}
+    return _updated(event, actions=_updated(event.actions, state_delta=delta_to_store))
 
 
 def with_call_ids(event: Event) -> Event:
@@ -128,13 +128,13 @@ def moving_outputs(event: Event, large: dict[int, str]) -> Event:
 
 def large_outputs(event: Event) -> dict[int, str]:
     """The JSON of the outputs that are too large for a row, by the number of their response."""
-    found: dict[int, str] = {}
+    outputs: dict[int, str] = {}
     for number, response in enumerate(event.get_function_responses()):
         if response.response and _may_be_large(response.response):
             text = json_text(response.response)
             if len(text) > MAX_OUTPUT or len(text.encode()) > MAX_OUTPUT:
-                found[number] = text
-    return found
+                outputs[number] = text
+    return outputs
 
 
 def output_name(event: Event, response: types.FunctionResponse) -> str:
@@ -152,13 +152,13 @@ def with_response_role(event: Event) -> Event:
 
 def _calls(event: Event) -> list[tuple[str | None, str | None]]:
     """(id, name) of every call and response, in the order of the parts."""
-    found: list[tuple[str | None, str | None]] = []
+    calls: list[tuple[str | None, str | None]] = []
     for part in (event.content and event.content.parts) or ():
         if part.function_call is not None:
-            found.append((part.function_call.id, part.function_call.name))
+            calls.append((part.function_call.id, part.function_call.name))
         if part.function_response is not None:
-            found.append((part.function_response.id, part.function_response.name))
-    return found
+            calls.append((part.function_response.id, part.function_response.name))
+    return calls
 
 
 def _may_be_large(value: Any, room: int = MAX_OUTPUT // 8) -> bool:

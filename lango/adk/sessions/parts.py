@@ -50,14 +50,14 @@ def encode_parts(event: Event) -> EncodedParts:
     """Encode an event's parts into columns and a layout."""
     encoded = EncodedParts([], [], [], [])
     for part in (event.content and event.content.parts) or ():
-        said = [name for name, value in part.__dict__.items() if value is not None]
-        if said == ["text"] and part.text:
+        field_names = [name for name, value in part.__dict__.items() if value is not None]
+        if field_names == ["text"] and part.text:
             if encoded.layout:
                 encoded.plain = False
             _add_text(encoded, part.text)
             encoded.layout.append({"text": len(part.text)})
         else:
-            _add_part(encoded, event, part, said)
+            _add_part(encoded, event, part, field_names)
     if encoded.responses and any("function_response" not in item for item in encoded.layout):
         encoded.plain = False  # a tool row's columns hold only its answers
     return encoded
@@ -68,10 +68,14 @@ def _add_text(encoded: EncodedParts, text: str) -> None:
     encoded.weight += text_weight(text)
 
 
-def _add_part(encoded: EncodedParts, event: Event, part: types.Part, said: list[str]) -> None:
+def _add_part(
+    encoded: EncodedParts, event: Event, part: types.Part, field_names: list[str]
+) -> None:
     """Add any part but plain text: what columns hold leaves a placeholder, the rest is JSON."""
     item: JsonObject = {}
-    others = [name for name in said if name not in ("text", "function_call", "function_response")]
+    others = [
+        name for name in field_names if name not in ("text", "function_call", "function_response")
+    ]
     if others:
         _add_others(encoded, event, part, item, set(others))
     if part.text is not None:

@@ -43,7 +43,7 @@ from lango.store.sessions.store import SqlSessionStore
 logger = logging.getLogger(__name__)
 
 _whole: contextvars.ContextVar[bool] = contextvars.ContextVar("lango_whole_session", default=False)
-_told_about_windows = False
+_window_logged = False
 
 
 class SessionServiceAdapter(BaseSessionService):
@@ -190,7 +190,9 @@ class SessionServiceAdapter(BaseSessionService):
         """Every session without its events, oldest first; `sessions` returns pages."""
         stored = await self.store.list_all(self.tenant, app_name, user_id)
         return ListSessionsResponse(
-            sessions=[self._session(LoadedSession(one, [], whole=False), []) for one in stored]
+            sessions=[
+                self._session(LoadedSession(session, [], whole=False), []) for session in stored
+            ]
         )
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -259,7 +261,7 @@ def _row(entry: Entry, seq: int) -> StoredMessage:
 
 def _safely_cut(loaded: LoadedSession) -> LoadedSession:
     """A cut history with a valid beginning; the open turn stays whole."""
-    _tell_about_windows()
+    _log_window()
     first = next(_cut_rows(loaded), None)
     if first is None or (first.tool_calls is None and first.role not in TOOL_ROLES):
         return loaded
@@ -268,10 +270,10 @@ def _safely_cut(loaded: LoadedSession) -> LoadedSession:
     if unsafe == 0:
         return loaded
     last_unsafe = talk[unsafe - 1].seq
-    kept = [
+    rows = [
         row for row in loaded.messages if row.seq <= loaded.window_after or row.seq > last_unsafe
     ]
-    return replace(loaded, messages=kept)
+    return replace(loaded, messages=rows)
 
 
 def _cut_rows(loaded: LoadedSession) -> Iterator[StoredMessage]:
@@ -285,10 +287,10 @@ def _cut_rows(loaded: LoadedSession) -> Iterator[StoredMessage]:
         yield row
 
 
-def _tell_about_windows() -> None:
-    global _told_about_windows  # log once per process
-    if not _told_about_windows:
-        _told_about_windows = True
+def _log_window() -> None:
+    global _window_logged  # log once per process
+    if not _window_logged:
+        _window_logged = True
         logger.info(
             "A session was loaded without its oldest events, to fit the token budget: "
             "docs/explanation/windows.md says what that means."

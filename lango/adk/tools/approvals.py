@@ -69,58 +69,62 @@ def closed_waits(event: Event) -> set[str]:
     }
 
 
-def asked_in(events: Iterable[Event]) -> dict[str, Question]:
+def questions_in(events: Iterable[Event]) -> dict[str, Question]:
     """Every question in a session by its id, in order."""
-    found: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     for event in events:
         for call in event.get_function_calls():
             approval = approval_of(call, event.author)
             if approval is not None:
-                found[approval.id] = Question(approval, call.name or "", event.invocation_id)
+                questions[approval.id] = Question(approval, call.name or "", event.invocation_id)
         for response in event.get_function_responses():
-            known = found.get(response.id or "")
+            known = questions.get(response.id or "")
             if known is not None:
-                found[known.approval.id] = Question(
+                questions[known.approval.id] = Question(
                     known.approval, known.question, known.turn, False
                 )
-    return found
+    return questions
 
 
-def matched(answers: Sequence[Answer], asked: Mapping[str, Question]) -> dict[str, Answer]:
+def matched(answers: Sequence[Answer], questions: Mapping[str, Question]) -> dict[str, Answer]:
     """The answers by question id; each must match an open question of the same turn."""
-    found: dict[str, Answer] = {}
+    answer_by_question: dict[str, Answer] = {}
     for answer in answers:
-        question = _question(answer.call_id, asked)
-        if not question.is_open or question.approval.id in found:
-            raise TurnConflictError(f"{question.approval.name} was answered before: once is all.")
-        found[question.approval.id] = answer
-    turns = {asked[one].turn for one in found}
+        question = _question(answer.call_id, questions)
+        if not question.is_open or question.approval.id in answer_by_question:
+            raise TurnConflictError(
+                f"{question.approval.name} was already answered: a question takes one answer."
+            )
+        answer_by_question[question.approval.id] = answer
+    turns = {questions[id_].turn for id_ in answer_by_question}
     if len(turns) != 1:
         raise TurnConflictError("Answer at least one approval, and those of one turn at a time.")
-    return found
+    return answer_by_question
 
 
-def _question(given: str, asked: Mapping[str, Question]) -> Question:
+def _question(named_id: str, questions: Mapping[str, Question]) -> Question:
     """The question with this id, or the newest about this call, preferably an open one."""
-    if given in asked:
-        return asked[given]
-    same = [one for one in asked.values() if one.approval.call_id == given]
-    still_open = [one for one in same if one.is_open]
+    if named_id in questions:
+        return questions[named_id]
+    same = [question for question in questions.values() if question.approval.call_id == named_id]
+    still_open = [question for question in same if question.is_open]
     if len(still_open) > 1:
-        raise TurnConflictError(f"Several approvals have the call {given!r}: name one by its id.")
+        raise TurnConflictError(
+            f"Several approvals have the call {named_id!r}: name one by its id."
+        )
     if not same:
-        raise ApprovalNotFoundError(f"No tool call of this session waits for {given!r}.")
+        raise ApprovalNotFoundError(f"No tool call of this session waits for {named_id!r}.")
     return (still_open or same)[-1]
 
 
-def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Question]) -> types.Content:
+def content_of(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -> types.Content:
     """The answers as the message that ADK expects."""
     parts = [
         types.Part(
             function_response=types.FunctionResponse(
                 id=question,
-                name=asked[question].question,
-                response=_response(answer, asked[question]),
+                name=questions[question].question,
+                response=_response(answer, questions[question]),
             )
         )
         for question, answer in answers.items()
@@ -128,9 +132,9 @@ def content_of(answers: Mapping[str, Answer], asked: Mapping[str, Question]) -> 
     return types.Content(role="user", parts=parts)
 
 
-def _response(answer: Answer, asked: Question) -> dict[str, Any]:
+def _response(answer: Answer, question: Question) -> dict[str, Any]:
     payload = storable_json(answer.payload)
-    if asked.question == CONFIRMATION:
+    if question.question == CONFIRMATION:
         return {"confirmed": answer.approved, "payload": payload}
     return cast("JsonObject", payload) if isinstance(payload, dict) else {"result": payload}
 
@@ -147,8 +151,8 @@ def answer_content(answers: Sequence[Answer], events: Sequence[Event]) -> types.
         return types.Content(role="user", parts=parts)
     if to_calls:
         raise TurnConflictError("Answer approvals and long-running calls in turns of their own.")
-    asked = asked_in(events)
-    return content_of(matched(answers, asked), asked)
+    questions = questions_in(events)
+    return content_of(matched(answers, questions), questions)
 
 
 def _long_running_calls(events: Iterable[Event]) -> dict[str, str]:
@@ -166,9 +170,9 @@ def check_result(call_id: str, events: Sequence[Event]) -> None:
 
     TurnConflictError for a call that a person must approve first: a result is no approval.
     """
-    for asked in asked_in(events).values():
-        approval = asked.approval
-        if asked.is_open and call_id in (approval.id, approval.call_id):
+    for question in questions_in(events).values():
+        approval = question.approval
+        if question.is_open and call_id in (approval.id, approval.call_id):
             raise TurnConflictError(
                 f"The call {approval.name} waits for an approval, and not for a result."
             )
@@ -176,20 +180,20 @@ def check_result(call_id: str, events: Sequence[Event]) -> None:
         raise CallNotFoundError
 
 
-def question_id(given: str, waits_for: Collection[str], events: Sequence[Event]) -> str:
+def question_id(named_id: str, waits_for: Collection[str], events: Sequence[Event]) -> str:
     """The id of the question that an answer refers to, by question id or by call id."""
-    if given in waits_for:
-        return given
-    for question in asked_in(events).values():
+    if named_id in waits_for:
+        return named_id
+    for question in questions_in(events).values():
         approval = question.approval
-        if approval.id in waits_for and approval.call_id == given:
+        if approval.id in waits_for and approval.call_id == named_id:
             return approval.id
-    raise ApprovalNotFoundError(f"The turn does not wait for {given!r}.")
+    raise ApprovalNotFoundError(f"The turn does not wait for {named_id!r}.")
 
 
 def _result(answer: Answer, name: str) -> types.Part:
-    given: Any = answer.payload if answer.payload is not None else {"approved": answer.approved}
-    response = cast("JsonObject", given) if isinstance(given, dict) else {"result": given}
+    payload: Any = answer.payload if answer.payload is not None else {"approved": answer.approved}
+    response = cast("JsonObject", payload) if isinstance(payload, dict) else {"result": payload}
     return types.Part(
         function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
     )

@@ -36,15 +36,17 @@ def chat(
     log_servers()
     screen = TextScreen(thoughts=thoughts)
     ask = ask_at_terminal
-    with conversation(loaded, target, config, url, screen, user, session, ask) as here:
-        typer.secho(f"{here.app} · session {here.session} · Ctrl-D ends", dim=True, err=True)
-        if not here.is_new:
-            here.talk.catch_up()
-            here.talk.decide_pending()
+    with conversation(loaded, target, config, url, screen, user, session, ask) as open_session:
+        typer.secho(
+            f"{open_session.app} · session {open_session.session} · Ctrl-D ends", dim=True, err=True
+        )
+        if not open_session.is_new:
+            open_session.talk.catch_up()
+            open_session.talk.decide_pending()
         while (line := _typed()) is not None:
             if line.strip():
-                here.talk.say(line)
-        typer.secho(f"{here.again} goes on with it.", dim=True, err=True)
+                open_session.talk.say(line)
+        typer.secho(f"To continue: {open_session.resume_command}", dim=True, err=True)
 
 
 def _typed() -> str | None:

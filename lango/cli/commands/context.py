@@ -38,22 +38,22 @@ def context(
         from lango.insight.context_reader import ContextReader
 
         settings = opened.settings
-        key = await _found(opened, [app] if app else list(settings.apps), user, session)
+        key = await _session_key(opened, [app] if app else list(settings.apps), user, session)
         budget = settings.history.token_budget
         reader = ContextReader(opened.store, key, text_room=None, token_budget=budget)
         return await (reader.newest() if call is None else reader.call(call))
 
-    found = with_store((url, schema, config), None, read)
+    session_context = with_store((url, schema, config), None, read)
     if as_json:
-        print_json(found)
+        print_json(session_context)
         return
     from lango.cli.output.context import drawn
 
-    for line in drawn(found):
+    for line in drawn(session_context):
         typer.echo(line)
 
 
-async def _found(opened: OpenStore, apps: list[str], user: str, session: str) -> SessionKey:
+async def _session_key(opened: OpenStore, apps: list[str], user: str, session: str) -> SessionKey:
     """The session of that id, in the one app that has it."""
     from lango.core.ids import check_id
     from lango.errors import ConfigError, SessionNotFoundError

@@ -57,8 +57,8 @@ async def _serve(application: Application, names: list[str], host: str, port: in
         sessions = SessionServiceAdapter(application.store, tenant=tenant, token_budget=None)
         artifacts = SqlArtifactService(application.store, tenant=tenant, requires_session=True)
         with tempfile.TemporaryDirectory(prefix="lango-dev-") as folder:
-            made = web_app(apps, sessions, artifacts, folder=folder, host=host)
+            dev_app = web_app(apps, sessions, artifacts, folder=folder, host=host)
             with listen(host, port) as listening:
                 where = f"ADK's web UI for {', '.join(apps)}: {web_address(listening)}/dev-ui/"
-                await serve_dev(made, listening, on_ready=lambda: say(where))
+                await serve_dev(dev_app, listening, on_ready=lambda: say(where))
     say("Stopped.")

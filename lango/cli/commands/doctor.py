@@ -53,4 +53,4 @@ def _show(finding: CheckResult) -> None:
     if finding.warns:
         mark, colour = "??", typer.colors.YELLOW
     typer.secho(mark, fg=colour, nl=False)
-    typer.echo(f"  {finding.what:<34} {printable(finding.said)}")
+    typer.echo(f"  {finding.what:<34} {printable(finding.message)}")

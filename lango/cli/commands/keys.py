@@ -30,18 +30,20 @@ KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id that `lango key
 
 @app.command()
 def create(
-    user: Annotated[str | None, typer.Option(help="The user it speaks for.")] = None,
-    name: Annotated[str, typer.Option(help="What it is for, to know it by.")] = "",
+    user: Annotated[
+        str | None, typer.Option(help="The user that requests with this key act for.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="A label, shown by `lango keys list`.")] = "",
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="chat (default), act_as or admin; say it again for more than one."),
+        typer.Option(help="chat (default), act_as or admin; repeat the option for several."),
     ] = None,
     days: Annotated[
-        float | None, typer.Option(help="How long it works; else until revoked.")
+        float | None, typer.Option(help="Days until it expires (default: never).")
     ] = None,
-    requests: Annotated[int | None, typer.Option(help="At most so many requests a minute.")] = None,
-    turns: Annotated[int | None, typer.Option(help="At most so many turns at once.")] = None,
-    cost: Annotated[float | None, typer.Option(help="At most so many US dollars a day.")] = None,
+    requests: Annotated[int | None, typer.Option(help="Limit of requests per minute.")] = None,
+    turns: Annotated[int | None, typer.Option(help="Limit of concurrent turns.")] = None,
+    cost: Annotated[float | None, typer.Option(help="Limit of US dollars per day.")] = None,
     tenant: Tenant = None,
     url: Url = None,
     schema: Schema = None,
@@ -52,7 +54,7 @@ def create(
     from lango.core.keys import KeyLimits
 
     limits = KeyLimits(requests, turns, cost)
-    made = _with_keys(
+    new_key = _with_keys(
         (url, schema, config),
         tenant,
         lambda keys, whose: keys.create(
@@ -64,7 +66,7 @@ def create(
             lifetime=None if days is None else days * _DAY,
         ),
     )
-    _show_made(made, as_json)
+    _show_new_key(new_key, as_json)
 
 
 @app.command("list")
@@ -76,11 +78,11 @@ def list_keys(
     as_json: Json = False,
 ) -> None:
     """List the keys, those that no longer work among them."""
-    found = _with_keys((url, schema, config), tenant, lambda keys, whose: keys.of_tenant(whose))
+    api_keys = _with_keys((url, schema, config), tenant, lambda keys, whose: keys.of_tenant(whose))
     if as_json:
-        typer.echo(json.dumps([_data(key) for key in found], indent=2, ensure_ascii=False))
-    elif found:
-        _table(found)
+        typer.echo(json.dumps([_data(key) for key in api_keys], indent=2, ensure_ascii=False))
+    elif api_keys:
+        _table(api_keys)
     else:
         typer.echo("There are no keys. `lango keys create --user NAME` makes one.")
 
@@ -110,12 +112,12 @@ def rotate(
     as_json: Json = False,
 ) -> None:
     """Make a key that may do the same as another, which then ends after a while."""
-    made = _with_keys(
+    new_key = _with_keys(
         (url, schema, config),
         tenant,
         lambda keys, whose: keys.rotate(whose, key_id, grace=grace * _HOUR),
     )
-    _show_made(made, as_json)
+    _show_new_key(new_key, as_json)
 
 
 def _with_keys(
@@ -131,11 +133,13 @@ def _with_keys(
     return with_store(place, tenant, with_keys, may_create=True)
 
 
-def _show_made(made: MadeKey, as_json: bool) -> None:
+def _show_new_key(new_key: MadeKey, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({**_data(made.key), "key": made.text}, indent=2, ensure_ascii=False))
+        typer.echo(
+            json.dumps({**_data(new_key.key), "key": new_key.text}, indent=2, ensure_ascii=False)
+        )
         return
-    typer.echo(made.text)
+    typer.echo(new_key.text)
     typer.echo("This is the only time it is shown: keep it where secrets are kept.", err=True)
 
 
@@ -171,7 +175,7 @@ def _time(moment: float | None) -> str | None:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
-def _table(found: list[ApiKey]) -> None:
+def _table(api_keys: list[ApiKey]) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -179,7 +183,7 @@ def _table(found: list[ApiKey]) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in _HEADINGS:
         table.add_column(heading, overflow="fold")
-    for key in found:
+    for key in api_keys:
         style = "" if _state(key) == "live" else "dim"
         table.add_row(*(escape(one_line(cell, _WIDTH)) for cell in _cells(key)), style=style)
     Console(highlight=False).print(table)

@@ -53,12 +53,12 @@ def run(
     ask = ask_at_terminal if sys.stdin.isatty() and not as_json else None
     text = sys.stdin.read() if message == "-" else message
     target = targets[0] if targets else None
-    with conversation(loaded, target, config, url, screen, user, session, ask) as here:
-        if not here.is_new:
-            here.talk.catch_up()
-        end = here.talk.say(text)
-    if here.talk.questions and not as_json:
-        for question in here.talk.questions if ask is None else ():
+    with conversation(loaded, target, config, url, screen, user, session, ask) as open_session:
+        if not open_session.is_new:
+            open_session.talk.catch_up()
+        end = open_session.talk.say(text)
+    if open_session.talk.questions and not as_json:
+        for question in open_session.talk.questions if ask is None else ():
             print_question(question, err=True)
-        typer.secho(f"{here.again} asks you about it.", dim=True, err=True)
+        typer.secho(f"To answer: {open_session.resume_command}", dim=True, err=True)
     raise typer.Exit(exit_code(end))

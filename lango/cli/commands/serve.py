@@ -92,7 +92,7 @@ async def _serve(
 
 
 def _started(apps: Sequence[str], listening: socket.socket, with_worker: bool) -> str:
-    how = "and running their turns" if with_worker else "whose turns `lango worker` runs"
+    how = "and running turns" if with_worker else "whose turns `lango worker` runs"
     return f"Serving {', '.join(apps)} at {web_address(listening)}, {how}."
 
 

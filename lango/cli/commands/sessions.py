@@ -38,7 +38,7 @@ _TEXT: Final = 2_000
 STATUS_HELP: Final = "Of this status alone; running while a turn runs, else of the newest turn."
 
 SessionId = Annotated[
-    str, typer.Argument(metavar="SESSION", help="`ses_…`, or its own id where only one has it.")
+    str, typer.Argument(metavar="SESSION", help="`ses_…`, or the session's own id if it is unique.")
 ]
 
 
@@ -50,7 +50,7 @@ def list_sessions(
     since: Since = None,
     until: Until = None,
     title: Annotated[str, typer.Option("--title", "-q", help="Part of the title.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 25,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Sessions per page.")] = 25,
     cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
     tenant: Tenant = None,
     url: Url = None,
@@ -61,17 +61,19 @@ def list_sessions(
     """List sessions, the last active first."""
     from lango.store.sessions.listing import SessionFilter
 
-    wanted = SessionFilter(title, status, since, until)
+    session_filter = SessionFilter(title, status, since, until)
 
     async def read(opened: OpenStore) -> Page[SessionSummary]:
         names = [app] if app is not None else await opened.store.app_names(opened.tenant)
         return await opened.store.page(
-            opened.tenant, names, user, wanted=wanted, cursor=cursor, limit=limit
+            opened.tenant, names, user, wanted=session_filter, cursor=cursor, limit=limit
         )
 
     page = with_store((url, schema, config), tenant, read)
     if as_json:
-        print_json({"sessions": [_data(one) for one in page.items], "next": page.next_cursor})
+        print_json(
+            {"sessions": [_data(summary) for summary in page.items], "next": page.next_cursor}
+        )
     elif page.items:
         _show_list(page)
     else:
@@ -82,7 +84,7 @@ def list_sessions(
 def show(
     session: SessionId,
     messages: Annotated[
-        int, typer.Option("--messages", "-n", min=0, max=1000, help="How many of the newest.")
+        int, typer.Option("--messages", "-n", min=0, max=1000, help="Newest messages to show.")
     ] = 10,
     app: AppName = None,
     user: AnyUser = None,
@@ -95,20 +97,20 @@ def show(
     """Show a session and its newest messages."""
 
     async def read(opened: OpenStore) -> tuple[SessionSummary, list[StoredMessage]]:
-        found = await find(opened, session, app, user)
-        rows = await opened.store.messages(found.key, limit=messages) if messages else []
-        return found, rows
+        summary = await find(opened, session, app, user)
+        rows = await opened.store.messages(summary.key, limit=messages) if messages else []
+        return summary, rows
 
-    found, rows = with_store((url, schema, config), tenant, read)
+    summary, rows = with_store((url, schema, config), tenant, read)
     if as_json:
-        print_json({**_data(found), "newest": [_message(row) for row in rows]})
+        print_json({**_data(summary), "newest": [_message(row) for row in rows]})
         return
-    for line in _described(found):
+    for line in _described(summary):
         typer.echo(line)
     for row in rows:
         typer.echo("")
         typer.echo(_heading(row))
-        typer.echo(printable(_said(row)))
+        typer.echo(printable(_shown_text(row)))
 
 
 @app.command()
@@ -116,7 +118,7 @@ def export(
     session: SessionId,
     file: Annotated[
         Path | None,
-        typer.Argument(help="Where to; by default SESSION.jsonl here. `-` is standard output."),
+        typer.Argument(help="Output file (default: SESSION.jsonl); `-` is standard output."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     app: AppName = None,
@@ -127,16 +129,16 @@ def export(
     config: Config = None,
 ) -> None:
     """Write a session with its messages, states and artifacts to a file: JSON Lines."""
-    from lango.cli.output.session_files import export_to, whole_file
+    from lango.cli.output.session_files import atomic_file, export_to
     from lango.store.transfer.export import open_export
 
     async def write(opened: OpenStore) -> tuple[str, int]:
-        found = await find(opened, session, app, user)
-        export = await open_export(opened.store.database, found.key)
+        summary = await find(opened, session, app, user)
+        export = await open_export(opened.store.database, summary.key)
         if file is not None and str(file) == "-":
             return "", await export_to(export, sys.stdout.buffer)
-        path = file or Path(f"{found.public_id}.jsonl")
-        with whole_file(path, force=force) as output:
+        path = file or Path(f"{summary.public_id}.jsonl")
+        with atomic_file(path, force=force) as output:
             return str(path), await export_to(export, output)
 
     path, size = with_store((url, schema, config), tenant, write)
@@ -148,11 +150,11 @@ def export(
 def import_session(
     file: Annotated[Path, typer.Argument(help="A file of `lango sessions export`.")],
     session: Annotated[
-        str | None, typer.Option(help="Another id for it; else the one it had.")
+        str | None, typer.Option(help="New session id (default: the exported one).")
     ] = None,
-    app: Annotated[str | None, typer.Option(help="Another app; else the one it was of.")] = None,
+    app: Annotated[str | None, typer.Option(help="New app (default: the exported one).")] = None,
     user: Annotated[
-        str | None, typer.Option("--user", "-u", help="Another user; else whose it was.")
+        str | None, typer.Option("--user", "-u", help="New user (default: the exported one).")
     ] = None,
     tenant: Tenant = None,
     url: Url = None,
@@ -182,7 +184,7 @@ def delete(
     sessions: Annotated[
         list[str], typer.Argument(metavar="SESSION…", help="`ses_…`, or their own ids.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")] = False,
     app: AppName = None,
     user: AnyUser = None,
     tenant: Tenant = None,
@@ -194,20 +196,20 @@ def delete(
     place = (url, schema, config)
 
     async def look(opened: OpenStore) -> list[SessionSummary]:
-        return [await find(opened, one, app, user) for one in sessions]
+        return [await find(opened, session_id, app, user) for session_id in sessions]
 
     async def remove(opened: OpenStore) -> None:
-        for one in found:
-            await opened.store.delete(one.key, public_id=one.public_id)
+        for summary in summaries:
+            await opened.store.delete(summary.key, public_id=summary.public_id)
 
-    found = with_store(place, tenant, look)
-    for one in found if not yes else ():
-        typer.echo(_listed(one))
+    summaries = with_store(place, tenant, look)
+    for summary in summaries if not yes else ():
+        typer.echo(_listed(summary))
     if not yes:
-        what = "this session" if len(found) == 1 else f"these {len(found)} sessions"
+        what = "this session" if len(summaries) == 1 else f"these {len(summaries)} sessions"
         typer.confirm(f"Delete {what}?", abort=True)
     with_store(place, tenant, remove)
-    typer.echo("Deleted." if len(found) == 1 else f"Deleted {len(found)} sessions.")
+    typer.echo("Deleted." if len(summaries) == 1 else f"Deleted {len(summaries)} sessions.")
 
 
 async def find(
@@ -222,12 +224,14 @@ async def find(
     named = partial(
         listing.named_sessions, tenant=opened.tenant, name=session, app_name=app, user_id=user
     )
-    found = await opened.store.database.read(named)
-    exact = [one for one in found if one.public_id == session]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if found:
-        whose = ", ".join(f"{one.public_id} ({one.app_name}, {one.user_id})" for one in found)
+    summaries = await opened.store.database.read(named)
+    exact = [summary for summary in summaries if summary.public_id == session]
+    if len(exact or summaries) == 1:
+        return (exact or summaries)[0]
+    if summaries:
+        whose = ", ".join(
+            f"{summary.public_id} ({summary.app_name}, {summary.user_id})" for summary in summaries
+        )
         raise ConfigError(f"Several sessions are called {session}: say --app, --user, or {whose}.")
     where = "".join((f" of {user}" if user else "", f" in {app}" if app else ""))
     raise SessionNotFoundError(
@@ -236,46 +240,46 @@ async def find(
     )
 
 
-def _data(one: SessionSummary) -> dict[str, Any]:
+def _data(summary: SessionSummary) -> dict[str, Any]:
     """A session in the form of the HTTP API."""
     from lango.server.routes.schemas import Session
 
-    return Session.of(one).model_dump(mode="json")
+    return Session.of(summary).model_dump(mode="json")
 
 
 def _show_list(page: Page[SessionSummary]) -> None:
     rows = [
         (
-            one.public_id,
-            age(moment(one.last_activity)),
-            one.status or "",
-            one.app_name,
-            one.user_id,
-            f"{one.message_count:,}",
-            f"{one.total_tokens:,}",
-            one.title,
+            summary.public_id,
+            age(moment(summary.last_activity)),
+            summary.status or "",
+            summary.app_name,
+            summary.user_id,
+            f"{summary.message_count:,}",
+            f"{summary.total_tokens:,}",
+            summary.title,
         )
-        for one in page.items
+        for summary in page.items
     ]
     print_page(_COLUMNS, rows, page.next_cursor)
 
 
-def _listed(one: SessionSummary) -> str:
-    title = f" {one_line(one.title, 60)!r}" if one.title else ""
-    whose = f"{one_line(one.user_id, 40)} in {one_line(one.app_name, 40)}"
-    return f"{one.public_id}{title} of {whose}, {one.message_count:,} messages"
+def _listed(summary: SessionSummary) -> str:
+    title = f" {one_line(summary.title, 60)!r}" if summary.title else ""
+    whose = f"{one_line(summary.user_id, 40)} in {one_line(summary.app_name, 40)}"
+    return f"{summary.public_id}{title} of {whose}, {summary.message_count:,} messages"
 
 
-def _described(one: SessionSummary) -> list[str]:
-    created, active = moment(one.created), moment(one.last_activity)
+def _described(summary: SessionSummary) -> list[str]:
+    created, active = moment(summary.created), moment(summary.last_activity)
     return [
-        one.public_id,
-        f"  title     {one_line(one.title, 200) or '-'}",
-        f"  app       {one_line(one.app_name, 200)}",
-        f"  user      {one_line(one.user_id, 200)}",
-        f"  id        {one_line(one.id, 256)}",
-        f"  status    {one.status or 'no turn yet'}",
-        f"  messages  {one.message_count:,} ({one.total_tokens:,} tokens)",
+        summary.public_id,
+        f"  title     {one_line(summary.title, 200) or '-'}",
+        f"  app       {one_line(summary.app_name, 200)}",
+        f"  user      {one_line(summary.user_id, 200)}",
+        f"  id        {one_line(summary.id, 256)}",
+        f"  status    {summary.status or 'no turn yet'}",
+        f"  messages  {summary.message_count:,} ({summary.total_tokens:,} tokens)",
         f"  created   {exact(created)}",
         f"  active    {exact(active)} ({age(active)})",
     ]
@@ -293,7 +297,7 @@ def _heading(row: StoredMessage) -> str:
     return f"{row.seq} {row.role}{author}, {at:%Y-%m-%d %H:%M:%S}, {row.tokens:,} tokens"
 
 
-def _said(row: StoredMessage) -> str:
+def _shown_text(row: StoredMessage) -> str:
     """The text of a message, or the JSON of its tool calls, shortened to _TEXT characters."""
     text = row.content or row.tool_calls or ""
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}… ({len(text):,} characters)"

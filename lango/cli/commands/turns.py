@@ -68,16 +68,19 @@ def list_turns(
 
     async def read(opened: OpenStore) -> Page[ListedTurn]:
         pk = None if session is None else await _session_pk(opened, session, app, user)
-        wanted = TurnFilter(pk, app, user, status, since, until)
+        turn_filter = TurnFilter(pk, app, user, status, since, until)
         database = opened.store.database
-        return await listed(database, opened.tenant, wanted, cursor=cursor, limit=limit)
+        return await listed(database, opened.tenant, turn_filter, cursor=cursor, limit=limit)
 
     page = with_store((url, schema, config), tenant, read)
     if as_json:
         from lango.server.routes.schemas import TurnInfo
 
-        told = [TurnInfo.of(one.turn, one.session).model_dump(mode="json") for one in page.items]
-        print_json({"turns": told, "next": page.next_cursor})
+        infos = [
+            TurnInfo.of(listed_turn.turn, listed_turn.session).model_dump(mode="json")
+            for listed_turn in page.items
+        ]
+        print_json({"turns": infos, "next": page.next_cursor})
     elif page.items:
         _show_list(page)
     else:
@@ -102,18 +105,22 @@ def show(
         database = opened.store.database
         store = SqlTurnStore(database)
         with _known(turn):
-            found = await store.get(opened.tenant, turn)
-        timeline = await read_timeline(database, found)
-        related = [await store.get(opened.tenant, each) for each in timeline.turns]
-        return found, timeline, {key: Cause(**c) for t in related for key, c in t.causes.items()}
+            stored_turn = await store.get(opened.tenant, turn)
+        timeline = await read_timeline(database, stored_turn)
+        related = [await store.get(opened.tenant, turn_id) for turn_id in timeline.turns]
+        return (
+            stored_turn,
+            timeline,
+            {key: Cause(**c) for t in related for key, c in t.causes.items()},
+        )
 
-    found, timeline, causes = with_store((url, schema, config), tenant, read)
+    stored_turn, timeline, causes = with_store((url, schema, config), tenant, read)
     if as_json:
         print_json({**asdict(timeline), "causes": causes})
         return
     from lango.cli.output.timeline import drawn
 
-    for line in drawn(found, timeline, causes):
+    for line in drawn(stored_turn, timeline, causes):
         typer.echo(line)
 
 
@@ -127,11 +134,11 @@ def cancel(
 ) -> None:
     """Cancel a turn: a queued one ends, a running one is asked to stop, a finished one stays."""
     with _known(turn):
-        found = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(turn))
-    if found.state == "running":
-        typer.echo(f"Turn {found.id} runs, and was asked to stop.")
+        stored_turn = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(turn))
+    if stored_turn.state == "running":
+        typer.echo(f"Turn {stored_turn.id} runs, and was asked to stop.")
     else:
-        typer.echo(f"Turn {found.id} is {found.state}.")
+        typer.echo(f"Turn {stored_turn.id} is {stored_turn.state}.")
 
 
 @app.command()
@@ -159,10 +166,10 @@ def deliver(
     config: Config = None,
 ) -> None:
     """Deliver the result of a long-running tool call, as a new turn; the same again is that one."""
-    given = _parsed(result)
+    payload = _parsed(result)
     with _known(turn):
         new = _with_turns(
-            (url, schema, config), tenant, lambda turns: turns.deliver(turn, call, given)
+            (url, schema, config), tenant, lambda turns: turns.deliver(turn, call, payload)
         )
     _print_accepted(new)
 
@@ -202,12 +209,12 @@ def _known(turn: str) -> Generator[None]:
 async def _session_pk(opened: OpenStore, session: str, app: str | None, user: str | None) -> int:
     from lango.cli.commands.sessions import find
 
-    found = await find(opened, session, app, user)
-    return (await opened.store.locate(found.key)).pk or 0
+    summary = await find(opened, session, app, user)
+    return (await opened.store.locate(summary.key)).pk or 0
 
 
 def _show_list(page: Page[ListedTurn]) -> None:
-    turns = [one.turn for one in page.items]
+    turns = [listed_turn.turn for listed_turn in page.items]
     rows = [
         (
             turn.id,

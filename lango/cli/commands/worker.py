@@ -79,12 +79,12 @@ async def _run(application: Application, worker: TurnWorker) -> None:
 
     from lango.adk.apps.preload import warm_up
 
-    told = asyncio.Event()
+    stop_requested = asyncio.Event()
     await warm_up()
-    _hear_signals(told)
+    _hear_signals(stop_requested)
     await worker.start()
     _say(_started(application, worker))
-    await told.wait()
+    await stop_requested.wait()
     _say(_stopping(application, worker))
     await worker.stop(application.settings.worker.drain)
 
@@ -125,14 +125,14 @@ def _stopping(application: Application, worker: TurnWorker) -> str:
             return f"Stopping; {many} turns are still running and have {drain:g} s to end."
 
 
-def _hear_signals(told: asyncio.Event) -> None:
+def _hear_signals(stop_requested: asyncio.Event) -> None:
     import asyncio
 
     loop = asyncio.get_running_loop()
     both = (signal.SIGTERM, signal.SIGINT)
 
     def stop() -> None:
-        told.set()
+        stop_requested.set()
         for number in both:  # a second signal ends the process, by the default handler
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)

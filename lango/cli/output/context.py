@@ -78,15 +78,15 @@ def _listed(call: ContextCall) -> str:
 
 
 def _of_call(call: ContextView) -> Iterator[str]:
-    made = call.attempt
-    tries = f", attempt {made.number}" if made.number > 1 else ""
+    attempt = call.attempt
+    tries = f", attempt {attempt.number}" if attempt.number > 1 else ""
     by = f" by {call.agent}" if call.agent else ""
-    yield one_line(f"{call.call or 'A call'} to {_model(made)}{by}{tries}", 200)
+    yield one_line(f"{call.call or 'A call'} to {_model(attempt)}{by}{tries}", 200)
     yield f"  turn    {one_line(call.turn, 100) or '-'}"
-    yield f"  time    {_times(made)}"
+    yield f"  time    {_times(attempt)}"
     for earlier in call.attempts[:-1]:
         yield f"  before  attempt {earlier.number}, {_model(earlier)}: {_outcome(earlier)}"
-    yield f"  tokens  {_tokens(made)}"
+    yield f"  tokens  {_tokens(attempt)}"
     yield f"  budget  {_budget(call)}"
     note = _KNOWN[call.messages_known].format(sent=call.messages_sent)
     if note:
@@ -96,7 +96,7 @@ def _of_call(call: ContextView) -> Iterator[str]:
     lines += _message_lines(call)
     if call.rest:
         what = "shortened outputs, and what ADK added" if call.shortened else "what ADK added"
-        lines.append(_Line("", "the rest", call.rest, f"not told apart: {what}"))
+        lines.append(_Line("", "the rest", call.rest, f"not itemised: {what}"))
     yield from _scaled(lines)
 
 
@@ -118,8 +118,8 @@ def _of_preview(preview: ContextPreview) -> Iterator[str]:
         yield f"  There would be no call: {preview.problem}"
         return
     sent = [section.number for section in preview.sections]
-    given = _Line(_numbers(sent), "sent", preview.tokens, _counted(len(sent))) if sent else None
-    yield from _scaled([*map(_cut, preview.cut), *([given] if given else [])])
+    sent_line = _Line(_numbers(sent), "sent", preview.tokens, _counted(len(sent))) if sent else None
+    yield from _scaled([*map(_cut, preview.cut), *([sent_line] if sent_line else [])])
 
 
 def _before_messages(sections: Sequence[ContextSection]) -> Iterator[ContextSection]:
@@ -130,33 +130,33 @@ def _messages(sections: Sequence[ContextSection]) -> Iterator[ContextSection]:
     return (section for section in sections if section.number is not None)
 
 
-def _model(made: ContextAttempt) -> str:
-    return f"{made.provider}:{made.model}"
+def _model(attempt: ContextAttempt) -> str:
+    return f"{attempt.provider}:{attempt.model}"
 
 
-def _outcome(made: ContextAttempt) -> str:
-    said = _WORDS.get(made.outcome, made.outcome)
-    return f"{said} ({made.error})" if made.error else said
+def _outcome(attempt: ContextAttempt) -> str:
+    outcome = _WORDS.get(attempt.outcome, attempt.outcome)
+    return f"{outcome} ({attempt.error})" if attempt.error else outcome
 
 
-def _times(made: ContextAttempt) -> str:
-    if made.outcome == "started":
-        return f"{exact(made.started)}; {_outcome(made)}"
-    took = (made.ended - made.started).total_seconds()
+def _times(attempt: ContextAttempt) -> str:
+    if attempt.outcome == "started":
+        return f"{exact(attempt.started)}; {_outcome(attempt)}"
+    took = (attempt.ended - attempt.started).total_seconds()
     first = ""
-    if made.first_byte is not None:
-        first = f", first word after {(made.first_byte - made.started).total_seconds():.1f} s"
-    return f"{exact(made.started)}, {took:.1f} s{first}; {_outcome(made)}"
+    if attempt.first_byte is not None:
+        first = f", first word after {(attempt.first_byte - attempt.started).total_seconds():.1f} s"
+    return f"{exact(attempt.started)}, {took:.1f} s{first}; {_outcome(attempt)}"
 
 
-def _tokens(made: ContextAttempt) -> str:
-    usage = made.usage
+def _tokens(attempt: ContextAttempt) -> str:
+    usage = attempt.usage
     if usage is None:
         reported = "the provider reported none"
     else:
         reported = f"{usage.input:,} reported{cached(usage)}, {usage.output:,} answered"
-    cost = "" if made.cost is None else f"; ${made.cost:.6f}"
-    return f"{made.estimated:,} estimated, {reported}{cost}"
+    cost = "" if attempt.cost is None else f"; ${attempt.cost:.6f}"
+    return f"{attempt.estimated:,} estimated, {reported}{cost}"
 
 
 def _budget(call: ContextView) -> str:

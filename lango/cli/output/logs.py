@@ -57,18 +57,18 @@ def log_servers() -> None:
 
 def with_verbose(command: Any) -> Any:
     """The root command; its -v is also accepted after the name of every subcommand."""
-    [verbose] = [each for each in command.params if each.name == "verbose"]
+    [verbose] = [option for option in command.params if option.name == "verbose"]
     below = copy(verbose)
     below.expose_value, below.callback = False, _on_verbose
-    for each in _below(command):
-        each.params.append(below)
+    for subcommand in _below(command):
+        subcommand.params.append(below)
     return command
 
 
 def _below(command: Any) -> Iterator[Any]:
-    for each in getattr(command, "commands", {}).values():
-        yield each
-        yield from _below(each)
+    for subcommand in getattr(command, "commands", {}).values():
+        yield subcommand
+        yield from _below(subcommand)
 
 
 def _on_verbose(context: Any, parameter: Any, value: bool) -> None:

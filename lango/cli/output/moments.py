@@ -19,8 +19,8 @@ def moment_of(text: str) -> datetime:
     try:
         if ago:
             return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        given = datetime.fromisoformat(text.strip())
-        return (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
+        parsed = datetime.fromisoformat(text.strip())
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as problem:
         raise typer.BadParameter(
             f"{text!r} is no time. Say how long ago (7d, 12h, 30m), or a day or time: 2026-01-31."

@@ -68,8 +68,8 @@ class TextScreen:
         self._streamed: set[str] = set()
         self._in_line = False
         self._open: str | None = None  # the message being written
-        self._held: dict[str, str] = {}  # texts of concurrent messages, in order
-        self._whole: set[str] = set()  # those of them that are complete
+        self._waiting_texts: dict[str, str] = {}  # texts of concurrent messages, in order
+        self._completed: set[str] = set()  # those of them that are complete
 
     def show(self, event: TurnEvent) -> None:
         """Show an event, as text of the answer or as a note."""
@@ -78,22 +78,22 @@ class TextScreen:
                 self._add(event.message, event.text)
             case MessageCompleted():
                 self._complete(event.message, event.text)
-            case MessageReset() if event.message in self._held:
-                del self._held[event.message]
+            case MessageReset() if event.message in self._waiting_texts:
+                del self._waiting_texts[event.message]
             case MessageReset():
                 self._note(_remark(event))
                 self._close(event.message)
             case ReasoningDelta():
                 self._think(event.text)
             case Completed() | Cancelled() | InputRequired():
-                self._show_held()
+                self._show_waiting()
                 self._note(_remark(event))
             case Failed():
-                self._show_held()
-                self._note(_reason(event), style="red", whole=True)
+                self._show_waiting()
+                self._note(_reason(event), style="red", full=True)
             case ToolFinished() if event.error is not None:
                 why = event.cause or event.error
-                self._note(f"← {event.name} failed: {why}", style="yellow", whole=True)
+                self._note(f"← {event.name} failed: {why}", style="yellow", full=True)
             case _:
                 self._note(_remark(event))
 
@@ -105,35 +105,35 @@ class TextScreen:
         if message == self._open:
             self._write(text)
         else:
-            self._held[message] = self._held.get(message, "") + text
+            self._waiting_texts[message] = self._waiting_texts.get(message, "") + text
 
     def _complete(self, message: str, text: str) -> None:
         if message == self._open:
             self._end_line()
             self._close(message)
-        elif message in self._held:
-            self._whole.add(message)
+        elif message in self._waiting_texts:
+            self._completed.add(message)
         elif message not in self._streamed and self._open is None:
             self._write(text)
             self._end_line()
         elif message not in self._streamed:
-            self._held[message] = text
-            self._whole.add(message)
+            self._waiting_texts[message] = text
+            self._completed.add(message)
 
     def _close(self, message: str) -> None:
         """Close the open message, then write those that came while it was open."""
         if message != self._open:
             return
         self._open = None
-        while self._held and self._open is None:
-            following = next(iter(self._held))
-            self._write(self._held.pop(following))
-            if following in self._whole:
+        while self._waiting_texts and self._open is None:
+            following = next(iter(self._waiting_texts))
+            self._write(self._waiting_texts.pop(following))
+            if following in self._completed:
                 self._end_line()
             else:
                 self._open = following
 
-    def _show_held(self) -> None:
+    def _show_waiting(self) -> None:
         """Show the rest of all messages, at the end of the turn."""
         while self._open is not None:
             self._end_line()
@@ -157,12 +157,12 @@ class TextScreen:
             self._out.flush()
         self._in_line = False
 
-    def _note(self, text: str, *, style: str = "dim", whole: bool = False) -> None:
+    def _note(self, text: str, *, style: str = "dim", full: bool = False) -> None:
         self._end_line()
         if not text:
             return
-        shown = printable(text) if whole else one_line(text, self._notes.width - _MARGIN)
-        self._notes.print(f"[{style}]{escape(shown)}[/]", soft_wrap=whole)
+        shown = printable(text) if full else one_line(text, self._notes.width - _MARGIN)
+        self._notes.print(f"[{style}]{escape(shown)}[/]", soft_wrap=full)
 
 
 def _is_foreign(event: Failed) -> bool:
@@ -183,16 +183,18 @@ def _remark(event: TurnEvent) -> str:
     """The dimmed note for an event; empty if the event only ends a line."""
     match event:
         case ToolStarted():
-            given = ", ".join(f"{name}={_json(value)}" for name, value in event.arguments.items())
-            return f"→ {event.name}({given})"
+            arguments = ", ".join(
+                f"{name}={_json(value)}" for name, value in event.arguments.items()
+            )
+            return f"→ {event.name}({arguments})"
         case ToolFinished():
             return f"← {event.name}: {_json(event.result)}"
         case AgentChanged():
-            return f"{event.agent} goes on"
+            return f"{event.agent} continues"
         case Retrying():
-            return f"once more: {event.why}"
+            return f"retrying: {event.why}"
         case MessageReset():
-            return "once more, from the beginning of the message"
+            return "the message starts again"
         case Cancelled():
             return "stopped; what was said so far is kept"
         case _:

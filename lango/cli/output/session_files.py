@@ -37,7 +37,7 @@ async def export_to(export: SessionExport, file: BinaryIO) -> int:
 
 
 @contextmanager
-def whole_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
+def atomic_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
     """A file to write; it gets its name only when it is complete."""
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already. Choose another name, or say --force.")

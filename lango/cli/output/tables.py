@@ -66,15 +66,15 @@ def print_page(
 ) -> None:
     """Print a page of a list, the values that all its rows share, and the next cursor."""
     common = {
-        number: _said_once(row[number] for row in rows)
+        number: _common_value(row[number] for row in rows)
         for number, column in enumerate(columns)
         if column.is_shared
     }
-    kept = [number for number in range(len(columns)) if not common.get(number)]
-    print_table([columns[number] for number in kept], ([row[n] for n in kept] for row in rows))
-    said = [f"{columns[n].heading} {one_line(one, 80)}" for n, one in common.items() if one]
-    if said:
-        typer.echo(f"All: {', '.join(said)}.")
+    shown = [number for number in range(len(columns)) if not common.get(number)]
+    print_table([columns[number] for number in shown], ([row[n] for n in shown] for row in rows))
+    shared = [f"{columns[n].heading} {one_line(value, 80)}" for n, value in common.items() if value]
+    if shared:
+        typer.echo(f"All: {', '.join(shared)}.")
     if next_cursor:
         typer.echo(f"There are more: --cursor {next_cursor}")
 
@@ -93,11 +93,11 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> lis
     shown = [number for number, width in enumerate(widths) if width]
 
     def needed() -> int:
-        asked = (
+        least_widths = (
             min(widths[number], _ENOUGH) if columns[number].is_text else widths[number]
             for number in shown
         )
-        return sum(asked) + _GAP * (len(shown) - 1)
+        return sum(least_widths) + _GAP * (len(shown) - 1)
 
     spare = [number for number in shown if columns[number].is_spare]
     while spare and needed() > room:
@@ -111,11 +111,11 @@ def _rooms(
     """The width of each column: texts share what the others leave, the shortest first."""
     rooms = {number: widths[number] for number in shown if not columns[number].is_text}
     texts = sorted((number for number in shown if columns[number].is_text), key=widths.__getitem__)
-    left = room - sum(rooms.values()) - _GAP * (len(shown) - 1)
+    remaining = room - sum(rooms.values()) - _GAP * (len(shown) - 1)
     for behind, number in enumerate(texts):
-        share = max(left // (len(texts) - behind), _LEAST)
+        share = max(remaining // (len(texts) - behind), _LEAST)
         rooms[number] = min(widths[number], share)
-        left -= rooms[number]
+        remaining -= rooms[number]
     return rooms
 
 
@@ -142,7 +142,7 @@ def cached(usage: Usage) -> str:
     return f" ({usage.cached:,} cached)" if usage.cached else ""
 
 
-def _said_once(values: Iterable[str]) -> str | None:
+def _common_value(values: Iterable[str]) -> str | None:
     """The value that all share; None if they differ or there are none."""
-    found = set(values)
-    return found.pop() if len(found) == 1 else None
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None

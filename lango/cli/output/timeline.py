@@ -38,7 +38,7 @@ def drawn(turn: Turn, timeline: Timeline, causes: Causes) -> Iterator[str]:
     if timeline.more:
         yield f"Only the first {len(timeline.steps):,} steps are shown."
     if not timeline.log_kept:
-        yield "Its log is no longer kept: attempts, questions and some tools are not told apart."
+        yield "The turn's log was deleted: attempts, questions and some tools are not shown."
 
 
 def _explained(step: Step, causes: Causes) -> Step:
@@ -62,7 +62,7 @@ def _head(turn: Turn, timeline: Timeline, end: datetime, cause: Cause | None) ->
         error = str(cause or f"{turn.error.get('type')}: {turn.error.get('message')}")
         yield f"  error    {one_line(error, _ERROR)}"
     if len(timeline.turns) > 1:
-        others = [one for one in timeline.turns if one != turn.id]
+        others = [turn_id for turn_id in timeline.turns if turn_id != turn.id]
         yield f"  with     {', '.join(others)}: the questions and answers of one turn"
 
 
@@ -83,22 +83,22 @@ def _errors(timeline: Timeline) -> Iterator[str]:
     if failed:
         yield ""
     for step in failed:
-        yield f"{step.kind} {one_line(step.name, _SAID)}".rstrip() + f": {_said(step)}"
+        yield f"{step.kind} {one_line(step.name, _SAID)}".rstrip() + f": {_error_text(step)}"
 
 
-def _said(step: Step) -> str:
+def _error_text(step: Step) -> str:
     error = step.error
     if error is None:
         return ""
-    told = one_line(": ".join(part for part in (error.type, error.message) if part), _ERROR)
-    return f"{told} ({error.error_id})" if error.error_id else told
+    text = one_line(": ".join(part for part in (error.type, error.message) if part), _ERROR)
+    return f"{text} ({error.error_id})" if error.error_id else text
 
 
 def _bar(step: Step, begin: datetime, end: datetime, axis: int) -> str:
     """The step's bar on the axis: at least one character."""
-    whole = max((end - begin).total_seconds(), 1e-9)
-    first = min(int((step.started - begin).total_seconds() / whole * axis), axis - 1)
-    last = round(((step.ended or end) - begin).total_seconds() / whole * axis)
+    duration = max((end - begin).total_seconds(), 1e-9)
+    first = min(int((step.started - begin).total_seconds() / duration * axis), axis - 1)
+    last = round(((step.ended or end) - begin).total_seconds() / duration * axis)
     length = min(max(last - first, 1), axis - first)
     letter = _LETTERS["waiting" if step.kind in _WAITING else "working"]
     return (" " * first + letter * length).ljust(axis)
@@ -113,14 +113,14 @@ def _name(step: Step) -> str:
 
 def _note(step: Step) -> str:
     """The note beside a step's bar: outcome and error first."""
-    said = [] if step.outcome in _PLAIN else [str(step.outcome)]
+    notes = [] if step.outcome in _PLAIN else [str(step.outcome)]
     if step.error is not None:
-        said.append(_said(step))
+        notes.append(_error_text(step))
     if step.kind == "model" and step.number and step.number > 1:
-        said.append(f"attempt {step.number}")
+        notes.append(f"attempt {step.number}")
     if step.usage is not None:
-        said.append(f"{_tokens(step.usage)}{_cost(step.cost)}")
-    return ", ".join(said) or step.arguments
+        notes.append(f"{_tokens(step.usage)}{_cost(step.cost)}")
+    return ", ".join(notes) or step.arguments
 
 
 def _tokens(usage: Usage) -> str:

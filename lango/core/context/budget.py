@@ -159,14 +159,16 @@ def fit(
             f"The open turn alone has about {needed} tokens, and there is room for {room}."
         )
     older = [_shorter(message, room // _SHARE, tokens) for message in messages[:start]]
-    left = room - needed
-    kept = token_budget_truncate(older, left, tokens=tokens) if left > 0 else []
-    fitted = [*kept, *turn]
+    room_for_older = room - needed
+    recent = (
+        token_budget_truncate(older, room_for_older, tokens=tokens) if room_for_older > 0 else []
+    )
+    fitted = [*recent, *turn]
     before = messages[len(messages) - len(fitted) :]
     return FittedConversation(
         fitted,
-        needed + sum(map(tokens, kept)),
-        left_out=start - len(kept),
+        needed + sum(map(tokens, recent)),
+        left_out=start - len(recent),
         shortened=_changed(before, fitted),
     )
 

@@ -50,8 +50,8 @@ class Calibrations:
 
     def of(self, conversation: ModelConversation) -> Calibration:
         """The conversation's calibration; an empty one if it is new."""
-        found = (self._known.get(name) for name in conversation.names())
-        return next(filter(None, found), Calibration())
+        calibrations = (self._known.get(name) for name in conversation.names())
+        return next(filter(None, calibrations), Calibration())
 
     def learn(self, conversation: ModelConversation, calibration: Calibration) -> None:
         """Replace the conversation's calibration."""

@@ -16,10 +16,10 @@ def with_fallback_ids(calls: Iterable[tuple[str | None, str | None]]) -> list[st
     Calls and responses are numbered in the same way, so that the nth id-less response of a name
     answers the nth id-less call of that name.
     """
-    given = list(calls)
-    taken = {call_id for call_id, _ in given if call_id}
+    pairs = list(calls)
+    taken = {call_id for call_id, _ in pairs if call_id}
     ids: list[str] = []
-    for call_id, name in given:
+    for call_id, name in pairs:
         ids.append(call_id or _free_id(as_id(f"call_{name or ''}", _ROOM), taken))
         taken.add(ids[-1])
     return ids

@@ -18,11 +18,11 @@ class VisibleMessage:
     text: str
 
 
-def conversation_hash(said: Iterable[VisibleMessage], before: str = "") -> str:
+def conversation_hash(messages: Iterable[VisibleMessage], before: str = "") -> str:
     """The hash that identifies a conversation: chained, `before` is that of earlier messages."""
-    for one in said:
-        told = json_text([before, one.role, normalised(one.text)])
-        before = sha256(told.encode()).hexdigest()
+    for message in messages:
+        canonical = json_text([before, message.role, normalised(message.text)])
+        before = sha256(canonical.encode()).hexdigest()
     return before
 
 

@@ -73,8 +73,8 @@ class TypeCheck:
                 raise MediaTypeError("The file says that it is text, and is not UTF-8.") from error
 
     def _look(self, head: bytes) -> None:
-        found = [kind for kind, mark in _BEGINNINGS.items() if mark.match(head)]
+        actual = [kind for kind, mark in _BEGINNINGS.items() if mark.match(head)]
         expected = [self._declared] if self._declared in _BEGINNINGS else []
-        if found != expected:
-            what = found[0] if found else "something else"
+        if actual != expected:
+            what = actual[0] if actual else "something else"
             raise MediaTypeError(f"The file says that it is {self._declared}, and is {what}.")

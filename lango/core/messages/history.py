@@ -55,8 +55,8 @@ def _answered(message: Message, messages: Sequence[Message], following: int) -> 
 
     Somewhere, not directly after: the events of parallel agents are interleaved.
     """
-    wanted = {call.id for call in message.tool_calls}
-    if not wanted:
+    unanswered = {call.id for call in message.tool_calls}
+    if not unanswered:
         return True
     for index in range(following, len(messages)):
         answer = messages[index]
@@ -64,7 +64,7 @@ def _answered(message: Message, messages: Sequence[Message], following: int) -> 
             continue
         if not answer.tool_calls and index == following:  # a legacy row answers by position
             return True
-        wanted -= {call.id for call in answer.tool_calls}
-        if not wanted:
+        unanswered -= {call.id for call in answer.tool_calls}
+        if not unanswered:
             return True
     return False

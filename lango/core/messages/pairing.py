@@ -176,7 +176,7 @@ def _answer(slot: _Slot, author: str) -> Message:
     return replace(result, tool_calls=(replace(call, id=slot.id, name=slot.call.name),))
 
 
-def _free_id(wanted: str, taken: set[str]) -> str:
-    if wanted not in taken:
-        return wanted
-    return next(free for number in count(2) if (free := f"{wanted}_{number}") not in taken)
+def _free_id(preferred: str, taken: set[str]) -> str:
+    if preferred not in taken:
+        return preferred
+    return next(free for number in count(2) if (free := f"{preferred}_{number}") not in taken)

@@ -16,16 +16,16 @@ _NOT_FOUND: Final = str(AgentNotFoundError(""))
 
 def event_of(kind: str, data: JsonObject) -> TurnEvent | None:
     """The event whose `data()` this is; None for a kind that is not a TurnEvent."""
-    made = KINDS.get(kind)
-    if made is None:
+    event_class = KINDS.get(kind)
+    if event_class is None:
         return None
-    if made is ApprovalRequired:
+    if event_class is ApprovalRequired:
         return ApprovalRequired(_approval(data))
-    known = (field.name for field in fields(made) if field.name in data)
-    given = {name: _value(name, data[name]) for name in known}
-    if made is Failed:
-        given["error_id"] = str(data["error"].get("error_id", ""))
-    return cast(Any, made)(**given)
+    known = (field.name for field in fields(event_class) if field.name in data)
+    values = {name: _value(name, data[name]) for name in known}
+    if event_class is Failed:
+        values["error_id"] = str(data["error"].get("error_id", ""))
+    return cast(Any, event_class)(**values)
 
 
 def _value(name: str, value: Any) -> Any:
@@ -47,8 +47,8 @@ def usage_of(data: JsonObject) -> Usage:
 
 
 def _approval(data: JsonObject) -> Approval:
-    told = {name: data[name] for name in ("name", "arguments", "hint", "agent")}
-    return Approval(id=data["approval"], call_id=data["call"], **told)
+    values = {name: data[name] for name in ("name", "arguments", "hint", "agent")}
+    return Approval(id=data["approval"], call_id=data["call"], **values)
 
 
 def error_of(data: JsonObject) -> LangoError:

@@ -56,8 +56,8 @@ class Event:
 
     def data(self) -> JsonObject:
         """The fields that are not None, as storable JSON."""
-        told = {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
-        return {name: _json(value) for name, value in told.items() if value is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
+        return {name: _json(value) for name, value in values.items() if value is not None}
 
 
 def _json(value: Any) -> Any:
@@ -161,8 +161,8 @@ class ApprovalRequired(Event):
 
     def data(self) -> JsonObject:
         """The approval with the field names of other events, where `call` is a call's id."""
-        told = storable_json(asdict(self.approval))
-        return {"approval": told.pop("id"), "call": told.pop("call_id"), **told}
+        values = storable_json(asdict(self.approval))
+        return {"approval": values.pop("id"), "call": values.pop("call_id"), **values}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,31 +17,31 @@ class FileRef:
     version: int
 
 
-def input_of(said: str | Sequence[Answer], files: Sequence[FileRef] = ()) -> JsonObject:
+def input_of(content: str | Sequence[Answer], files: Sequence[FileRef] = ()) -> JsonObject:
     """The input of a turn with this message or these answers."""
-    if isinstance(said, str):
+    if isinstance(content, str):
         shown = {"files": [asdict(file) for file in files]} if files else {}
-        return {"text": said, **shown}
-    return {"answers": [storable_json(asdict(answer)) for answer in said]}
+        return {"text": content, **shown}
+    return {"answers": [storable_json(asdict(answer)) for answer in content]}
 
 
-def said_in(given: JsonObject) -> str | list[Answer]:
+def said_in(turn_input: JsonObject) -> str | list[Answer]:
     """The message or the answers in an input."""
-    if "answers" in given:
-        return [Answer(**answer) for answer in given["answers"]]
-    return str(given["text"])
+    if "answers" in turn_input:
+        return [Answer(**answer) for answer in turn_input["answers"]]
+    return str(turn_input["text"])
 
 
-def files_in(given: JsonObject) -> list[FileRef]:
+def files_in(turn_input: JsonObject) -> list[FileRef]:
     """The files attached to an input."""
-    return [FileRef(**file) for file in given.get("files", ())]
+    return [FileRef(**file) for file in turn_input.get("files", ())]
 
 
-def as_asked(given: JsonObject) -> JsonObject:
+def as_asked(turn_input: JsonObject) -> JsonObject:
     """An input as the client submitted it: files by name, without the resolved version.
 
     A repeated request therefore equals the first, even if a file has a newer version by then.
     """
-    if "files" not in given:
-        return given
-    return given | {"files": [file.name for file in files_in(given)]}
+    if "files" not in turn_input:
+        return turn_input
+    return turn_input | {"files": [file.name for file in files_in(turn_input)]}

@@ -103,23 +103,23 @@ class NewTurn:
         It covers the message, the names of its files, the app, the options and the call it answers
         (by invocation and id), but not when the turn runs.
         """
-        told: JsonObject = {"app": app, "input": as_asked(self.input), "options": self.options}
+        identity: JsonObject = {"app": app, "input": as_asked(self.input), "options": self.options}
         if answers:
-            told["answers"] = answers
-        canonical = json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
+            identity["answers"] = answers
+        canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return sha256(canonical.encode()).hexdigest()
 
 
-def _is_time_limit(given: Any) -> bool:
+def _is_time_limit(value: Any) -> bool:
     """Whether this is a valid time limit; a comparison with NaN is false."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    return is_number and 0 < given <= MAX_TIME_LIMIT
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value <= MAX_TIME_LIMIT
 
 
-def _is_moment(given: Any) -> bool:
+def _is_moment(value: Any) -> bool:
     """Whether this is an aware datetime that every time zone can represent."""
-    is_aware = isinstance(given, datetime) and given.utcoffset() is not None
-    return is_aware and 1971 <= given.year <= 9998
+    is_aware = isinstance(value, datetime) and value.utcoffset() is not None
+    return is_aware and 1971 <= value.year <= 9998
 
 
 def kept_time_limit(stored: float) -> float:
@@ -138,9 +138,9 @@ class Accepted(Event):
     run_at: str | None = None
 
 
-def most_losses_beside(held: Sequence[int]) -> int:
-    """The most workers that a turn may have lost to run beside turns that have lost `held`."""
-    suspects = [losses for losses in held if losses >= SUSPECT_AFTER]
+def most_losses_beside(losses_beside: Sequence[int]) -> int:
+    """The most lost workers with which a turn may run beside turns that lost `losses_beside`."""
+    suspects = [losses for losses in losses_beside if losses >= SUSPECT_AFTER]
     if not suspects:
         return ANY_LOSSES
     alike = max(suspects) == SUSPECT_AFTER and len(suspects) < SUSPECTS_TOGETHER

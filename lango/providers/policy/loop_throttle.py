@@ -18,27 +18,27 @@ class LoopThrottle:
 
     def __init__(self, per_pass: int = PER_PASS) -> None:
         self._per_pass = per_pass
-        self._left = per_pass  # of this pass
+        self._free = per_pass  # of this pass
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def enter(self) -> None:
         """Wait for one's turn: not at all, unless many tasks enter in one pass."""
         loop = asyncio.get_running_loop()
-        if self._left == self._per_pass:
+        if self._free == self._per_pass:
             loop.call_soon(self._next_pass)
-        if self._left:
-            self._left -= 1
+        if self._free:
+            self._free -= 1
             return
-        mine: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(mine)
-        await mine
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiter)
+        await waiter
 
     def _next_pass(self) -> None:
-        self._left = self._per_pass
-        while self._left and self._waiting:
+        self._free = self._per_pass
+        while self._free and self._waiting:
             first = self._waiting.popleft()
             if not first.done():  # else its waiter was cancelled
                 first.set_result(None)
-                self._left -= 1
-        if self._left < self._per_pass:
+                self._free -= 1
+        if self._free < self._per_pass:
             asyncio.get_running_loop().call_soon(self._next_pass)

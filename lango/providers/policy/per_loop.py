@@ -30,8 +30,8 @@ class PerLoop(Generic[T]):
         loop = asyncio.get_running_loop()
         thing = self._things.get(loop)
         if thing is None:
-            made = await asyncio.to_thread(self._make)
-            thing = self._things.setdefault(loop, made)
+            created = await asyncio.to_thread(self._make)
+            thing = self._things.setdefault(loop, created)
         return thing
 
     def pop(self) -> T | None:

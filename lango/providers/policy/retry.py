@@ -89,10 +89,10 @@ class Draft(Protocol):
 class _Finished:
     """A draft that sends the same request to every model."""
 
-    made: ModelRequest
+    finished: ModelRequest
 
     def request(self, fallback: Fallback | None) -> ModelRequest:
-        return self.made if fallback is None else replace(self.made, model=fallback.model)
+        return self.finished if fallback is None else replace(self.finished, model=fallback.model)
 
     def shorter(self) -> ModelRequest | None:
         return None
@@ -236,8 +236,8 @@ class _Course:
         if wait is None or not isinstance(error, ModelError) or not error.retryable:
             return None
         wait = max(wait, error.retry_after or 0.0)
-        left = deadline - asyncio.get_running_loop().time()
-        return wait if wait <= min(self._policy.longest_wait, left) else None
+        time_left = deadline - asyncio.get_running_loop().time()
+        return wait if wait <= min(self._policy.longest_wait, time_left) else None
 
     def _new_waits(self) -> Iterator[float]:
         policy = self._policy

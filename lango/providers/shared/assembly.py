@@ -113,11 +113,11 @@ class Assembly:
 
     def call(self, call_id: str | None, name: str | None, arguments: str) -> None:
         """Add a tool call; one that was cut off with the answer is left out."""
-        whole = self._arguments(name or "", arguments)
-        if whole is None:
+        call_input = self._arguments(name or "", arguments)
+        if call_input is None:
             return
         real = self._names.real(storable_text(name or ""))
-        self._calls.append(ToolCall(self._free_id(call_id), real, whole))
+        self._calls.append(ToolCall(self._free_id(call_id), real, call_input))
 
     def end(self) -> Iterator[StreamEvent]:
         """The last events: complete calls, then Done; BadStreamError without a finish marker."""
@@ -145,11 +145,11 @@ class Assembly:
         return None if problem else arguments
 
     def _free_id(self, call_id: str | None) -> str:
-        wanted = storable_text(call_id or "")
-        if not wanted or wanted in self._taken or wanted.startswith(_ADK_PREFIX):
-            wanted = new_id("call")
-        self._taken.add(wanted)
-        return wanted
+        chosen_id = storable_text(call_id or "")
+        if not chosen_id or chosen_id in self._taken or chosen_id.startswith(_ADK_PREFIX):
+            chosen_id = new_id("call")
+        self._taken.add(chosen_id)
+        return chosen_id
 
     def _whole(self, kind: type[StreamEvent], text: str) -> str:
         """The text without a trailing high surrogate, which waits for its low surrogate."""
@@ -194,7 +194,7 @@ def _deeper_than(value: JsonObject, depth: int) -> bool:
     level: list[Any] = [value]
     while level and depth:
         depth -= 1
-        level = [item for each in level for item in _inside(each)]
+        level = [item for outer in level for item in _inside(outer)]
     return any(isinstance(item, dict | list) for item in level)
 
 

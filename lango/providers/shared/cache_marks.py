@@ -31,6 +31,6 @@ def _ends(body: JsonObject, *, cut: bool) -> Iterator[JsonObject]:
         body["system"] = [{"type": "text", "text": system}]
         yield from body["system"]
     if not cut:
-        said = [message for message in body["messages"] if message["role"] == "user"]
-        for message in said[-_USER_TURNS:]:
+        user_messages = [message for message in body["messages"] if message["role"] == "user"]
+        for message in user_messages[-_USER_TURNS:]:
             yield message["content"][-1]

@@ -19,6 +19,8 @@ from lango.providers.shared.sse import EventStreamParser, ServerSentEvent
 ChunkReader: TypeAlias = Callable[[bytes, bytes], JsonObject | None]
 """The chunk in an event's name and data; None if it has none. Raises an error that it reports."""
 
+_AMAZON_EVENTS: Final = "application/vnd.amazon.eventstream"
+"""The content type of Bedrock's streams, which are binary."""
 _DRAIN_SECONDS: Final = 0.1  # only a connection that was read to its end can be used again
 
 
@@ -68,15 +70,41 @@ class ChunkStream:
                     pass
 
 
+class SdkChunks:
+    """The chunks of a response that only the SDK can parse, from the SDK's own objects."""
+
+    def __init__(self, chunks: Any, resources: AsyncExitStack) -> None:
+        self._chunks = chunks  # the SDK's stream of pydantic models
+        self._resources = resources
+
+    def __aiter__(self) -> SdkChunks:
+        return self
+
+    async def __anext__(self) -> JsonObject:
+        chunk = await anext(self._chunks)
+        return chunk.to_dict(warnings=False)
+
+    async def aclose(self) -> None:
+        """Release the connection, even if the answer was not read to its end."""
+        await self._resources.aclose()
+
+
+Chunks: TypeAlias = ChunkStream | SdkChunks
+"""One answer's chunks as JSON objects."""
+
+
 async def open_chunks(
     resource: Any, body: JsonObject, answer: Assembly, form: ChunkFormat
-) -> ChunkStream:
+) -> Chunks:
     """Send a request through an SDK's `with_streaming_response`, which raises its errors."""
-    resources = AsyncExitStack()
-    response = await resources.enter_async_context(resource.create(**body))
-    answer.request_id = str(response.headers.get(form.request_id) or "")
-    pieces = await resources.enter_async_context(aclosing(response.iter_bytes()))
-    return ChunkStream(pieces, form, resources)
+    async with AsyncExitStack() as opened:
+        response = await opened.enter_async_context(resource.create(**body))
+        answer.request_id = str(response.headers.get(form.request_id) or "")
+        if str(response.headers.get("content-type")).startswith(_AMAZON_EVENTS):
+            chunks = aiter(await response.parse())
+            return SdkChunks(chunks, opened.pop_all())
+        pieces = await opened.enter_async_context(aclosing(response.iter_bytes()))
+        return ChunkStream(pieces, form, opened.pop_all())
 
 
 def json_chunk(data: bytes) -> JsonObject:
@@ -107,7 +135,7 @@ def field_objects(value: Any) -> list[JsonObject]:
         return []
     if not isinstance(value, list):
         raise _wrong("a list", value)
-    return [required_object(each) for each in cast(list[Any], value)]
+    return [required_object(item) for item in cast(list[Any], value)]
 
 
 def field_text(value: Any) -> str:
@@ -140,5 +168,5 @@ def field_count(value: Any) -> int:
 
 
 def _wrong(expected: str, value: Any) -> BadStreamError:
-    found = type(value).__name__
-    return BadStreamError(f"A chunk of the answer holds {found} in place of {expected}.")
+    kind = type(value).__name__
+    return BadStreamError(f"A chunk of the answer holds {kind} in place of {expected}.")

@@ -56,23 +56,23 @@ class FaultTable:
     codes: Mapping[str, type[ModelError]]
     too_long: tuple[str, ...] = ()
 
-    def error(self, said: VendorError) -> ModelError:
+    def error(self, reported: VendorError) -> ModelError:
         """The corresponding lango error."""
-        kind = self._kind(said)
+        kind = self._kind(reported)
         return kind(
-            said.message,
-            status=said.status,
-            request_id=said.request_id,
-            retry_after=retry_after(said.headers),
+            reported.message,
+            status=reported.status,
+            request_id=reported.request_id,
+            retry_after=retry_after(reported.headers),
         )
 
-    def _kind(self, said: VendorError) -> type[ModelError]:
-        found = next((self.codes[code] for code in said.codes if code in self.codes), None)
-        if found in (None, BadRequestError) and any(
-            words in said.message for words in self.too_long
+    def _kind(self, reported: VendorError) -> type[ModelError]:
+        kind = next((self.codes[code] for code in reported.codes if code in self.codes), None)
+        if kind in (None, BadRequestError) and any(
+            words in reported.message for words in self.too_long
         ):
             return ContextTooLongError
-        return found or by_status(said.status)
+        return kind or by_status(reported.status)
 
 
 def by_status(status: int | None) -> type[ModelError]:

@@ -21,7 +21,7 @@ from lango.errors import (
 )
 from lango.providers.base import ModelRequest
 from lango.providers.shared.assembly import Assembly
-from lango.providers.shared.chunks import ChunkFormat, ChunkStream, json_chunk, open_chunks
+from lango.providers.shared.chunks import ChunkFormat, Chunks, json_chunk, open_chunks
 from lango.providers.shared.decoding import missing
 from lango.providers.shared.errors import FaultTable, VendorError
 from lango.providers.shared.sdk import SdkProvider
@@ -83,9 +83,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI", JsonObject]):
     def _encode(self, request: ModelRequest) -> JsonObject:
         """The arguments of the API's `create`."""
 
-    def _open(
-        self, resource: Any, request: ModelRequest, answer: Assembly
-    ) -> Awaitable[ChunkStream]:
+    def _open(self, resource: Any, request: ModelRequest, answer: Assembly) -> Awaitable[Chunks]:
         body = self._encode(request)
         return open_chunks(resource, body, answer, FORMAT)
 
@@ -106,21 +104,24 @@ def explain(error: Exception) -> ModelError | None:
         return ModelUnavailableError(f"The server could not be reached: {error.__cause__ or error}")
     if isinstance(error, openai.APIResponseValidationError):
         return BadStreamError(str(error))
-    return _said(error) if isinstance(error, openai.APIError) else None
+    return _api_error(error) if isinstance(error, openai.APIError) else None
 
 
-def _said(error: APIError) -> ModelError:
+def _api_error(error: APIError) -> ModelError:
     response = getattr(error, "response", None)
     headers: Mapping[str, str] | None = getattr(response, "headers", None)
-    return said_error(error.body, error.message, getattr(error, "status_code", None), headers)
+    return reported_error(error.body, error.message, getattr(error, "status_code", None), headers)
 
 
-def said_error(
-    said: object, default: str, status: int | None = None, headers: Mapping[str, str] | None = None
+def reported_error(
+    reported: object,
+    default: str,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> ModelError:
     """The lango error for an error that the server reported, before or within its answer."""
     headers = headers or {}
-    body = cast(JsonObject, said) if isinstance(said, dict) else {}
+    body = cast(JsonObject, reported) if isinstance(reported, dict) else {}
     codes = tuple(str(code) for code in (body.get("code"), body.get("type")) if code)
     if status is None:
         status = next((int(code) for code in codes if code.isdecimal()), None)
@@ -136,7 +137,7 @@ def _read_chunk(name: bytes, data: bytes) -> JsonObject | None:
     chunk = json_chunk(data)
     error: Any = chunk.get("error")
     if error:
-        raise said_error(
+        raise reported_error(
             error, error if isinstance(error, str) else "The server reported an error."
         )
     return chunk

@@ -60,8 +60,8 @@ def plain(schema: JsonObject) -> JsonObject:
     left_out = {key: copy.pop(key) for key in sorted(copy.keys() - _PLAIN_KEYS)}
     left_out.pop("default", None)
     if left_out:
-        said = str(copy.get("description", ""))
-        copy["description"] = f"{said} {json_text(left_out)}".strip()
+        description = str(copy.get("description", ""))
+        copy["description"] = f"{description} {json_text(left_out)}".strip()
     return copy
 
 
@@ -77,20 +77,20 @@ def _with_inner(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) 
     copy = dict(schema)
     for key, value in schema.items():
         if key in _MAPS and isinstance(value, dict):
-            copy[key] = {name: changed(each) for name, each in cast(JsonObject, value).items()}
+            copy[key] = {name: changed(inner) for name, inner in cast(JsonObject, value).items()}
         elif key in _LISTS and isinstance(value, list):
-            copy[key] = [changed(each) for each in cast(list[Any], value)]
+            copy[key] = [changed(inner) for inner in cast(list[Any], value)]
         elif key in _SINGLES:
             copy[key] = changed(value)
     return copy
 
 
 def _inner(schema: JsonObject) -> list[JsonObject]:
-    found: list[JsonObject] = []
+    schemas: list[JsonObject] = []
 
     def keep(inner: JsonObject) -> JsonObject:
-        found.append(inner)
+        schemas.append(inner)
         return inner
 
     _with_inner(schema, keep)
-    return found
+    return schemas

@@ -41,7 +41,7 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         self._api_key = api_key
         self._base_url = base_url
         self._timeouts = timeouts or Timeouts()
-        self._given = client
+        self._client = client
         self._made = PerLoop(self._make)
 
     @property
@@ -54,7 +54,7 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         decoder = self._decoder(request)
 
         def call() -> Awaitable[AsyncIterator[Chunk]]:
-            resource = self._resource(self._given or self._made.get())
+            resource = self._resource(self._client or self._made.get())
             return self._open(resource, request, decoder.answer)
 
         return decoded(call, decoder, self._explain, self._timeouts)
@@ -64,7 +64,7 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
 
         Raises MissingExtraError, and AuthenticationError if the client needs its key at creation.
         """
-        client = self._given or await self._made.in_thread()
+        client = self._client or await self._made.in_thread()
         await asyncio.to_thread(self._resource, client)
 
     async def close(self) -> None:

@@ -10,28 +10,28 @@ class StopText:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
-        self._held = ""
+        self._pending = ""
         self.reached = False
 
     def feed(self, text: str) -> str:
         """The text that may be shown; holds back an end where a stop sequence could start."""
         if self.reached or not self._stops:
             return "" if self.reached else text
-        self._held += text
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        if found:
+        self._pending += text
+        positions = [at for stop in self._stops if (at := self._pending.find(stop)) >= 0]
+        if positions:
             self.reached = True
-            shown, self._held = self._held[: min(found)], ""
+            shown, self._pending = self._pending[: min(positions)], ""
             return shown
-        keep = max(_overlap(self._held, stop) for stop in self._stops)
-        cut = len(self._held) - keep
-        shown, self._held = self._held[:cut], self._held[cut:]
+        keep = max(_overlap(self._pending, stop) for stop in self._stops)
+        cut = len(self._pending) - keep
+        shown, self._pending = self._pending[:cut], self._pending[cut:]
         return shown
 
     def rest(self) -> str:
         """The text still held back at the end."""
-        held, self._held = self._held, ""
-        return held
+        text, self._pending = self._pending, ""
+        return text
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -13,14 +13,14 @@ def build_models(kind: Any) -> int:
     """
     waiting, seen, models = [kind], set[Any](), 0
     while waiting:
-        one = waiting.pop()
-        if one in seen:
+        annotation = waiting.pop()
+        if annotation in seen:
             continue
-        seen.add(one)
-        fields: Any = getattr(one, "model_fields", None)
+        seen.add(annotation)
+        fields: Any = getattr(annotation, "model_fields", None)
         if fields:
-            one.model_rebuild(raise_errors=False)
+            annotation.model_rebuild(raise_errors=False)
             models += 1
             waiting += [field.annotation for field in fields.values()]
-        waiting += get_args(one)
+        waiting += get_args(annotation)
     return models

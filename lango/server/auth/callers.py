@@ -78,7 +78,9 @@ def _named(known: Caller) -> NamedCaller:
     if CHAT not in known.scopes:
         raise ForbiddenError("This needs a credential with the scope chat.")
     if known.user is None:
-        raise ForbiddenError("Say for whom you act: send the user's id as `Lango-User`.")
+        raise ForbiddenError(
+            "This key acts for no user: send the user's id as the header `Lango-User`."
+        )
     return NamedCaller(known.tenant, known.user, known.scopes, known.key_id, known.limits)
 
 

@@ -112,37 +112,37 @@ class Keys:
         await self._key(request, credential)
 
     async def _key(self, request: Request, credential: str) -> ApiKey:
-        given = KeyText.read(credential)
+        key_text = KeyText.read(credential)
         address = request.client.host if request.client else ""
-        key = None if given is None else await self._find(given, address)
+        key = None if key_text is None else await self._find(key_text, address)
         if key is None:
             raise UnauthorizedError("This API key is unknown here, has expired or was revoked.")
         return key
 
-    async def _find(self, given: KeyText, address: str) -> ApiKey | None:
-        name, moment = (given.id, given.hash), self.clock()
+    async def _find(self, key_text: KeyText, address: str) -> ApiKey | None:
+        name, moment = (key_text.id, key_text.hash), self.clock()
         known, until = self._known.get(name, (None, 0.0))
         if known is not None and moment <= until:
             self._known.move_to_end(name)
             return known
         first = known is None
-        key = await (self._first_look(given, address) if first else self._keys.find(given))
+        key = await (self._first_look(key_text, address) if first else self._keys.find(key_text))
         if key is None:
             self._known.pop(name, None)
         else:
             _remember(self._known, name, (key, moment + TRUST))
         return key
 
-    async def _first_look(self, given: KeyText, address: str) -> ApiKey | None:
+    async def _first_look(self, key_text: KeyText, address: str) -> ApiKey | None:
         """Look up a key that is not in the cache of valid ones: it may be a guess."""
-        name = (given.id, given.hash)
+        name = (key_text.id, key_text.hash)
         if self._is_unknown(name):
             return None
         async with self._attempts.look_up(address):
             known, _ = self._known.get(name, (None, 0.0))
             if known is not None or self._is_unknown(name):  # another request looked it up
                 return known
-            key = await self._keys.find(given)
+            key = await self._keys.find(key_text)
             if key is None:
                 self._attempts.was_wrong(address)
                 _remember(self._unknown, name, self.clock() + TRUST)
@@ -169,8 +169,8 @@ class RunKey:
 
     def fits(self, credential: str) -> bool:
         """Whether this is the key."""
-        given = KeyText.read(credential)
-        return given is not None and given.id == self._id and given.fits(self._hash)
+        key_text = KeyText.read(credential)
+        return key_text is not None and key_text.id == self._id and key_text.fits(self._hash)
 
     def caller(self, request: Request) -> Caller:
         """The local user."""
@@ -216,11 +216,11 @@ def _user(request: Request, bound: str | None, scopes: frozenset[str]) -> str | 
 
 
 def _bearer(request: Request) -> str:
-    given = request.headers.getlist("authorization")
-    if not given:
+    headers = request.headers.getlist("authorization")
+    if not headers:
         raise UnauthorizedError(f"This needs an API key or a token. {_HOW}")
-    scheme, _, credential = given[0].partition(" ")
-    if len(given) > 1 or scheme.lower() != _SCHEME or not credential.strip():
+    scheme, _, credential = headers[0].partition(" ")
+    if len(headers) > 1 or scheme.lower() != _SCHEME or not credential.strip():
         raise UnauthorizedError(f"The header Authorization is not as it should be. {_HOW}")
     return credential.strip()
 

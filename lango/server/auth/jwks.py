@@ -58,12 +58,12 @@ class KeySource:
         IdentityUnavailableError if the issuer is unreachable and might have it.
         """
         keys = await self._current()
-        found = _pick(keys, kid, algorithm)
-        if found is None:
+        key = _pick(keys, kid, algorithm)
+        if key is None:
             await self._fetch_unless_tried_within(UNKNOWN)
-            found = _pick(self._keys, kid, algorithm)
-        if found is not None:
-            return found
+            key = _pick(self._keys, kid, algorithm)
+        if key is not None:
+            return key
         if self._failed:
             raise self._unavailable(UNKNOWN)
         raise UnauthorizedError("The token is signed by a key that its issuer does not have.")
@@ -78,8 +78,8 @@ class KeySource:
         return self._keys
 
     def _unavailable(self, pause: float) -> IdentityUnavailableError:
-        left = pause - (self._clock() - (self._tried or 0.0))
-        return IdentityUnavailableError(retry_after=max(left, 1.0))
+        remaining = pause - (self._clock() - (self._tried or 0.0))
+        return IdentityUnavailableError(retry_after=max(remaining, 1.0))
 
     async def _fetch_unless_tried_within(self, pause: float) -> None:
         async with self._fetching:
@@ -100,7 +100,7 @@ class KeySource:
             keys = (await _document(web, url)).get("keys")
         if not isinstance(keys, list):
             raise _UnusableError(f"{url} holds no key set")
-        read = [_read(each) for each in cast("list[Any]", keys)]
+        read = [_read(entry) for entry in cast("list[Any]", keys)]
         return KeySet([key for key in read if key is not None])
 
     async def _discovered(self, web: httpx.AsyncClient) -> str:
@@ -139,9 +139,9 @@ async def _document(web: httpx.AsyncClient, url: str) -> Document:
             if len(body) > _MAX_BYTES:
                 raise _UnusableError(f"{url} is too long")
     try:
-        said: Any = json.loads(bytes(body))
+        document: Any = json.loads(bytes(body))
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        document = None
+    if not isinstance(document, dict):
         raise _UnusableError(f"{url} is no JSON object")
-    return cast(Document, said)
+    return cast(Document, document)

@@ -43,29 +43,30 @@ class Buckets:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and their time
+        # By bucket: its tokens, and their time.
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str, most: int, per_second: float) -> float:
         """Take one token and return 0, or take none and return the seconds until there is one."""
-        left, moment = self._now(name, most, per_second)
-        self._keep(name, left - 1 if left >= 1 else left, moment)
-        return 0.0 if left >= 1 else (1 - left) / per_second
+        tokens, moment = self._now(name, most, per_second)
+        self._keep(name, tokens - 1 if tokens >= 1 else tokens, moment)
+        return 0.0 if tokens >= 1 else (1 - tokens) / per_second
 
     def wait(self, name: str, most: int, per_second: float) -> float:
         """The seconds until there is a token, or 0. Takes none."""
-        left, moment = self._now(name, most, per_second)
-        self._keep(name, left, moment)
-        return 0.0 if left >= 1 else (1 - left) / per_second
+        tokens, moment = self._now(name, most, per_second)
+        self._keep(name, tokens, moment)
+        return 0.0 if tokens >= 1 else (1 - tokens) / per_second
 
     def _now(self, name: str, most: int, per_second: float) -> tuple[float, float]:
         moment = self._clock()
-        left, since = self._left.pop(name, (float(most), moment))
-        return min(left + (moment - since) * per_second, float(most)), moment
+        tokens, since = self._tokens.pop(name, (float(most), moment))
+        return min(tokens + (moment - since) * per_second, float(most)), moment
 
-    def _keep(self, name: str, left: float, moment: float) -> None:
-        self._left[name] = (left, moment)
-        if len(self._left) > _MOST_BUCKETS:
-            self._left.popitem(last=False)
+    def _keep(self, name: str, tokens: float, moment: float) -> None:
+        self._tokens[name] = (tokens, moment)
+        if len(self._tokens) > _MOST_BUCKETS:
+            self._tokens.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -113,8 +114,8 @@ class Rates:
         if moment < share.refused_until:
             return share.refused_until - moment
         if not share.requests or moment > share.lapse_at:
-            wanted = max(allowed // _SHARES, 1)
-            granted = await self._allowances.take_requests(caller, allowed, wanted)
+            requests = max(allowed // _SHARES, 1)
+            granted = await self._allowances.take_requests(caller, allowed, requests)
             share.requests, share.lapse_at = granted.requests, moment + _SHARE_LASTS
             share.refused_until = moment + granted.wait
         if not share.requests:

@@ -108,8 +108,8 @@ class Tokens:
         claim = self._settings.scopes_claim
         if claim is None:
             return frozenset({CHAT})
-        said: Any = claims.get(claim)
-        words = cast("list[Any]", said) if isinstance(said, list) else str(said or "").split()
+        value: Any = claims.get(claim)
+        words = cast("list[Any]", value) if isinstance(value, list) else str(value or "").split()
         return with_implied(scope for scope in SCOPES if scope in words)
 
 

@@ -76,15 +76,19 @@ class NoAuth:
 def _refuse_others(request: Request) -> None:
     headers = request.headers
     if any(name == "forwarded" or name.startswith(_FORWARDED) for name in headers):
-        raise ForbiddenError("Without credentials no request is taken from a proxy.")
+        raise ForbiddenError("Without credentials the server refuses requests from a proxy.")
     if request.client is not None and not is_loopback(request.client.host):
-        raise ForbiddenError("Without credentials no request is taken from another machine.")
+        raise ForbiddenError(
+            "Without credentials the server refuses requests from another machine."
+        )
     hosts = headers.getlist("host")
     if len(hosts) != 1 or not is_loopback(host_of(hosts[0])):
         raise ForbiddenError("Without credentials this server is localhost, and no other host.")
     origins = headers.getlist("origin")
     if any(_site(origin) != hosts[0].lower() for origin in origins):
-        raise ForbiddenError("Without credentials no request is taken from a page of another site.")
+        raise ForbiddenError(
+            "Without credentials the server refuses requests from a page of another site."
+        )
 
 
 def _site(origin: str) -> str:

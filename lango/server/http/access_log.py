@@ -35,12 +35,12 @@ class AccessLog:
         answered = _Answered(scope)
         before = request_id.set(answered.id)
 
-        async def told(message: Message) -> None:
+        async def observed_send(message: Message) -> None:
             answered.see(message)
             await send(message)
 
         try:
-            await self.app(scope, receive, told)
+            await self.app(scope, receive, observed_send)
         finally:
             answered.log()
             request_id.reset(before)
@@ -50,8 +50,8 @@ class _Answered:
     """What the access log says of one request."""
 
     def __init__(self, scope: Scope) -> None:
-        given = Headers(scope=scope).get(HEADER, "")
-        self.id = given if _USABLE.fullmatch(given) else new_id("req")
+        sent_id = Headers(scope=scope).get(HEADER, "")
+        self.id = sent_id if _USABLE.fullmatch(sent_id) else new_id("req")
         self._scope = scope
         self._state: dict[str, Any] = scope.setdefault("state", {})
         self._began = time.monotonic()

@@ -50,8 +50,8 @@ class _ReadRequest(Request):
 
 def refuse_encodings(request: Request) -> None:
     """MediaTypeError for a compressed body: the server decompresses none."""
-    said = request.headers.get("content-encoding", "").strip().lower()
-    if said not in ("", "identity"):
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
         raise MediaTypeError("The body must be sent as it is, without `Content-Encoding`.")
 
 
@@ -87,16 +87,16 @@ def _is_deeper(value: Any, levels: int) -> bool:
     """Whether lists and objects are nested deeper than this; checks level by level."""
     level = _containers([value])
     for _ in range(levels):
-        level = _containers(item for each in level for item in each)
+        level = _containers(item for container in level for item in container)
     return bool(level)
 
 
 def _containers(values: Iterable[Any]) -> list[Iterable[Any]]:
     """The lists and objects among some values, each as an iterable of its items."""
-    found: list[Iterable[Any]] = []
+    containers: list[Iterable[Any]] = []
     for value in values:
         if isinstance(value, dict):
-            found.append(cast("dict[str, Any]", value).values())
+            containers.append(cast("dict[str, Any]", value).values())
         elif isinstance(value, list):
-            found.append(cast("list[Any]", value))
-    return found
+            containers.append(cast("list[Any]", value))
+    return containers

@@ -262,23 +262,23 @@ class ConnectionLimit:
         await refusal(scope, receive, send)
 
 
-def room_for(wanted: int) -> int:
-    """How many connections this process can have, up to `wanted`.
+def room_for(most: int) -> int:
+    """How many connections this process can have, up to `most`.
 
     Raises the process's limit of open files if needed, as far as the hard limit allows.
     """
-    files = wanted + RESERVE + OTHER_FILES
+    files = most + RESERVE + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < files:
         allowed = files if hard == resource.RLIM_INFINITY else min(files, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
         soft = allowed
     if soft == resource.RLIM_INFINITY or soft >= files:
-        return wanted
+        return most
     room = max(soft - RESERVE - OTHER_FILES, 1)
     logger.warning(
         "This process may open %d files, so it takes %d connections at a time, not %d. "
         "Raise the limit: `ulimit -n %d`, or LimitNOFILE of the service.",
-        *(soft, room, wanted, files),
+        *(soft, room, most, files),
     )
     return room

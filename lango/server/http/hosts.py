@@ -17,14 +17,14 @@ PROBES: Final = ("/healthz", "/readyz")
 """Exempt: probes use a machine's address, which is unknown beforehand, and disclose nothing."""
 
 
-def allowed_hosts(address: str, said: Sequence[str]) -> tuple[str, ...]:
+def allowed_hosts(address: str, configured_hosts: Sequence[str]) -> tuple[str, ...]:
     """The hosts of a server on an address: localhost, the address, and those of the settings."""
-    if not said and not is_loopback(address):
+    if not configured_hosts and not is_loopback(address):
         raise ConfigError(
             f"Others reach a server on {address} by some name. Say which in server.allowed_hosts: "
             "names, *.example.com for all below one, or * for any."
         )
-    return (*LOOPBACK, address, *said)
+    return (*LOOPBACK, address, *configured_hosts)
 
 
 class AllowedHosts:
@@ -43,10 +43,10 @@ class AllowedHosts:
             await answer(WrongHostError(), scope)(scope, receive, send)
 
     def _is_allowed(self, scope: Scope) -> bool:
-        said = Headers(scope=scope).getlist("host")
-        if len(said) != 1:  # a proxy and a server might not read the same one
+        hosts = Headers(scope=scope).getlist("host")
+        if len(hosts) != 1:  # a proxy and a server might not read the same one
             return False
-        host = host_of(said[0])
+        host = host_of(hosts[0])
         return "*" in self._allowed or host in self._allowed or host.endswith(self._below)
 
 

@@ -139,7 +139,7 @@ def _respond(problem: Problem, scope: Scope, headers: dict[str, str] | None = No
     return JSONResponse(body, problem.status, headers, MEDIA_TYPE)
 
 
-def told(error: BaseException, scope: Scope) -> tuple[Problem, dict[str, str]]:
+def logged_problem(error: BaseException, scope: Scope) -> tuple[Problem, dict[str, str]]:
     """The problem and headers for an error; a server error is logged with its `error_id`."""
     problem = problem_of(error)
     if problem.error_id is not None:
@@ -155,7 +155,7 @@ def told(error: BaseException, scope: Scope) -> tuple[Problem, dict[str, str]]:
 
 def answer(error: BaseException, scope: Scope) -> JSONResponse:
     """The answer to a request that ended in an error."""
-    problem, headers = told(error, scope)
+    problem, headers = logged_problem(error, scope)
     return _respond(problem, scope, headers)
 
 
@@ -171,8 +171,10 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 
 def fields_of(error: RequestValidationError) -> list[FieldProblem]:
     """What is wrong with a request, without the values that were sent."""
-    found = error.errors()
-    return [FieldProblem(at=_place(each["loc"]), problem=str(each["msg"])) for each in found]
+    details = error.errors()
+    return [
+        FieldProblem(at=_place(detail["loc"]), problem=str(detail["msg"])) for detail in details
+    ]
 
 
 def _place(location: Sequence[Any]) -> str:

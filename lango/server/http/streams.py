@@ -51,8 +51,8 @@ def frame(turn_id: str, event: LoggedEvent) -> bytes:
     at = datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z")
     is_part = event.length is not None
     place = str(event.position) if is_part else event.number
-    told = {"id": place, "type": event.type, "turn": turn_id, "at": at} | event.data
-    return f"id: {place}\nevent: {event.type}\ndata: {json_text(told)}\n\n".encode()
+    fields = {"id": place, "type": event.type, "turn": turn_id, "at": at} | event.data
+    return f"id: {place}\nevent: {event.type}\ndata: {json_text(fields)}\n\n".encode()
 
 
 async def frames(
@@ -90,7 +90,7 @@ class StreamSlot:
 
     def leave(self) -> None:
         """Release the slot."""
-        self._streams.seats.discard(self)
+        self._streams.slots.discard(self)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Streams:
 
     def __init__(self, limits: StreamLimits, heartbeat: float = HEARTBEAT) -> None:
         self.heartbeat = heartbeat
-        self.seats: set[StreamSlot] = set()
+        self.slots: set[StreamSlot] = set()
         self._limits = limits
         self._is_draining = False
 
@@ -131,31 +131,31 @@ class Streams:
         KeyLimitError if the caller's key, or its tenant, has reached its limit. `watch` calls
         `recheck` every RECHECKED seconds, and ends the stream when it raises UnauthorizedError.
         """
-        if self._is_draining or len(self.seats) >= self._limits.most:
+        if self._is_draining or len(self.slots) >= self._limits.most:
             raise ServerBusyError
         self._check(who)
-        seat = StreamSlot(self, who, recheck)
-        self.seats.add(seat)
+        slot = StreamSlot(self, who, recheck)
+        self.slots.add(slot)
         try:
-            yield seat
+            yield slot
         except BaseException:
-            seat.leave()
+            slot.leave()
             raise
 
     async def watch(self) -> None:
         """End streams whose callers' credentials are no longer valid, until cancelled."""
         while True:
             await asyncio.sleep(RECHECKED)
-            for seat in list(self.seats):
+            for slot in list(self.slots):
                 try:
-                    await seat.recheck()
+                    await slot.recheck()
                 except UnauthorizedError:
-                    seat.end()
+                    slot.end()
                 except LangoError as error:
                     logger.info("a credential could not be checked again: %s", error)
 
     def _check(self, who: Caller) -> None:
-        of_tenant = [seat.holder for seat in self.seats if seat.tenant == who.tenant]
+        of_tenant = [slot.holder for slot in self.slots if slot.tenant == who.tenant]
         for owner, count, most in (
             ("key", of_tenant.count(_holder(who)), self._limits.of_key),
             ("tenant", len(of_tenant), self._limits.of_tenant),
@@ -170,8 +170,8 @@ class Streams:
     def drain(self) -> None:
         """End all streams, and refuse new ones."""
         self._is_draining = True
-        for seat in self.seats:
-            seat.end()
+        for slot in self.slots:
+            slot.end()
 
 
 def _holder(who: Caller) -> tuple[str, str | None]:
@@ -183,21 +183,21 @@ class EventStream(StreamingResponse):
     """A streaming response. If the client disconnects, the turn continues."""
 
     def __init__(
-        self, seat: StreamSlot, source: AsyncGenerator[bytes], headers: dict[str, str] | None = None
+        self, slot: StreamSlot, source: AsyncGenerator[bytes], headers: dict[str, str] | None = None
     ) -> None:
-        self._seat = seat
+        self._slot = slot
         self._pipe = _Pipe(source)
-        body = self._pipe.chunks(seat.heartbeat)
+        body = self._pipe.chunks(slot.heartbeat)
         super().__init__(body, headers=_HEADERS | (headers or {}), media_type=MEDIA_TYPE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the source ends or the client disconnects."""
         pump = self._pipe.start()
-        self._seat.run(pump)
+        self._slot.run(pump)
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._seat.leave()
+            self._slot.leave()
             pump.cancel()
             await asyncio.wait([pump])
 
@@ -225,8 +225,8 @@ class _Pipe:
     async def _read(self) -> None:
         try:
             async with aclosing(self._source):
-                async for each in self._source:
-                    self._waiting.append(each)
+                async for chunk in self._source:
+                    self._waiting.append(chunk)
                     self._some.wake()
                     while len(self._waiting) >= _AHEAD:
                         self._room.clear()

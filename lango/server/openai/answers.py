@@ -58,7 +58,7 @@ class DeltaReader:
         self.error: JsonObject | None = error_data(TurnError("The turn has no end."))
         self._turn = turn
         self._newest = ""
-        self._told: dict[str, str] = {}
+        self._sent_texts: dict[str, str] = {}
 
     def read(self, event: LoggedEvent) -> Iterator[JsonObject]:
         """The deltas of one event."""
@@ -69,11 +69,11 @@ class DeltaReader:
         elif event.type == MessageDelta.type:
             yield from self._say(data["message"], data["text"])
         elif event.type == MessageCompleted.type:
-            known = self._told.get(data["message"], "")
+            known = self._sent_texts.get(data["message"], "")
             if data["text"].startswith(known):
                 yield from self._say(data["message"], data["text"][len(known) :])
         elif event.type == MessageReset.type:  # text that was sent cannot be taken back
-            self._told.pop(data["message"], None)
+            self._sent_texts.pop(data["message"], None)
             self._newest = ""
         elif event.type == ApprovalRequired.type:
             yield from self._say(data["approval"], self._notice(data))
@@ -85,7 +85,7 @@ class DeltaReader:
             return
         between = _BETWEEN if self.text and message != self._newest else ""
         self._newest = message
-        self._told[message] = self._told.get(message, "") + text
+        self._sent_texts[message] = self._sent_texts.get(message, "") + text
         self.text += between + text
         yield {"content": between + text}
 
@@ -116,29 +116,33 @@ async def completion(turn: Turn, events: Events, remember: Remember) -> Response
         return JSONResponse(failure(reading.error).model_dump(), 500, NO_RETRY)
     await remember(reading.text)
     thoughts: JsonObject = {"reasoning_content": reading.thoughts} if reading.thoughts else {}
-    return _whole(turn.id, turn.session.app_name, reading.usage, reading.text, **thoughts)
+    return _completion_response(
+        turn.id, turn.session.app_name, reading.usage, reading.text, **thoughts
+    )
 
 
-def local_answer(asked: ChatRequest, text: str) -> Response:
+def local_answer(chat_request: ChatRequest, text: str) -> Response:
     """An answer that the server makes without the agent, streamed if asked for. Costs no tokens."""
     answer_id, usage = new_id("local"), usage_of(None)
-    if not asked.stream:
-        return _whole(answer_id, asked.model, usage, text)
-    chunk = _Chunks(answer_id, asked.model)
-    end = chunk.last(usage, usage_apart=asked.tells_usage_apart)
+    if not chat_request.stream:
+        return _completion_response(answer_id, chat_request.model, usage, text)
+    chunk = _Chunks(answer_id, chat_request.model)
+    end = chunk.last(usage, usage_apart=chat_request.tells_usage_apart)
     return Response(chunk.first() + chunk.delta({"content": text}) + end, media_type=MEDIA_TYPE)
 
 
-def _whole(answer_id: str, model: str, usage: JsonObject, text: str, **more: Any) -> Response:
+def _completion_response(
+    answer_id: str, model: str, usage: JsonObject, text: str, **more: Any
+) -> Response:
     message = {"role": "assistant", "content": text, "refusal": None, **more}
-    told = ChatCompletion(
+    body = ChatCompletion(
         id=answer_id,
         created=int(time.time()),
         model=model,
         choices=[ChatChoice(message=message)],
         usage=usage,
     )
-    return JSONResponse(told.model_dump())
+    return JSONResponse(body.model_dump())
 
 
 class _Chunks:
@@ -188,5 +192,5 @@ async def chunks(
         yield _frame(failure(reading.error).model_dump())
 
 
-def _frame(told: JsonObject) -> bytes:
-    return f"data: {json_text(told)}\n\n".encode()
+def _frame(data: JsonObject) -> bytes:
+    return f"data: {json_text(data)}\n\n".encode()

@@ -14,7 +14,7 @@ from starlette.types import Scope
 from lango.core.values import JsonObject, storable_json
 from lango.errors import InvalidIdError, LangoError, UnauthorizedError, UnknownAppError
 from lango.server.http.bodies import JsonRoute
-from lango.server.http.problems import Problem, fields_of, told, type_of, use_form
+from lango.server.http.problems import Problem, fields_of, logged_problem, type_of, use_form
 from lango.server.openai.schemas import ErrorAnswer, ErrorBody
 
 NO_RETRY: Final = {"X-Should-Retry": "false"}
@@ -50,7 +50,7 @@ class OpenAIRoute(JsonRoute):
                 return await handle(request)
             except RequestValidationError as error:
                 wrong = fields_of(error)
-                message = "; ".join(f"{each.at}: {each.problem}" for each in wrong)
+                message = "; ".join(f"{field.at}: {field.problem}" for field in wrong)
                 param = wrong[0].at.removeprefix("body.") if wrong else None
                 return respond(400, message, "invalid_request", param=param)
             except Exception as error:  # noqa: BLE001 - the client reads one form only
@@ -70,7 +70,7 @@ use_form("/openai/", _respond_to)
 
 def answer(error: Exception, scope: Scope) -> Response:
     """The answer to a request that ended in an error."""
-    problem, headers = told(error, scope)
+    problem, headers = logged_problem(error, scope)
     status = _STATUS.get(type(error), problem.status)
     says = str(error) if type(error) in _CODES else problem.detail or problem.title
     if problem.error_id is not None:

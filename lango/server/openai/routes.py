@@ -62,7 +62,7 @@ async def get_model(_: AnyCaller, served: Served, model: str) -> ModelInfo:
     responses=_STREAM | responses(404, 409, 413, 415, 500),
 )
 async def create_chat_completion(
-    asked: ChatRequest,
+    chat_request: ChatRequest,
     request: Request,
     admission: Admitting,
     served: Served,
@@ -71,37 +71,37 @@ async def create_chat_completion(
     chat_id: ChatId = None,
 ) -> Response:
     """Submit the new messages of a conversation. Disconnecting does not stop the turn."""
-    if asked.model not in served.options.apps:
+    if chat_request.model not in served.options.apps:
         raise UnknownAppError(_NO_MODEL)
-    sent = SentConversation.of(asked)
-    if served.options.openai_tasks == "local" and (told := task_answer(sent)) is not None:
-        return local_answer(asked, told)
+    sent = SentConversation.of(chat_request)
+    if served.options.openai_tasks == "local" and (text := task_answer(sent)) is not None:
+        return local_answer(chat_request, text)
     user = admission.user
-    door = ConversationSubmitter(served, admission, asked.model, idempotency_key)
-    with served.streams.opening(user, partial(recheck, request)) as seat:
-        turn, session = await door.hand_in(sent, x_session_id or chat_id)
+    submitter = ConversationSubmitter(served, admission, chat_request.model, idempotency_key)
+    with served.streams.opening(user, partial(recheck, request)) as slot:
+        turn, session = await submitter.hand_in(sent, x_session_id or chat_id)
         headers = {"Lango-Session": session, "Lango-Turn": turn.id}
         if sent.ignored:
             headers["Lango-Ignored"] = ", ".join(sent.ignored)
 
         async def remember(answer: str | None) -> None:
-            await door.remember(turn, sent, answer)
+            await submitter.remember(turn, sent, answer)
 
-        events = served.backend.turns_for(user.tenant).events(turn.id)
-        if asked.stream:
-            told = chunks(turn, events, remember, usage_apart=asked.tells_usage_apart)
-            return EventStream(seat, told, headers)
-        answer = await _whole(request, seat, completion(turn, events, remember))
+        events = served.backend.turns_for(user.tenant).events(turn)
+        if chat_request.stream:
+            frames = chunks(turn, events, remember, usage_apart=chat_request.tells_usage_apart)
+            return EventStream(slot, frames, headers)
+        answer = await _wait_for_answer(request, slot, completion(turn, events, remember))
         answer.headers.update(headers)
         return answer
 
 
-async def _whole(
-    request: Request, seat: StreamSlot, work: Coroutine[Any, Any, Response]
+async def _wait_for_answer(
+    request: Request, slot: StreamSlot, work: Coroutine[Any, Any, Response]
 ) -> Response:
     """Wait for an answer, until the client disconnects or the server stops."""
     waiting, gone = asyncio.create_task(work), asyncio.create_task(_gone(request))
-    seat.run(waiting)
+    slot.run(waiting)
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
@@ -110,7 +110,7 @@ async def _whole(
             raise ServerBusyError
         return waiting.result()
     finally:
-        seat.leave()
+        slot.leave()
         for task in (waiting, gone):
             task.cancel()
         await asyncio.wait({waiting, gone})

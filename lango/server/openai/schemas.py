@@ -62,8 +62,10 @@ class ChatRequest(RequestPart):
     @property
     def ignored(self) -> tuple[str, ...]:
         """The names of sent settings that have no effect: the agent has its own."""
-        said = sorted(name for name, value in (self.model_extra or {}).items() if value is not None)
-        return tuple(name for name in said if _NAME.fullmatch(name))[:_MOST_NAMED]
+        names = sorted(
+            name for name, value in (self.model_extra or {}).items() if value is not None
+        )
+        return tuple(name for name in names if _NAME.fullmatch(name))[:_MOST_NAMED]
 
     @property
     def tells_usage_apart(self) -> bool:
@@ -121,9 +123,9 @@ class ErrorAnswer(BaseModel):
     error: ErrorBody
 
 
-def usage_of(told: JsonObject | None) -> JsonObject:
+def usage_of(data: JsonObject | None) -> JsonObject:
     """The tokens of a turn in OpenAI's fields."""
-    usage = Usage(**(told or {}))
+    usage = Usage(**(data or {}))
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,

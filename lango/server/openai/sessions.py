@@ -56,34 +56,37 @@ class SentConversation:
     def of(cls, request: ChatRequest) -> SentConversation:
         """The conversation of a request; UnsupportedRequestError if an agent cannot fulfil it."""
         _check(request)
-        said = [(one.role, _text(number, one)) for number, one in enumerate(request.messages)]
-        visible = [VisibleMessage(role, text) for role, text in said if role not in _SYSTEM]
+        messages = [
+            (message.role, _text(number, message))
+            for number, message in enumerate(request.messages)
+        ]
+        visible = [VisibleMessage(role, text) for role, text in messages if role not in _SYSTEM]
         first = len(visible)
         while first and visible[first - 1].role == "user":
             first -= 1
         new = tuple(visible[first:])
-        if not any(one.text.strip() for one in new):
+        if not any(message.text.strip() for message in new):
             raise UnsupportedRequestError("The last message must be the user's, with some text.")
-        system = ("system",) if len(visible) < len(said) else ()
+        system = ("system",) if len(visible) < len(messages) else ()
         return cls(tuple(visible[:first]), new, (*system, *request.ignored))
 
     @property
     def text(self) -> str:
         """The new messages, as one."""
-        return "\n\n".join(one.text for one in self.new)
+        return "\n\n".join(message.text for message in self.new)
 
     @property
     def quoted(self) -> str:
         """The new messages, after a quotation of the earlier ones."""
         if not self.earlier:
             return self.text
-        lines = "\n".join(json_text({one.role: one.text}) for one in self.earlier)
+        lines = "\n".join(json_text({message.role: message.text}) for message in self.earlier)
         return _QUOTED.format(lines=lines, text=self.text)
 
     def known_by(self, answer: str | None) -> str:
         """The hash of the conversation with this answer; None: with an unknown part of one."""
-        said = _BROKEN_OFF if answer is None else VisibleMessage("assistant", answer)
-        return conversation_hash([*self.earlier, *self.new, said])
+        answer_message = _BROKEN_OFF if answer is None else VisibleMessage("assistant", answer)
+        return conversation_hash([*self.earlier, *self.new, answer_message])
 
 
 class ConversationSubmitter:
@@ -119,8 +122,8 @@ class ConversationSubmitter:
         """Submit to the session that the client names, by id or alias; create a new alias."""
         key = SessionKey(self._user.tenant, self._app, self._user.user, named)
         with suppress(SessionNotFoundError):
-            found = await self._store.find(key.tenant, key.user_id, named)
-            key = found.key if found.app_name == self._app else key
+            named_session = await self._store.find(key.tenant, key.user_id, named)
+            key = named_session.key if named_session.app_name == self._app else key
         try:
             session = await self._store.summary(key)
         except SessionNotFoundError:
@@ -159,18 +162,18 @@ class ConversationSubmitter:
             raise SessionNotFoundError
         return point
 
-    async def _known(self, said: Sequence[VisibleMessage]) -> ConversationPoint | None:
+    async def _known(self, messages: Sequence[VisibleMessage]) -> ConversationPoint | None:
         who = self._user.tenant, self._user.user, self._app
-        known_by = conversation_hash(said)
+        known_by = conversation_hash(messages)
         return await self._conversations.find(*who, known_by, idempotency_key=self._key)
 
-    async def _broken_off(self, said: Sequence[VisibleMessage]) -> ConversationPoint | None:
+    async def _broken_off(self, messages: Sequence[VisibleMessage]) -> ConversationPoint | None:
         """The point of a conversation whose client disconnected during the last answer.
 
         The session has the whole answer. If the client's text is not its beginning, the client has
         edited it: the conversation is unknown.
         """
-        *before, answer = said
+        *before, answer = messages
         if answer.role != "assistant":
             return None
         point = await self._known([*before, _BROKEN_OFF])
@@ -182,16 +185,16 @@ class ConversationSubmitter:
 
     async def _begins_with(self, turn: Turn, text: str) -> bool:
         """Whether a turn's answer, as sent to clients, begins with this text."""
-        wanted, reading = normalised(text), DeltaReader(turn)
+        beginning, reading = normalised(text), DeltaReader(turn)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE), aclosing(self._turns.events(turn.id)) as events:
+            async with asyncio.timeout(_PATIENCE), aclosing(self._turns.events(turn)) as events:
                 async for event in events:
                     deque(reading.read(event), 0)
                     if len(reading.text) < len(text):
                         continue
-                    told = normalised(reading.text)
-                    if told.startswith(wanted) or not wanted.startswith(told):
-                        return told.startswith(wanted)
+                    answer = normalised(reading.text)
+                    if answer.startswith(beginning) or not beginning.startswith(answer):
+                        return answer.startswith(beginning)
         return False
 
     async def _in_new(self, sent: SentConversation) -> tuple[Turn, str]:
@@ -206,8 +209,8 @@ class ConversationSubmitter:
         user = self._user
         public_id = new_id("ses")
         if self._key is not None:
-            told = json_text(["openai", user.tenant, user.user, self._app, self._key])
-            public_id = f"ses_{sha256(told.encode()).hexdigest()[:32]}"
+            seed = json_text(["openai", user.tenant, user.user, self._app, self._key])
+            public_id = f"ses_{sha256(seed.encode()).hexdigest()[:32]}"
         return SessionKey(user.tenant, self._app, user.user, public_id), public_id
 
     async def _admit(self, session: SessionKey) -> None:
@@ -232,7 +235,7 @@ class ConversationSubmitter:
 
 def _check(request: ChatRequest) -> None:
     """Refuse options that an agent would silently ignore."""
-    wishes = {
+    features = {
         "`tool_choice` that wants a tool: it has its own": _wants_tool(request.tool_choice)
         or _wants_tool(request.function_call),
         "`n` above 1": request.n is not None and request.n != 1,
@@ -241,9 +244,9 @@ def _check(request: ChatRequest) -> None:
         "`modalities` other than text": request.modalities and request.modalities != ["text"],
         "`logprobs`": request.logprobs,
     }
-    for wish, is_there in wishes.items():
+    for feature, is_there in features.items():
         if is_there:
-            raise UnsupportedRequestError(f"An agent takes no {wish}. Leave it out.")
+            raise UnsupportedRequestError(f"An agent takes no {feature}. Leave it out.")
 
 
 def _wants_tool(choice: Any) -> bool:

@@ -15,7 +15,7 @@ from lango.server.openai.sessions import SentConversation
 
 _MOST_TITLE: Final = 60
 _TASK: Final = "### Task:\n"
-_WANTED: Final = re.compile(r'JSON format:\s*\{\s*"(title|tags|follow_ups|queries)"')
+_FIELD: Final = re.compile(r'JSON format:\s*\{\s*"(title|tags|follow_ups|queries)"')
 _HISTORY: Final = re.compile(r"<chat_history>\s*(.*)</chat_history>", re.DOTALL)
 _FIRST_MESSAGE: Final = re.compile(r"USER: (.*?)(?:\nASSISTANT: |\Z)", re.DOTALL)
 _UNTITLED: Final = "New chat"
@@ -26,10 +26,12 @@ def task_answer(sent: SentConversation) -> str | None:
     text = sent.text.lstrip()
     if sent.earlier or len(sent.new) > 1 or not text.startswith(_TASK):
         return None
-    wanted, history = _WANTED.search(text), _HISTORY.search(text)
-    if wanted is None or history is None:
+    field_match, history_match = _FIELD.search(text), _HISTORY.search(text)
+    if field_match is None or history_match is None:
         return None
-    answer: JsonObject = {wanted[1]: _title(history[1]) if wanted[1] == "title" else []}
+    answer: JsonObject = {
+        field_match[1]: _title(history_match[1]) if field_match[1] == "title" else []
+    }
     return json_text(answer)
 
 

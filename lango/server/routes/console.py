@@ -70,13 +70,13 @@ async def _to_the_folder() -> RedirectResponse:
 
 
 async def _file(request: Request, name: str) -> Response:
-    found = _files().get(name or _INDEX)
-    if found is None:
+    file = _files().get(name or _INDEX)
+    if file is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND)
-    headers = _HEADERS | {"ETag": found.etag}
-    if request.headers.get("if-none-match") == found.etag:
+    headers = _HEADERS | {"ETag": file.etag}
+    if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
-    return Response(found.content, headers=headers, media_type=found.media_type)
+    return Response(file.content, headers=headers, media_type=file.media_type)
 
 
 def add_console(app: FastAPI) -> None:

@@ -135,12 +135,12 @@ async def upload_file(
     with Upload(declared, limits) as upload:
         await upload.receive(request)
         await served.quotas.take_bytes(session.key.tenant, upload.size)
-        kept = await _files(served).save(
+        file = await _files(served).save(
             session.key, NewFile(name, declared, upload), public_id=session.public_id
         )
     where = f"{router.prefix}/{session.public_id}/files/{quote(name, safe='')}"
     response.headers["Location"] = where
-    return File.of(kept)
+    return File.of(file)
 
 
 @router.get("/{session_id}/files")
@@ -151,9 +151,9 @@ async def list_files(
     limit: PageSize = 50,
 ) -> FilePage:
     """A page of a session's files by name, uploaded or made by tools; only the newest versions."""
-    found = await _files(served).page(session.key, after=after or "", limit=limit + 1)
-    shown = found[:limit]
-    more = shown[-1].name if len(found) > limit else None
+    files = await _files(served).page(session.key, after=after or "", limit=limit + 1)
+    shown = files[:limit]
+    more = shown[-1].name if len(files) > limit else None
     return FilePage(files=[File.of(file) for file in shown], next=more)
 
 
@@ -168,10 +168,10 @@ async def get_file(
 ) -> StreamingResponse:
     """The bytes of a file."""
     files = _files(served)
-    found = await files.find(session.key, name, version)
-    if found is None:
+    file = await files.find(session.key, name, version)
+    if file is None:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    return StreamingResponse(files.chunks(found), headers=_headers(found), media_type=_type(found))
+    return StreamingResponse(files.chunks(file), headers=_headers(file), media_type=_type(file))
 
 
 def _files(served: Served) -> SqlFileStore:
@@ -190,5 +190,5 @@ def _headers(file: StoredFile) -> dict[str, str]:
 
 def _type(file: StoredFile) -> str:
     """The type of a file, if valid in a header: tools can set any type."""
-    said = file.mime_type or ""
-    return said if _TYPE.fullmatch(said) else _UNKNOWN
+    mime_type = file.mime_type or ""
+    return mime_type if _TYPE.fullmatch(mime_type) else _UNKNOWN

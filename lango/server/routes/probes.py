@@ -21,10 +21,10 @@ async def get_health() -> Alive:
 )
 async def get_readiness(served: Served, response: Response) -> Readiness:
     """Whether to send requests here: checks store, schema, worker and warm-up."""
-    found = await readiness(served.health, served.store)
-    if not found.ready:
+    report = await readiness(served.health, served.store)
+    if not report.ready:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    return found
+    return report
 
 
 def create_probes(backend: Backend) -> FastAPI:

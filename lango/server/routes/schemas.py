@@ -176,7 +176,7 @@ class SessionPage(BaseModel):
     @classmethod
     def of(cls, page: Page[SessionSummary]) -> SessionPage:
         """A page of the store."""
-        return cls(sessions=[Session.of(each) for each in page.items], next=page.next_cursor)
+        return cls(sessions=[Session.of(session) for session in page.items], next=page.next_cursor)
 
 
 class SessionMessage(BaseModel):
@@ -311,6 +311,14 @@ class TurnInfo(BaseModel):
         )
 
 
+class TurnDetail(TurnInfo):
+    """A turn with its answer."""
+
+    text: str | None = Field(
+        description="What the agent said last; null unless the turn has completed."
+    )
+
+
 class TurnListPage(BaseModel):
     """Turns of any sessions, the newest first."""
 
@@ -322,7 +330,7 @@ class TurnListPage(BaseModel):
     @classmethod
     def of(cls, page: Page[ListedTurn]) -> TurnListPage:
         """A page of the store."""
-        turns = [TurnInfo.of(each.turn, each.session) for each in page.items]
+        turns = [TurnInfo.of(listed.turn, listed.session) for listed in page.items]
         return cls(turns=turns, next=page.next_cursor)
 
 

@@ -102,8 +102,8 @@ def _public_id(user: NamedCaller, idempotency_key: str | None) -> str:
     """A new id, or one derived from the idempotency key: the store then detects a repetition."""
     if idempotency_key is None:
         return new_id("ses")
-    told = json_text([user.tenant, user.user, idempotency_key])
-    return f"ses_{sha256(told.encode()).hexdigest()[:32]}"
+    seed = json_text([user.tenant, user.user, idempotency_key])
+    return f"ses_{sha256(seed.encode()).hexdigest()[:32]}"
 
 
 async def _created_by_twin(
@@ -111,10 +111,10 @@ async def _created_by_twin(
 ) -> SessionSummary | None:
     """The session, if an earlier request with the same idempotency key created it."""
     try:
-        found = await served.store.find(key.tenant, key.user_id, public_id)
+        session = await served.store.find(key.tenant, key.user_id, public_id)
     except SessionNotFoundError:
         return None
-    return found if found.key == key else None
+    return session if session.key == key else None
 
 
 @router.get("")
@@ -169,10 +169,10 @@ async def list_messages(
     limit: PageSize = 50,
 ) -> MessagePage:
     """Messages in order: the newest, those before a number, or those after one."""
-    found = await served.store.messages(session.key, before=before, after=after, limit=limit + 1)
+    messages = await served.store.messages(session.key, before=before, after=after, limit=limit + 1)
     is_forward = after is not None
-    more = len(found) > limit
-    rows = (found[:limit] if is_forward else found[1:]) if more else found
+    more = len(messages) > limit
+    rows = (messages[:limit] if is_forward else messages[1:]) if more else messages
     older = rows[0].seq if rows and (is_forward or more) else None
     newer = rows[-1].seq if rows else after
     return MessagePage(messages=[SessionMessage.of(row) for row in rows], before=older, after=newer)

@@ -26,6 +26,7 @@ from lango.server.routes.schemas import (
     IdempotencyKey,
     NewApproval,
     NewResult,
+    TurnDetail,
     TurnInfo,
     TurnListPage,
     TurnPage,
@@ -95,15 +96,15 @@ async def _find(turns: Turns, turn_id: str, user: str | None) -> Turn:
     return turn
 
 
-async def wished_seat(
+async def requested_slot(
     request: Request, served: Served, who: AnyCaller
 ) -> AbstractContextManager[StreamSlot | None]:
     """Reserve a stream slot if Accept is text/event-stream, before the turn is accepted."""
-    wanted = MEDIA_TYPE in request.headers.get("accept", "")
-    return served.streams.opening(who, partial(recheck, request)) if wanted else nullcontext()
+    is_stream = MEDIA_TYPE in request.headers.get("accept", "")
+    return served.streams.opening(who, partial(recheck, request)) if is_stream else nullcontext()
 
 
-WishedSeat = Annotated[AbstractContextManager[StreamSlot | None], Depends(wished_seat)]
+RequestedSlot = Annotated[AbstractContextManager[StreamSlot | None], Depends(requested_slot)]
 OwnTurn = Annotated[Turn, Depends(own_turn)]
 SeenTurn = Annotated[Turn, Depends(seen_turn)]
 
@@ -114,12 +115,12 @@ async def submit_turn(
     session: OwnSession,
     admission: Admitting,
     turns: TenantsTurns,
-    wished_seat: WishedSeat,
+    requested_slot: RequestedSlot,
     idempotency_key: IdempotencyKey = None,
     thoughts: Thoughts = False,
 ) -> Response:
     """Submit a message. Returns the turn, or its events if `Accept` is `text/event-stream`."""
-    with wished_seat as seat:
+    with requested_slot as slot:
         turn = await turns.submit(
             session.app_name,
             new.message,
@@ -135,7 +136,7 @@ async def submit_turn(
             public_id=session.public_id,
             admit=admission.take,
         )
-        return _accepted(turn, session, turns, seat, thoughts=thoughts)
+        return _accepted(turn, session, turns, slot, thoughts=thoughts)
 
 
 @router.get("/sessions/{session_id}/turns")
@@ -143,11 +144,11 @@ async def list_turns(
     session: SeenSession, turns: TenantsTurns, before: Place = None, limit: PageSize = 50
 ) -> TurnPage:
     """A page of a session's turns, the newest first."""
-    found = await turns.of_session(
+    session_turns = await turns.of_session(
         session.app_name, user=session.user_id, session=session.id, before=before, limit=limit + 1
     )
-    shown = found[:limit]
-    more = shown[-1].number if len(found) > limit else None
+    shown = session_turns[:limit]
+    more = shown[-1].number if len(session_turns) > limit else None
     return TurnPage(turns=[TurnInfo.of(turn, session.public_id) for turn in shown], before=more)
 
 
@@ -163,14 +164,15 @@ async def list_all_turns(
     limit: PageSize = 50,
 ) -> TurnListPage:
     """A page of the user's turns, the newest first; an admin can list other users' too."""
-    wanted = TurnFilter(app=app, user=viewer.user, state=state, since=since, until=until)
-    return TurnListPage.of(await turns.list(wanted, cursor=cursor, limit=limit))
+    turn_filter = TurnFilter(app=app, user=viewer.user, state=state, since=since, until=until)
+    return TurnListPage.of(await turns.list(turn_filter, cursor=cursor, limit=limit))
 
 
 @router.get("/turns/{turn_id}")
-async def get_turn(turn: SeenTurn, served: Served) -> TurnInfo:
-    """The current state of a turn."""
-    return TurnInfo.of(turn, (await served.store.summary(turn.session)).public_id)
+async def get_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> TurnDetail:
+    """The current state of a turn, and its answer once it has completed."""
+    info = TurnInfo.of(turn, (await served.store.summary(turn.session)).public_id)
+    return TurnDetail(**info.model_dump(), text=await turns.answer_text(turn))
 
 
 @router.get(
@@ -195,9 +197,9 @@ async def read_events(
     seen = Position.parse((last_event_id if after is None else after) or "0")
     if turn.ended is not None and seen.number >= turn.last_event:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    with served.streams.opening(who, partial(recheck, request)) as seat:
-        events = turns.events(turn.id, after=seen)
-        return EventStream(seat, frames(turn.id, events, thoughts=thoughts))
+    with served.streams.opening(who, partial(recheck, request)) as slot:
+        events = turns.events(turn, after=seen)
+        return EventStream(slot, frames(turn.id, events, thoughts=thoughts))
 
 
 @router.post("/turns/{turn_id}/cancel")
@@ -213,14 +215,14 @@ async def retry_turn(
     admission: Admitting,
     turns: TenantsTurns,
     served: Served,
-    wished_seat: WishedSeat,
+    requested_slot: RequestedSlot,
     thoughts: Thoughts = False,
 ) -> Response:
     """Submit the message of a failed or cancelled turn again, as a new turn."""
     session = await served.store.summary(turn.session)
-    with wished_seat as seat:
-        again = await turns.retry(turn.id, admit=admission.take)
-        return _accepted(again, session, turns, seat, thoughts=thoughts)
+    with requested_slot as slot:
+        retried = await turns.retry(turn.id, admit=admission.take)
+        return _accepted(retried, session, turns, slot, thoughts=thoughts)
 
 
 @dataclass(frozen=True)
@@ -231,24 +233,24 @@ class TurnContinuation:
     admission: Admission
     turns: Turns
     served: EndpointServices
-    wished_seat: AbstractContextManager[StreamSlot | None]
+    requested_slot: AbstractContextManager[StreamSlot | None]
     idempotency_key: str | None
     thoughts: bool
 
-    async def by(self, hand_in: Callable[..., Awaitable[Turn]], *given: Any) -> Response:
+    async def by(self, hand_in: Callable[..., Awaitable[Turn]], *arguments: Any) -> Response:
         """Submit the answer that the turn waits for."""
         session = await self.served.store.summary(self.turn.session)
         user = self.admission.user
-        with self.wished_seat as seat:
-            goes_on = await hand_in(
+        with self.requested_slot as slot:
+            new_turn = await hand_in(
                 self.turn.id,
-                *given,
+                *arguments,
                 idempotency_key=self.idempotency_key,
                 key_id=user.key_id,
                 cost_limit=user.limits.cost,
                 admit=self.admission.take,
             )
-            return _accepted(goes_on, session, self.turns, seat, thoughts=self.thoughts)
+            return _accepted(new_turn, session, self.turns, slot, thoughts=self.thoughts)
 
 
 async def goes_on(
@@ -256,12 +258,14 @@ async def goes_on(
     admission: Admitting,
     turns: TenantsTurns,
     served: Served,
-    wished_seat: WishedSeat,
+    requested_slot: RequestedSlot,
     idempotency_key: IdempotencyKey = None,
     thoughts: Thoughts = False,
 ) -> TurnContinuation:
     """How this request goes on with the turn in its path."""
-    return TurnContinuation(turn, admission, turns, served, wished_seat, idempotency_key, thoughts)
+    return TurnContinuation(
+        turn, admission, turns, served, requested_slot, idempotency_key, thoughts
+    )
 
 
 Going = Annotated[TurnContinuation, Depends(goes_on)]
@@ -280,11 +284,11 @@ async def deliver_result(new: NewResult, turns: TenantsTurns, goes_on: Going) ->
 
 
 def _accepted(
-    turn: Turn, session: SessionSummary, turns: Turns, seat: StreamSlot | None, *, thoughts: bool
+    turn: Turn, session: SessionSummary, turns: Turns, slot: StreamSlot | None, *, thoughts: bool
 ) -> Response:
     """The response to a submission: the turn, or its events from the first."""
     where = {"Location": f"{router.prefix}/turns/{turn.id}"}
-    if seat is not None:
-        return EventStream(seat, frames(turn.id, turns.events(turn.id), thoughts=thoughts), where)
-    told = TurnInfo.of(turn, session.public_id).model_dump_json()
-    return Response(told, status.HTTP_202_ACCEPTED, where, "application/json")
+    if slot is not None:
+        return EventStream(slot, frames(turn.id, turns.events(turn), thoughts=thoughts), where)
+    body = TurnInfo.of(turn, session.public_id).model_dump_json()
+    return Response(body, status.HTTP_202_ACCEPTED, where, "application/json")

@@ -114,10 +114,10 @@ def has_several_hosts(url: sa.URL) -> bool:
 
 def is_pooled(url: sa.URL) -> bool:
     """Whether the URL leads to a pooler in transaction mode: `?pooled=true`."""
-    given = str(url.query.get(_POOLED, "false"))
-    if given not in _YES_NO:
+    pooled = str(url.query.get(_POOLED, "false"))
+    if pooled not in _YES_NO:
         raise UnsupportedUrlError("`pooled` in a database URL is true or false.")
-    return _YES_NO[given]
+    return _YES_NO[pooled]
 
 
 def pooled_url(url: sa.URL, *, pooled: bool, direct_url: str | None) -> sa.URL:

@@ -65,21 +65,21 @@ class Notices:
         """Whether a notification that this process sends now comes back to it."""
         if not self.database.can_listen:
             return False
-        text, connected, heard = new_id("try"), asyncio.Event(), asyncio.Event()
+        text, connected, arrived = new_id("try"), asyncio.Event(), asyncio.Event()
 
         def hear(received: str) -> None:
             if received == text:
-                heard.set()
+                arrived.set()
 
         listening = asyncio.create_task(self.listen(hear, connected.set))
         try:
             await _set_within(connected, CONNECT_TIMEOUT)
             await self.send(text)
-            await _set_within(heard, _ARRIVES_WITHIN)
+            await _set_within(arrived, _ARRIVES_WITHIN)
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
-        return heard.is_set()
+        return arrived.is_set()
 
     async def _listen_once(self, hear: Callable[[str], None], joined: Callable[[], None]) -> None:
         lost = asyncio.Event()

@@ -69,14 +69,14 @@ class Keepalive:
 
     def apply(self, transport: Any) -> None:
         """Set the options of a connection's socket, as far as the system has them."""
-        made = transport.get_extra_info("socket")
-        if made is None or made.family not in (socket.AF_INET, socket.AF_INET6):
+        tcp_socket = transport.get_extra_info("socket")
+        if tcp_socket is None or tcp_socket.family not in (socket.AF_INET, socket.AF_INET6):
             return
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, self.keepalives)
+        tcp_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, self.keepalives)
         for option, value in self._options().items():
             number = getattr(socket, option, None)
             if number is not None:
-                made.setsockopt(socket.IPPROTO_TCP, number, value)
+                tcp_socket.setsockopt(socket.IPPROTO_TCP, number, value)
 
     def _options(self) -> dict[str, int]:
         options = {"TCP_USER_TIMEOUT": self.tcp_user_timeout}
@@ -187,8 +187,8 @@ _OF_ENGINES: Final[WeakKeyDictionary[Engine, IdleConnections]] = WeakKeyDictiona
 
 def idle_connections(engine: AsyncEngine) -> IdleConnections:
     """The idle connections of an engine, which its pool tests from the first call on."""
-    found = _OF_ENGINES.get(engine.sync_engine)
-    if found is None:
-        found = _OF_ENGINES[engine.sync_engine] = IdleConnections()
-        found.listen(engine.sync_engine.pool)
-    return found
+    idle = _OF_ENGINES.get(engine.sync_engine)
+    if idle is None:
+        idle = _OF_ENGINES[engine.sync_engine] = IdleConnections()
+        idle.listen(engine.sync_engine.pool)
+    return idle

@@ -37,8 +37,8 @@ from pg_settings where name = any($2::text[])
 class LocalSettings:
     """The settings that each transaction of an engine sets, as the role's own do not suffice."""
 
-    def __init__(self, wanted: Mapping[str, str]) -> None:
-        self._wanted = wanted
+    def __init__(self, required: Mapping[str, str]) -> None:
+        self._required = required
         self._missing: dict[str, str] = {}
         self.begin = "begin"
         """Begins a transaction with these settings, in one message."""
@@ -46,7 +46,7 @@ class LocalSettings:
     @property
     def is_pooled(self) -> bool:
         """Whether there is a pooler."""
-        return bool(self._wanted)
+        return bool(self._required)
 
     @property
     def missing(self) -> Mapping[str, str]:
@@ -55,13 +55,13 @@ class LocalSettings:
 
     async def read(self, raw: Any) -> None:
         """Read a server connection's settings; let asyncpg's connection know its pooler."""
-        found = await _inspect(raw, list(self._wanted))
-        raw.is_tracked = "statement" not in found
+        settings = await _inspect(raw, list(self._required))
+        raw.is_tracked = "statement" not in settings
         # Those of one connection are not those of all: a role may have been altered meanwhile.
         self._missing |= {
             name: value
-            for name, value in self._wanted.items()
-            if not _suffices(name, found.get(name) or "", value)
+            for name, value in self._required.items()
+            if not _suffices(name, settings.get(name) or "", value)
         }
         self.begin = ";".join(
             ("begin", *(f"set local {name}={value}" for name, value in self._missing.items()))
@@ -78,11 +78,11 @@ class LocalSettings:
             connection.execute(sa.select(*calls))
 
 
-def _suffices(name: str, found: str, wanted: str) -> bool:
+def _suffices(name: str, value: str, required: str) -> bool:
     """Whether a server's own setting will do: the same, or a shorter timeout."""
-    if found == wanted or name == SEARCH_PATH:
-        return found == wanted
-    return found.isdecimal() and 0 < int(found) < int(wanted)
+    if value == required or name == SEARCH_PATH:
+        return value == required
+    return value.isdecimal() and 0 < int(value) < int(required)
 
 
 _OF_ENGINES: Final[WeakKeyDictionary[Engine, LocalSettings]] = WeakKeyDictionary()
@@ -102,10 +102,10 @@ async def _inspect(raw: Any, settings: Sequence[str]) -> dict[str, str]:
     name = new_id("stm")
     await raw.execute("begin")
     statement = await raw.prepare(_INSPECT, name=name)
-    found = {row["name"]: row["setting"] for row in await statement.fetch(name, settings)}
-    end = f'deallocate "{name}";commit' if "statement" in found else "commit"
+    values = {row["name"]: row["setting"] for row in await statement.fetch(name, settings)}
+    end = f'deallocate "{name}";commit' if "statement" in values else "commit"
     await raw.execute(end)
-    return found
+    return values
 
 
 def pooled_class(usual: Any) -> Any:

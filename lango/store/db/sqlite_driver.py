@@ -90,17 +90,17 @@ class Connection(aiosqlite.Connection):
 
 def connector(url: sa.URL, busy_timeout: float) -> Callable[[], Awaitable[Connection]]:
     """Connects to a URL's database; a statement waits `busy_timeout` seconds for a lock."""
-    given, options = url.get_dialect()().create_connect_args(url)
+    arguments, options = url.get_dialect()().create_connect_args(url)
 
     def connect() -> sqlite3.Connection:
-        return sqlite3.connect(*given, **options, timeout=busy_timeout)
+        return sqlite3.connect(*arguments, **options, timeout=busy_timeout)
 
-    async def open_one() -> Connection:
+    async def open_connection() -> Connection:
         connection = Connection(connect)
         await connection
         return connection
 
-    return open_one
+    return open_connection
 
 
 def _execute(connection: sqlite3.Connection, sql: str, parameters: Sequence[Any]) -> _Result:

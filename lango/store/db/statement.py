@@ -40,11 +40,11 @@ class DriverStatement:
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """The values in the order of the statement's arguments."""
-        found: list[Any] = []
+        arguments: list[Any] = []
         for name, always, encode in self.places:
             value = always if name is None else values[name]
-            found.append(value if encode is None else encode(value))
-        return found
+            arguments.append(value if encode is None else encode(value))
+        return arguments
 
     def rows(self, records: Iterable[Iterable[Any]]) -> list[Row]:
         """The returned records as rows."""

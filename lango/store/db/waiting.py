@@ -39,22 +39,22 @@ class FairSemaphore:
         if self._free:
             self._free -= 1
             return
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(current_tenant.get(), deque()).append(mine)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(current_tenant.get(), deque()).append(waiter)
         try:
-            await mine
+            await waiter
         except asyncio.CancelledError:
-            if not mine.cancelled():  # it was given to this task, which cannot use it
+            if not waiter.cancelled():  # it was given to this task, which cannot use it
                 self.release()
             raise
 
     def release(self) -> None:
         """Release a slot, to the next waiting task if there is one."""
-        next_one = self._next()
-        if next_one is None:
+        next_waiter = self._next()
+        if next_waiter is None:
             self._free += 1
         else:
-            next_one.set_result(None)
+            next_waiter.set_result(None)
 
     def _next(self) -> asyncio.Future[None] | None:
         while self._waiting:

@@ -74,8 +74,8 @@ async def _save(
     new: NewArtifact,
     requires_session: bool,
 ) -> int:
-    is_here = not key.session_id or await artifact_rows.hold_session(connection, key)
-    if requires_session and not is_here:
+    has_session = not key.session_id or await artifact_rows.hold_session(connection, key)
+    if requires_session and not has_session:
         raise missing(SessionRef(key))
     return await artifact_rows.save_once(connection, key, new)
 
@@ -95,15 +95,15 @@ async def _load(
 
 
 async def _names(connection: AsyncConnection, key: SessionKey) -> list[str]:
-    found = sa.select(artifacts.c.name).where(of_key(key, ARTIFACT)).distinct()
-    return sorted((await connection.execute(found)).scalars())
+    statement = sa.select(artifacts.c.name).where(of_key(key, ARTIFACT)).distinct()
+    return sorted((await connection.execute(statement)).scalars())
 
 
 async def _versions(
     connection: AsyncConnection, key: SessionKey, name: str
 ) -> list[StoredArtifact]:
-    found = sa.select(*artifact_rows.ROW).where(of_key(key, ARTIFACT, name))
-    rows = await connection.execute(found.order_by(artifacts.c.version))
+    statement = sa.select(*artifact_rows.ROW).where(of_key(key, ARTIFACT, name))
+    rows = await connection.execute(statement.order_by(artifacts.c.version))
     return [_stored(row) for row in rows]
 
 

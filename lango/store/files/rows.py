@@ -121,8 +121,8 @@ async def hold_session(
     which = [key_is(key)]
     if public_id is not None:
         which.append(sessions.c.public_id == public_id)
-    held = sa.select(sessions.c.pk).where(*which).with_for_update(read=True, key_share=True)
-    return await connection.scalar(held) is not None
+    statement = sa.select(sessions.c.pk).where(*which).with_for_update(read=True, key_share=True)
+    return await connection.scalar(statement) is not None
 
 
 async def next_version(connection: AsyncConnection, key: SessionKey, name: str) -> int:
@@ -136,8 +136,8 @@ async def next_version(connection: AsyncConnection, key: SessionKey, name: str) 
 async def save_once(connection: AsyncConnection, key: SessionKey, new: NewArtifact) -> int:
     """Write a new version, or find the one that the same call saved; returns its number."""
     if new.call_id is not None:
-        mine = (of_key(key, ARTIFACT, new.name), artifacts.c.call_id == new.call_id)
-        saved = sa.select(artifacts.c.version).where(*mine).limit(1)
+        of_call = (of_key(key, ARTIFACT, new.name), artifacts.c.call_id == new.call_id)
+        saved = sa.select(artifacts.c.version).where(*of_call).limit(1)
         version: int | None = await connection.scalar(saved)
         if version is not None:
             return version
@@ -212,8 +212,8 @@ async def find_version(
 
 async def read_chunk(connection: AsyncConnection, artifact_pk: int, number: int) -> bytes | None:
     """One chunk of an artifact's bytes; None if it does not exist."""
-    mine = (artifact_chunks.c.artifact_pk == artifact_pk, artifact_chunks.c.number == number)
-    return await connection.scalar(sa.select(artifact_chunks.c.data).where(*mine))
+    of_chunk = (artifact_chunks.c.artifact_pk == artifact_pk, artifact_chunks.c.number == number)
+    return await connection.scalar(sa.select(artifact_chunks.c.data).where(*of_chunk))
 
 
 async def read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[int, bytes]:
@@ -223,10 +223,10 @@ async def read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[i
         .where(artifact_chunks.c.artifact_pk.in_(pks))
         .order_by(artifact_chunks.c.artifact_pk, artifact_chunks.c.number)
     )
-    found: dict[int, list[bytes]] = {pk: [] for pk in pks}
+    chunks_by_pk: dict[int, list[bytes]] = {pk: [] for pk in pks}
     for pk, data in rows:
-        found[pk].append(data)
-    return {pk: b"".join(chunks) for pk, chunks in found.items()}
+        chunks_by_pk[pk].append(data)
+    return {pk: b"".join(chunks) for pk, chunks in chunks_by_pk.items()}
 
 
 async def save_blobs(connection: AsyncConnection, key: SessionKey, blobs: Iterable[Blob]) -> None:

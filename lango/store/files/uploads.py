@@ -68,8 +68,8 @@ class SqlFileStore:
         self, key: SessionKey, name: str, version: int | None = None
     ) -> StoredFile | None:
         """One version, by default the newest; None, too, for an artifact without bytes."""
-        found = await self._database.read(artifact_rows.find_version, key, name, version)
-        return _file_of(found) if found is not None and found.size else None
+        row = await self._database.read(artifact_rows.find_version, key, name, version)
+        return _file_of(row) if row is not None and row.size else None
 
     async def page(self, key: SessionKey, *, after: str = "", limit: int = 50) -> list[StoredFile]:
         """The newest version of each file, ordered by name, after the name `after`."""
@@ -78,8 +78,8 @@ class SqlFileStore:
     async def newest(self, key: SessionKey, names: Collection[str]) -> dict[str, FileRef]:
         """The newest version of each of these files that exists."""
         named = artifacts.c.name.in_(names)
-        found = await self._database.read(_newest, key, named, len(names))
-        return {file.name: FileRef(file.name, file.version) for file in found}
+        files = await self._database.read(_newest, key, named, len(names))
+        return {file.name: FileRef(file.name, file.version) for file in files}
 
     async def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
         """The bytes of a file; no transaction stays open while a slow client reads them.
@@ -108,21 +108,23 @@ async def _save(
 
 
 def _is_same(row: sa.Row[Any], new: NewFile) -> bool:
-    kept = (row.mime_type, row.size, row.sha256)
-    return kept == (new.mime_type, new.content.size, new.content.sha256)
+    stored = (row.mime_type, row.size, row.sha256)
+    return stored == (new.mime_type, new.content.size, new.content.sha256)
 
 
 async def _newest(
     connection: AsyncConnection, key: SessionKey, which: sa.ColumnElement[bool], limit: int
 ) -> list[StoredFile]:
     """Newest versions by name, except those without bytes, which a rewind has hidden."""
-    mine = of_key(key, ARTIFACT)
+    of_session = of_key(key, ARTIFACT)
     last = sa.func.max(artifacts.c.version).label("version")
-    newest = sa.select(artifacts.c.name, last).where(mine, which).group_by(artifacts.c.name)
+    newest = sa.select(artifacts.c.name, last).where(of_session, which).group_by(artifacts.c.name)
     last_of = newest.subquery()
     is_last = sa.and_(artifacts.c.name == last_of.c.name, artifacts.c.version == last_of.c.version)
-    found = sa.select(*artifact_rows.ROW).join(last_of, is_last).where(mine, artifacts.c.size > 0)
-    rows = await connection.execute(found.order_by(artifacts.c.name).limit(limit))
+    statement = (
+        sa.select(*artifact_rows.ROW).join(last_of, is_last).where(of_session, artifacts.c.size > 0)
+    )
+    rows = await connection.execute(statement.order_by(artifacts.c.name).limit(limit))
     return list(map(_file_of, rows))
 
 

@@ -43,12 +43,12 @@ class SeenMessages:
 
     async def before(self, first: int, limit: int) -> list[StoredMessage]:
         """The last `limit` messages before seq `first`, in order."""
-        found = sa.select(*ROW).where(*self._seen, messages.c.seq < first)
-        return await self._rows(found.order_by(messages.c.seq.desc()).limit(limit))
+        statement = sa.select(*ROW).where(*self._seen, messages.c.seq < first)
+        return await self._rows(statement.order_by(messages.c.seq.desc()).limit(limit))
 
-    async def _rows(self, wanted: sa.Select[Any]) -> list[StoredMessage]:
+    async def _rows(self, statement: sa.Select[Any]) -> list[StoredMessage]:
         async def read(connection: AsyncConnection) -> list[StoredMessage]:
-            return sorted(map(StoredMessage._make, await connection.execute(wanted)))
+            return sorted(map(StoredMessage._make, await connection.execute(statement)))
 
         return await self._database.read(read)
 

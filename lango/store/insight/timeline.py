@@ -86,7 +86,9 @@ async def _read(connection: AsyncConnection, turn: Turn) -> TimelineRows:
         turns=related,
         calls=await calls_of_turn(connection, turn.session_pk, turn.invocation_id, MOST_STEPS),
         runs=await _runs(connection, turn),
-        events=await _events(connection, turn.session_pk, [one.number for one in related]),
+        events=await _events(
+            connection, turn.session_pk, [related_turn.number for related_turn in related]
+        ),
     )
 
 
@@ -98,8 +100,8 @@ async def _turns(connection: AsyncConnection, turn: Turn) -> list[Turn]:
         turns.c.answers.is_not(None),
     )
     first = sa.and_(turns.c.id == turn.invocation_id, turns.c.session_pk == turn.session_pk)
-    found = sa.select(turns).where(sa.or_(first, answering, turns.c.id == turn.id))
-    rows = await connection.execute(found.order_by(turns.c.number))
+    statement = sa.select(turns).where(sa.or_(first, answering, turns.c.id == turn.id))
+    rows = await connection.execute(statement.order_by(turns.c.number))
     return [turn_of(row, turn.session) for row in rows] or [turn]
 
 

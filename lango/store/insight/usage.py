@@ -40,21 +40,21 @@ async def read_usage(
     database: Database, whose: UsageFilter, by: Sequence[UsageBy] = ()
 ) -> UsageReport:
     """The sums grouped by `by`, or else by day, and the total."""
-    kept = tuple(sorted(set(by or ("day",)), key=BY.index))
+    grouping = tuple(sorted(set(by or ("day",)), key=BY.index))
 
     async def once(connection: AsyncConnection) -> UsageReport:
         where = _conditions(whose)
         total = (await connection.execute(_sums().where(*where))).one()
-        groups = _groups(connection, kept)
+        groups = _groups(connection, grouping)
         grouped = _sums(*groups).where(*where).group_by(*(group.element for group in groups))
         ordered = grouped.order_by(*_order(groups)).limit(MOST_ROWS + 1)
         rows = (await connection.execute(ordered)).all()
         return UsageReport(
             since=whose.since,
             until=whose.until,
-            by=kept,
+            by=grouping,
             total=UsageSum(**_figures(total)),
-            rows=tuple(_row(row, kept) for row in rows[:MOST_ROWS]),
+            rows=tuple(_row(row, grouping) for row in rows[:MOST_ROWS]),
             more=len(rows) > MOST_ROWS,
         )
 

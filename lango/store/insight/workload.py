@@ -91,8 +91,10 @@ async def _oldest(connection: AsyncConnection, tenant: str) -> Any:
 
 
 async def _running(connection: AsyncConnection, tenant: str) -> list[RunningTurn]:
-    found = _of(tenant, turns, sessions.c.public_id, sessions.c.user_id).where(IS_RUNNING)
-    rows = await connection.execute(found.order_by(turns.c.started, turns.c.id).limit(MOST_RUNNING))
+    statement = _of(tenant, turns, sessions.c.public_id, sessions.c.user_id).where(IS_RUNNING)
+    rows = await connection.execute(
+        statement.order_by(turns.c.started, turns.c.id).limit(MOST_RUNNING)
+    )
     return [
         RunningTurn(
             turn=row.id,

@@ -440,6 +440,6 @@ conversations: Final = sa.Table(
     sa.Column("created", Time, nullable=False),
     sa.PrimaryKeyConstraint("session_pk", "turn", "hash"),
 )
-_found_by = (conversations.c.tenant, conversations.c.user_id, conversations.c.app_name)
-_found = (*_found_by, conversations.c.hash, conversations.c.session_pk)
-sa.Index("conversations_hash_ix", *_found)
+_owner_columns = (conversations.c.tenant, conversations.c.user_id, conversations.c.app_name)
+_hash_columns = (*_owner_columns, conversations.c.hash, conversations.c.session_pk)
+sa.Index("conversations_hash_ix", *_hash_columns)

@@ -49,13 +49,13 @@ async def alone(connection: AsyncConnection) -> None:
     Polls, each time in a new transaction: `create index concurrently` in the upgrade that holds
     the lock would wait for a transaction that waits for the lock.
     """
-    mine = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
-    said = False
-    while not await connection.scalar(mine):
+    lock = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
+    logged = False
+    while not await connection.scalar(lock):
         await connection.commit()
-        if not said:
+        if not logged:
             logger.info("Another upgrade is running; waiting for it.")
-            said = True
+            logged = True
         await asyncio.sleep(_ASK_AGAIN)
     await connection.exec_driver_sql(f"set lock_timeout = {int(LOCK_WAIT * 1000)}")
     await connection.exec_driver_sql(f"set idle_in_transaction_session_timeout = {_IDLE * 1000}")
@@ -83,13 +83,13 @@ async def patiently(connection: AsyncConnection, work: Callable[[], Awaitable[T]
 
 
 async def _why(connection: AsyncConnection) -> str:
-    found = (await connection.execute(_HOLDERS, {"secs": LOCK_WAIT})).all()
+    rows = (await connection.execute(_HOLDERS, {"secs": LOCK_WAIT})).all()
     holders = [
         f"process {row.pid} ({row.application_name or 'without a name'}), for {row.seconds} s"
-        for row in found
+        for row in rows
     ]
     who = f" Transactions that have been open for long: {'; '.join(holders)}." if holders else ""
     return (
         f"{SchemaBusyError.__doc__}{who} Let them end, or end them with `select "
-        "pg_terminate_backend(…)`, and run `lango db upgrade` again: it goes on where it was."
+        "pg_terminate_backend(…)`, and run `lango db upgrade` again: it resumes where it stopped."
     )

@@ -71,15 +71,15 @@ async def _shorten_ledger(connection: AsyncConnection, root_pk: int, entry: Entr
                 tool_ledger.c.invocation_id == entry.invocation_id,
                 tool_ledger.c.call_key.in_(keys_of_call(blob.call)),
             )
-            kept = sa.update(tool_ledger).where(run, tool_ledger.c.status == "finished")
-            await connection.execute(kept.values(result=blob.marker))
+            update = sa.update(tool_ledger).where(run, tool_ledger.c.status == "finished")
+            await connection.execute(update.values(result=blob.marker))
 
 
 async def _locked(connection: AsyncConnection, ref: SessionRef, epoch: int | None) -> sa.Row[Any]:
     """The session's row, locked: lock first, then read, to see what others have just committed."""
-    mine = (sessions.c.pk == ref.pk, sessions.c.tenant == ref.key.tenant)
+    of_session = (sessions.c.pk == ref.pk, sessions.c.tenant == ref.key.tenant)
     session = (
-        await connection.execute(sa.select(sessions).where(*mine).with_for_update())
+        await connection.execute(sa.select(sessions).where(*of_session).with_for_update())
     ).one_or_none()
     if session is None:
         raise deleted(ref, epoch)
@@ -96,11 +96,11 @@ def missing(ref: SessionRef) -> SessionNotFoundError:
     return SessionNotFoundError(f"Session {ref.key.session_id} not found.")
 
 
-def check_writer(epoch: int, owner: str | None, given: int | None) -> None:
+def check_writer(epoch: int, owner: str | None, claim_epoch: int | None) -> None:
     """Only the turn that holds the session may write; without a turn, only while none holds it."""
-    if given is None and owner is not None:
+    if claim_epoch is None and owner is not None:
         raise SessionBusyError
-    if given is not None and (given != epoch or owner is None):
+    if claim_epoch is not None and (claim_epoch != epoch or owner is None):
         raise Fenced
 
 

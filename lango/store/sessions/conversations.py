@@ -54,8 +54,8 @@ class ConversationStore:
             there = sa.select(sessions.c.pk).where(
                 sessions.c.pk == turn.session_pk, sessions.c.tenant == key.tenant
             )
-            kept = there.with_for_update(read=True, key_share=True)  # blocks deletes, not writes
-            if await connection.scalar(kept) is not None:
+            locked = there.with_for_update(read=True, key_share=True)  # blocks deletes, not writes
+            if await connection.scalar(locked) is not None:
                 insert = upsert(connection, conversations).on_conflict_do_nothing()
                 await connection.execute(insert.values(row | {"created": now(connection)}))
 
@@ -90,8 +90,8 @@ class ConversationStore:
                 for row in await connection.execute(statement)
             ]
 
-        found = await self._database.read(once)
-        return max(found, key=lambda point: (point.has_key, point.is_end), default=None)
+        points = await self._database.read(once)
+        return max(points, key=lambda point: (point.has_key, point.is_end), default=None)
 
 
 def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
@@ -100,7 +100,7 @@ def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
     last = sa.select(sa.func.max(all_of_it.c.number)).where(
         all_of_it.c.session_pk == conversations.c.session_pk
     )
-    said_since = sa.exists().where(
+    has_later_message = sa.exists().where(
         later.c.session_pk == conversations.c.session_pk,
         later.c.number > conversations.c.turn,
         later.c.invocation_id != turns.c.invocation_id,
@@ -117,7 +117,7 @@ def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
             *(sessions.c.id, sessions.c.public_id),
             *(conversations.c.session_pk, conversations.c.turn, turns.c.id.label("turn_id")),
             last.scalar_subquery().label("last"),
-            (~said_since).label("is_end"),
+            (~has_later_message).label("is_end"),
             (sa.false() if idempotency_key is None else has_key).label("has_key"),
         )
         .join(sessions, sessions.c.pk == conversations.c.session_pk)

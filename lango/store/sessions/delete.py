@@ -34,9 +34,10 @@ async def _children(
     connection: AsyncConnection, key: SessionKey, pk: int
 ) -> list[tuple[SessionKey, int]]:
     """The sessions of agents that tools ran in a session: they are of the same app and user."""
-    mine = (sessions.c.tenant == key.tenant, sessions.c.parent_pk == pk)  # as the index has them
-    found = sa.select(sessions.c.id, sessions.c.pk).where(*mine).with_for_update()
-    rows = await connection.execute(found)
+    # In the index's order.
+    is_child = (sessions.c.tenant == key.tenant, sessions.c.parent_pk == pk)
+    statement = sa.select(sessions.c.id, sessions.c.pk).where(*is_child).with_for_update()
+    rows = await connection.execute(statement)
     return [(replace(key, session_id=row.id), row.pk) for row in rows]
 
 

@@ -42,8 +42,8 @@ async def fork(
     to.checked()
 
     async def once(connection: AsyncConnection) -> None:
-        mine = sa.select(sessions).where(sessions.c.pk == point.session_pk)
-        source = (await connection.execute(mine)).one_or_none()
+        statement = sa.select(sessions).where(sessions.c.pk == point.session_pk)
+        source = (await connection.execute(statement)).one_or_none()
         if source is None:
             raise missing(SessionRef(point.session))
         new_pk = await _insert(connection, source, to, public_id)
@@ -132,11 +132,13 @@ async def _counters(
     connection: AsyncConnection, source: sa.Row[Any], new_pk: int, last: int, invocation_id: str
 ) -> Counters:
     """The counters that the source had after its row `last`, from the copied rows."""
-    mine = messages.c.session_pk == new_pk
-    sums = sa.select(sa.func.max(messages.c.cum_tokens), rewinding.MESSAGE_COUNT).where(mine)
+    of_session = messages.c.session_pk == new_pk
+    sums = sa.select(sa.func.max(messages.c.cum_tokens), rewinding.MESSAGE_COUNT).where(of_session)
     tokens, count = (await connection.execute(sums)).one()
     first = sa.select(sa.func.min(messages.c.seq))
-    turn_seq = await connection.scalar(first.where(mine, messages.c.invocation_id == invocation_id))
+    turn_seq = await connection.scalar(
+        first.where(of_session, messages.c.invocation_id == invocation_id)
+    )
     calls = before_rewind(Counters.of(source).pins, last + 1)
     return Counters(
         next_seq=last + 1,
@@ -157,11 +159,11 @@ async def _copy_artifacts(
 ) -> None:
     """Copy the data of events, and the versions of each artifact up to the one current then."""
     stood = rewinding.folded(changes, rewinding.ARTIFACTS)
-    mine = sa.or_(of_key(old, ARTIFACT), of_key(old, EVENT_DATA))
+    of_source = sa.or_(of_key(old, ARTIFACT), of_key(old, EVENT_DATA))
     columns = [column for column in artifacts.c if column.name not in ("pk", "session_id")]
     names = ["session_id", *(column.name for column in columns)]
-    found = sa.select(artifacts.c.pk, artifacts.c.kind, artifacts.c.name, artifacts.c.version)
-    for row in (await connection.execute(found.where(mine))).all():
+    statement = sa.select(artifacts.c.pk, artifacts.c.kind, artifacts.c.name, artifacts.c.version)
+    for row in (await connection.execute(statement.where(of_source))).all():
         if row.kind == ARTIFACT and row.version > stood.get(row.name, -1):
             continue
         copied = sa.select(sa.literal(to.session_id), *columns).where(artifacts.c.pk == row.pk)

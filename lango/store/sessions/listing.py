@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.turns.states import TurnState
 from lango.core.values import JsonObject, json_text, json_value
-from lango.errors import InvalidIdError
+from lango.errors import InvalidIdError, SessionNotFoundError
 from lango.store.db.clock import seconds
 from lango.store.db.database import Database
-from lango.store.db.statement import Prepared, Row
+from lango.store.db.statement import Prepared, Row, only
 from lango.store.schema.tables import IS_RUNNING, app_states, messages, sessions, turns, user_states
 from lango.store.sessions.entries import SessionKey, StoredMessage, StoredSession
 from lango.store.sessions.load import ROW, live, stored_session
@@ -131,21 +131,21 @@ async def list_page(
     return Page([_summary(row) for row in rows], next_cursor)
 
 
-def _values(user_id: str | None, wanted: SessionFilter) -> dict[str, Any]:
+def _values(user_id: str | None, filters: SessionFilter) -> dict[str, Any]:
     """The values of the filters that are set, by bind parameter."""
     values = {
         "of_user": user_id,
-        "in_title": _escaped(wanted.title) or None,
-        "has_status": wanted.status,
-        "since": wanted.since and wanted.since.astimezone(UTC),
-        "until": wanted.until and wanted.until.astimezone(UTC),
+        "in_title": _escaped(filters.title) or None,
+        "has_status": filters.status,
+        "since": filters.since and filters.since.astimezone(UTC),
+        "until": filters.until and filters.until.astimezone(UTC),
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _escaped(text: str) -> str:
     """A text with the wildcards of `LIKE` escaped."""
-    return "".join(f"{_ESCAPE}{each}" if each in f"{_ESCAPE}%_" else each for each in text)
+    return "".join(f"{_ESCAPE}{letter}" if letter in f"{_ESCAPE}%_" else letter for letter in text)
 
 
 def _place(cursor: str) -> dict[str, Any]:
@@ -173,36 +173,42 @@ _CONDITIONS: Final[dict[str, sa.ColumnElement[bool]]] = {
 
 
 @lru_cache(maxsize=256)
-def _newest(apps: int, given: frozenset[str]) -> Prepared:
+def _newest(apps: int, filter_names: frozenset[str]) -> Prepared:
     """The newest sessions of several apps: up to `count` of each, from the end of its index."""
-    where = [condition for name, condition in _CONDITIONS.items() if name in given]
+    where = [condition for name, condition in _CONDITIONS.items() if name in filter_names]
     where += [sessions.c.tenant == sa.bindparam("in_tenant"), _is_root_session]
     count = sa.bindparam("count", type_=sa.Integer())
-    of_each = [
+    by_app = [
         _SUMMARY.where(sessions.c.app_name == sa.bindparam(f"app_{number}"), *where)
         .order_by(_time.desc(), sessions.c.pk.desc())
         .limit(count)
         for number in range(apps)
     ]
     if apps == 1:
-        return Prepared(of_each[0])
-    newest = sa.union_all(*(sa.select(each.subquery()) for each in of_each)).subquery()
+        return Prepared(by_app[0])
+    newest = sa.union_all(*(sa.select(select.subquery()) for select in by_app)).subquery()
     ordered = sa.select(newest).order_by(newest.c.last_activity.desc(), newest.c.pk.desc())
     return Prepared(ordered.limit(count))
 
 
-async def find(
-    connection: AsyncConnection, condition: sa.ColumnElement[bool]
-) -> SessionSummary | None:
-    """The top-level session that the condition identifies; None if there is none."""
-    statement = _SUMMARY.where(condition, _is_root_session)
-    row = (await connection.execute(statement)).one_or_none()
-    return None if row is None else _summary(row)
+@lru_cache(maxsize=8)
+def _identified(*columns: str) -> Prepared:
+    """The top-level session with given values of these columns, which identify it."""
+    named = (sessions.c[column] == sa.bindparam(column) for column in columns)
+    return Prepared(_SUMMARY.where(*named, _is_root_session))
+
+
+async def find(database: Database, **values: str) -> SessionSummary:
+    """The top-level session that the values of its columns identify; SessionNotFoundError."""
+    row = only(await database.read(_identified(*values), **values))
+    if row is None:
+        raise SessionNotFoundError
+    return _summary(row)
 
 
 def _micros(time: datetime) -> int:
-    whole = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return (whole - _EPOCH) // timedelta(microseconds=1)
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 def _summary(row: Row | sa.Row[Any]) -> SessionSummary:
@@ -223,17 +229,17 @@ def _summary(row: Row | sa.Row[Any]) -> SessionSummary:
 
 async def app_names(connection: AsyncConnection, tenant: str) -> list[str]:
     """The apps in which a tenant has sessions: one index lookup for each."""
-    mine = sessions.c.tenant == tenant
-    first = sa.select(sa.func.min(sessions.c.app_name).label("app_name")).where(mine)
+    of_tenant = sessions.c.tenant == tenant
+    first = sa.select(sa.func.min(sessions.c.app_name).label("app_name")).where(of_tenant)
     known = first.cte(recursive=True)
     following = sa.select(sa.func.min(sessions.c.app_name)).where(
-        mine, sessions.c.app_name > known.c.app_name
+        of_tenant, sessions.c.app_name > known.c.app_name
     )
     known = known.union_all(
         sa.select(following.scalar_subquery()).where(known.c.app_name.is_not(None))
     )
-    found = await connection.scalars(sa.select(known.c.app_name))
-    return [name for name in found if name is not None]
+    names = await connection.scalars(sa.select(known.c.app_name))
+    return [name for name in names if name is not None]
 
 
 async def list_all(

@@ -75,10 +75,10 @@ def from_rows(key: SessionKey, rows: Sequence[Any]) -> LoadedSession | None:
     """The session from the rows of the load statement."""
     if not rows:
         return None
-    found = sorted(map(StoredMessage._make, rows))
-    header = json_value(found[0].event or "{}")
+    stored = sorted(map(StoredMessage._make, rows))
+    header = json_value(stored[0].event or "{}")
     after = header["after"]
-    return LoadedSession(from_header(key, header), found[1:], after == 0, after)
+    return LoadedSession(from_header(key, header), stored[1:], after == 0, after)
 
 
 async def read_states(
@@ -153,10 +153,10 @@ async def load_window(
     connection: AsyncConnection, key: SessionKey, budget: int | None
 ) -> LoadedSession | None:
     """The same as the hand-written load statement, in SQLAlchemy Core: for SQLite."""
-    found = await read_session(connection, key)
-    if found is None:
+    session_and_row = await read_session(connection, key)
+    if session_and_row is None:
         return None
-    session, row = found
+    session, row = session_and_row
     after = 0
     if budget is not None and session.total_tokens > budget:
         edge = await connection.scalar(
@@ -170,10 +170,10 @@ async def load_window(
             .limit(1)
         )
         after = min(session.turn_seq - 1, edge or 0)
-    mine = messages.c.session_pk == session.pk
-    rows = await select_rows(connection, mine, messages.c.seq > after)
+    of_session = messages.c.session_pk == session.pk
+    rows = await select_rows(connection, of_session, messages.c.seq > after)
     if row.compacted_seq is not None and row.compacted_seq <= after:
-        rows = await select_rows(connection, mine, messages.c.seq == row.compacted_seq) + rows
+        rows = await select_rows(connection, of_session, messages.c.seq == row.compacted_seq) + rows
     return await with_pinned(connection, LoadedSession(session, rows, after == 0, after))
 
 
@@ -185,9 +185,13 @@ async def with_pinned(connection: AsyncConnection, loaded: LoadedSession) -> Loa
         span = _spans(pinned[first : first + _SPANS])
         inside = messages.c.seq.between(span.c.first, span.c.last)
         own = sa.or_(span.c.invocation == "", span.c.invocation == messages.c.invocation_id)
-        mine = messages.c.session_pk == loaded.session.pk
-        found = sa.select(*ROW).join_from(span, messages, sa.and_(mine, inside, own)).where(live)
-        rows |= {row.seq: row for row in map(StoredMessage._make, await connection.execute(found))}
+        of_session = messages.c.session_pk == loaded.session.pk
+        statement = (
+            sa.select(*ROW).join_from(span, messages, sa.and_(of_session, inside, own)).where(live)
+        )
+        rows |= {
+            row.seq: row for row in map(StoredMessage._make, await connection.execute(statement))
+        }
     return replace(loaded, messages=[rows[seq] for seq in sorted(rows)])
 
 
@@ -202,10 +206,10 @@ async def load_recent(
     connection: AsyncConnection, key: SessionKey, recent: NewestEvents
 ) -> LoadedSession | None:
     """Exactly what a GetSessionConfig asks for, even if that separates calls from responses."""
-    found = await read_session(connection, key)
-    if found is None:
+    session_and_row = await read_session(connection, key)
+    if session_and_row is None:
         return None
-    session, _ = found
+    session, _ = session_and_row
     statement = sa.select(*ROW).where(messages.c.session_pk == session.pk, live)
     if recent.after is not None:
         statement = statement.where(

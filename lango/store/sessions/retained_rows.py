@@ -88,13 +88,13 @@ def _newest(calls: Calls) -> Calls | None:
 def before_rewind(pins: RetainedCalls, first: int) -> RetainedCalls:
     """The calls as they were before a seq, without later calls and answers."""
     known = {**(pins.closed or {}), **(pins.open or {})}
-    kept = {call_id: call for call_id, call in known.items() if call["from"] < first}
+    earlier = {call_id: call for call_id, call in known.items() if call["from"] < first}
     waiting = {
         call_id: call | {"answered": None, "to": min(call["to"], first - 1)}
-        for call_id, call in kept.items()
+        for call_id, call in earlier.items()
         if call["answered"] is None or call["answered"] >= first
     }
-    closed = {call_id: call for call_id, call in kept.items() if call_id not in waiting}
+    closed = {call_id: call for call_id, call in earlier.items() if call_id not in waiting}
     return RetainedCalls(waiting or None, _newest(closed))
 
 
@@ -114,9 +114,9 @@ class RetainedRows:
 
 def spans(open_calls: Calls | None, after: int) -> list[tuple[str | None, int, int]]:
     """(invocation, first seq, last seq) of the pinned rows at or before `after`."""
-    found = {
+    pinned = {
         (call["invocation"], call["from"], min(call["to"], after))
         for call in (open_calls or {}).values()
         if call["from"] <= after
     }
-    return sorted(found, key=lambda span: span[1])
+    return sorted(pinned, key=lambda span: span[1])

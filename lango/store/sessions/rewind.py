@@ -82,26 +82,26 @@ async def _first_seq(
 ) -> int | None:
     """The first seq of the invocation: the caller's rows may begin in the middle of it."""
     target = rewind.before_invocation_id
-    mine = messages.c.session_pk == session.pk
+    of_session = messages.c.session_pk == session.pk
     known = rewind.first_seq
     if known is None:  # a plain Session object: look for it, from the oldest row on
         known = await connection.scalar(
             sa.select(sa.func.min(messages.c.seq)).where(
-                mine, messages.c.undone_by.is_(None), messages.c.invocation_id == target
+                of_session, messages.c.undone_by.is_(None), messages.c.invocation_id == target
             )
         )
     if known is None:
         return None
     other = await connection.scalar(
         sa.select(messages.c.seq)
-        .where(mine, messages.c.seq < known, messages.c.undone_by.is_(None))
+        .where(of_session, messages.c.seq < known, messages.c.undone_by.is_(None))
         .where(messages.c.invocation_id != target)
         .order_by(messages.c.seq.desc())
         .limit(1)
     )
     own = await connection.scalar(
         sa.select(sa.func.min(messages.c.seq)).where(
-            mine,
+            of_session,
             messages.c.seq.between((other or 0) + 1, known),
             messages.c.invocation_id == target,
         )

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.failpoints import failpoint
 from lango.core.ids import check_id, new_id
 from lango.core.values import JsonObject, json_text
-from lango.errors import SessionExistsError, SessionNotFoundError
+from lango.errors import SessionExistsError
 from lango.store.db.clock import now
 from lango.store.db.database import POOL_OVERFLOW, POOL_SIZE, Database
 from lango.store.db.engines import POOL_TIMEOUT
@@ -122,16 +122,16 @@ class SqlSessionStore:
             if self.database.is_sqlite:
                 async with self.database.snapshot() as connection:
                     return await loading.load_window(connection, key, budget)
-            found = loading.from_rows(
+            loaded = loading.from_rows(
                 key,
                 await self.database.fetch(
                     statements.LOAD, key.tenant, key.app_name, key.user_id, key.session_id, budget
                 ),
             )
-            if found is None or found.whole or not found.session.open_calls:
-                return found
+            if loaded is None or loaded.whole or not loaded.session.open_calls:
+                return loaded
             async with self.database.snapshot() as connection:
-                return await loading.with_pinned(connection, found)
+                return await loading.with_pinned(connection, loaded)
 
         return await retrying(once)
 
@@ -168,14 +168,14 @@ class SqlSessionStore:
         return await self._why_not_appended(ref, entry, epoch)
 
     async def _why_not_appended(self, ref: SessionRef, entry: Entry, epoch: int | None) -> Appended:
-        found = await self.database.fetch(
+        rows = await self.database.fetch(
             statements.WHY_NOT_APPENDED, ref.pk, ref.key.tenant, entry.event_id
         )
-        if not found:
+        if not rows:
             raise appending.deleted(ref, epoch)
-        if found[0]["seq"] is not None:
-            return Appended(found[0]["seq"], duplicate=True)
-        appending.check_writer(found[0]["epoch"], found[0]["owner"], epoch)
+        if rows[0]["seq"] is not None:
+            return Appended(rows[0]["seq"], duplicate=True)
+        appending.check_writer(rows[0]["epoch"], rows[0]["owner"], epoch)
         return await self._append_in_transaction(ref, entry, epoch)
 
     async def _append_in_transaction(
@@ -190,8 +190,8 @@ class SqlSessionStore:
 
     async def locate(self, key: SessionKey) -> SessionRef:
         """A session by its key; SessionNotFoundError if there is none."""
-        found = sa.select(sessions.c.pk).where(key_is(key))
-        pk = await self.database.read(lambda connection: connection.scalar(found))
+        statement = sa.select(sessions.c.pk).where(key_is(key))
+        pk = await self.database.read(lambda connection: connection.scalar(statement))
         if pk is None:
             raise appending.missing(SessionRef(key))
         return SessionRef(key, pk)
@@ -235,20 +235,18 @@ class SqlSessionStore:
 
     async def find(self, tenant: str, user_id: str | None, public_id: str) -> SessionSummary:
         """A session by its public id; SessionNotFoundError also if it is not the user's."""
-        named = [sessions.c.tenant == tenant, sessions.c.public_id == public_id]
-        if user_id is not None:
-            named.append(sessions.c.user_id == user_id)
-        return await self._summary(sa.and_(*named))
+        of_user = {} if user_id is None else {"user_id": user_id}
+        return await listing.find(self.database, tenant=tenant, public_id=public_id, **of_user)
 
     async def summary(self, key: SessionKey) -> SessionSummary:
         """A session's entry in a list; SessionNotFoundError if there is none."""
-        return await self._summary(key_is(key))
-
-    async def _summary(self, condition: sa.ColumnElement[bool]) -> SessionSummary:
-        found = await self.database.read(listing.find, condition)
-        if found is None:
-            raise SessionNotFoundError
-        return found
+        return await listing.find(
+            self.database,
+            tenant=key.tenant,
+            app_name=key.app_name,
+            user_id=key.user_id,
+            id=key.session_id,
+        )
 
     async def messages(
         self,
@@ -276,8 +274,8 @@ class SqlSessionStore:
 
     async def rename(self, key: SessionKey, title: str) -> None:
         """Set the title of a session."""
-        mine = sa.update(sessions).where(key_is(key))
-        renamed = mine.values(title=title).returning(sessions.c.pk)
+        update = sa.update(sessions).where(key_is(key))
+        renamed = update.values(title=title).returning(sessions.c.pk)
         pk = await self.database.write(lambda connection: connection.scalar(renamed), session=key)
         if pk is None:
             raise appending.missing(SessionRef(key))
@@ -292,10 +290,10 @@ async def create_session(
     parent_pk: int | None = None,
 ) -> StoredSession:
     """Write a new session in a transaction; a retry recognises its own by the public id."""
-    found = await loading.read_session(connection, key)
-    if found is not None:
-        if found[0].public_id == public_id:
-            return found[0]
+    existing = await loading.read_session(connection, key)
+    if existing is not None:
+        if existing[0].public_id == public_id:
+            return existing[0]
         raise SessionExistsError(f"Session with id {key.session_id} already exists.")
     moment = now(connection)
     row: dict[str, Any] = {

@@ -65,15 +65,15 @@ class AdkSource:
     """A database that one of ADK's session services wrote: a URL, or the path of a SQLite file."""
 
     def __init__(self, url: str) -> None:
-        self._given = _as_url(url)
-        self.url = store_url(self._given)
+        self._source_url = _as_url(url)
+        self.url = store_url(self._source_url)
         self._engine: AsyncEngine | None = None
         self._tie_break: sa.ColumnElement[Any] = _events.c.id
 
     async def open(self) -> None:
         """Connect, and refuse tables that are not ADK's or have its old pickle format."""
-        with in_words(self._given):
-            require_file(self._given)
+        with in_words(self._source_url):
+            require_file(self._source_url)
             engine = _read_only_engine(self.url)
             try:
                 async with engine.connect() as connection:
@@ -240,13 +240,13 @@ def _read_only_engine(url: sa.URL) -> AsyncEngine:
 
 
 def _schema_version(connection: sa.Connection) -> str:
-    asked = sa.select(_metadata.c.value).where(_metadata.c.key == SCHEMA_VERSION_KEY)
-    return str(connection.scalar(asked))
+    statement = sa.select(_metadata.c.value).where(_metadata.c.key == SCHEMA_VERSION_KEY)
+    return str(connection.scalar(statement))
 
 
 def _require_columns(inspector: sa.Inspector, table: sa.TableClause) -> None:
-    found = {column["name"] for column in inspector.get_columns(table.name)}
-    missing = [column.name for column in table.columns if column.name not in found]
+    names = {column["name"] for column in inspector.get_columns(table.name)}
+    missing = [column.name for column in table.columns if column.name not in names]
     if missing:
         raise ImportSourceError(
             f"The source's table {table.name} is not ADK's: it has no {', '.join(missing)}."

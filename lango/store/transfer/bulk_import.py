@@ -89,9 +89,9 @@ class SessionImporter:
 
     async def count_sessions(self, tenant: str, app_name: str) -> int:
         """How many sessions an app has here."""
-        mine = (sessions.c.tenant == tenant, sessions.c.app_name == app_name)
-        found = sa.select(sa.func.count()).where(*mine)
-        return await self._database.read(lambda connection: connection.scalar(found)) or 0
+        of_app = (sessions.c.tenant == tenant, sessions.c.app_name == app_name)
+        statement = sa.select(sa.func.count()).where(*of_app)
+        return await self._database.read(lambda connection: connection.scalar(statement)) or 0
 
     async def shared_states(self, key: SessionKey) -> tuple[JsonObject, JsonObject]:
         """The app's and the user's state."""
@@ -212,10 +212,10 @@ class _Writer:
         ids = [entry.event_id for entry in batch]
         known: set[str] = set()
         for table in (messages, state_changes):
-            found = sa.select(table.c.event_id).where(
+            statement = sa.select(table.c.event_id).where(
                 table.c.session_pk == self._pk, table.c.event_id.in_(ids)
             )
-            known.update((await self._connection.execute(found)).scalars())
+            known.update((await self._connection.execute(statement)).scalars())
         return [entry for entry in batch if entry.event_id not in known]
 
     def _add(self, entry: Entry) -> None:
@@ -270,10 +270,10 @@ async def write_state(
 async def _page(
     connection: AsyncConnection, pk: int, first: int, last: int
 ) -> list[StoredMessage | StoredChange]:
-    said = await connection.execute(
+    stored = await connection.execute(
         sa.select(*ROW).where(messages.c.session_pk == pk, messages.c.seq.between(first, last))
     )
-    rows: list[StoredMessage | StoredChange] = [StoredMessage._make(row) for row in said]
+    rows: list[StoredMessage | StoredChange] = [StoredMessage._make(row) for row in stored]
     if len(rows) <= last - first:  # the numbers in between are state changes
         columns = (state_changes.c.seq, state_changes.c.event_id)
         columns = (*columns, state_changes.c.invocation_id, state_changes.c.delta)

@@ -86,15 +86,15 @@ class SessionExport:
 
     async def lines(self, watch: Watch | None = None) -> AsyncGenerator[bytes]:
         """The export; SessionNotFoundError if the session is deleted meanwhile."""
-        told, hashed = 0, sha256()
-        async for each in self._told(watch):
-            line = _line(each)
-            told += 1
+        line_count, hashed = 0, sha256()
+        async for fields in self._line_fields(watch):
+            line = _line(fields)
+            line_count += 1
             hashed.update(line)
             yield line
-        yield _line({"kind": END, "lines": told, "sha256": hashed.hexdigest()})
+        yield _line({"kind": END, "lines": line_count, "sha256": hashed.hexdigest()})
 
-    async def _told(self, watch: Watch | None) -> AsyncGenerator[JsonObject]:
+    async def _line_fields(self, watch: Watch | None) -> AsyncGenerator[JsonObject]:
         for number, part in enumerate(self.parts):
             if number == 0:
                 yield _header(part)
@@ -102,27 +102,27 @@ class SessionExport:
                 yield {"kind": STATE, "scope": "app", "values": self.app_state}
             else:
                 yield {"kind": CHILD, **part.row}
-            async for told in self._entries(part):
-                yield told
+            async for fields in self._entries(part):
+                yield fields
                 if watch is not None:
                     watch(1)
-            async for told in self._artifacts(part):
-                yield told
+            async for fields in self._artifacts(part):
+                yield fields
 
     async def _entries(self, part: _Part) -> AsyncGenerator[JsonObject]:
         for first in range(1, part.last_seq + 1, PAGE):
             last = min(first + PAGE - 1, part.last_seq)
-            for told in await self.database.read(_entries, part, first, last):
-                yield told
+            for entry in await self.database.read(_entries, part, first, last):
+                yield entry
 
     async def _artifacts(self, part: _Part) -> AsyncGenerator[JsonObject]:
         after = 0
         while True:
-            found = await self.database.read(_artifact_behind, part, after)
-            if found is None:
+            artifact = await self.database.read(_artifact_after, part, after)
+            if artifact is None:
                 return
-            after, told = found
-            yield told
+            after, fields = artifact
+            yield fields
             for number in count():
                 data = await self.database.read(read_chunk, after, number)
                 if data is None:
@@ -139,8 +139,8 @@ async def open_export(
     """
 
     async def read(connection: AsyncConnection) -> SessionExport:
-        found = sa.select(sessions).where(key_is(key), sessions.c.parent_pk.is_(None))
-        row = (await connection.execute(found)).one_or_none()
+        statement = sa.select(sessions).where(key_is(key), sessions.c.parent_pk.is_(None))
+        row = (await connection.execute(statement)).one_or_none()
         if row is None:
             raise missing(SessionRef(key))
         children = await connection.execute(
@@ -153,7 +153,9 @@ async def open_export(
             )
             .order_by(sessions.c.pk)
         )
-        parts = [await _part(connection, key, one) for one in (row, *children.all())]
+        parts = [
+            await _part(connection, key, session_row) for session_row in (row, *children.all())
+        ]
         app_state, user_state = await read_states(connection, key)
         return SessionExport(
             database, tuple(parts), app_state if with_app_state else {}, user_state
@@ -163,14 +165,14 @@ async def open_export(
 
 
 async def _part(connection: AsyncConnection, key: SessionKey, row: sa.Row[Any]) -> _Part:
-    mine = SessionKey(key.tenant, key.app_name, key.user_id, row.id)
-    newest = sa.select(sa.func.max(artifacts.c.pk)).where(_artifacts_of(mine))
+    session_key = SessionKey(key.tenant, key.app_name, key.user_id, row.id)
+    newest = sa.select(sa.func.max(artifacts.c.pk)).where(_artifacts_of(session_key))
     return _Part(
         pk=row.pk,
-        key=mine,
+        key=session_key,
         last_seq=row.next_seq - 1,
         last_artifact=await connection.scalar(newest) or 0,
-        row=_told(row, SESSION_COLUMNS),
+        row=_row_fields(row, SESSION_COLUMNS),
     )
 
 
@@ -186,48 +188,48 @@ async def _entries(
     there = sa.select(sessions.c.pk).where(sessions.c.pk == part.pk)
     if await connection.scalar(there) is None:
         raise missing(SessionRef(part.key))
-    found: list[JsonObject] = []
-    for kind, table, kept in (
+    entries: list[JsonObject] = []
+    for kind, table, exported in (
         (MESSAGE, messages, MESSAGE_COLUMNS),
         (CHANGE, state_changes, CHANGE_COLUMNS),
     ):
-        mine = (table.c.session_pk == part.pk, table.c.seq.between(first, last))
-        rows = await connection.execute(sa.select(*kept.values()).where(*mine))
-        found += [{"kind": kind, **_told(row, kept)} for row in rows]
-    for told in found:
-        if (told["undone_by"] or 0) > part.last_seq:
-            told["undone_by"] = None
-    return sorted(found, key=lambda told: told["seq"])
+        of_page = (table.c.session_pk == part.pk, table.c.seq.between(first, last))
+        rows = await connection.execute(sa.select(*exported.values()).where(*of_page))
+        entries += [{"kind": kind, **_row_fields(row, exported)} for row in rows]
+    for entry in entries:
+        if (entry["undone_by"] or 0) > part.last_seq:
+            entry["undone_by"] = None
+    return sorted(entries, key=lambda entry: entry["seq"])
 
 
 def _artifacts_of(key: SessionKey) -> sa.ColumnElement[bool]:
     return sa.or_(of_key(key, ARTIFACT), of_key(key, EVENT_DATA))
 
 
-async def _artifact_behind(
+async def _artifact_after(
     connection: AsyncConnection, part: _Part, pk: int
 ) -> tuple[int, JsonObject] | None:
     """The next artifact: its pk, and its line without the bytes."""
-    found = (
+    statement = (
         # SQLAlchemy's rows reserve the name `metadata`.
         sa.select(
-            artifacts.c.pk, *(one.label(f"_{name}") for name, one in ARTIFACT_COLUMNS.items())
+            artifacts.c.pk, *(column.label(f"_{name}") for name, column in ARTIFACT_COLUMNS.items())
         )
         .where(_artifacts_of(part.key))
         .where(artifacts.c.pk > pk, artifacts.c.pk <= part.last_artifact)
         .order_by(artifacts.c.pk)
         .limit(1)
     )
-    row = (await connection.execute(found)).one_or_none()
+    row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    told = {name: _json(getattr(row, f"_{name}")) for name in ARTIFACT_COLUMNS}
+    fields = {name: _json(getattr(row, f"_{name}")) for name in ARTIFACT_COLUMNS}
     # `kind` is the kind of the line; that of the artifact is written as `type`.
-    return row.pk, {"kind": ARTIFACT_LINE, "type": told.pop("kind"), **told}
+    return row.pk, {"kind": ARTIFACT_LINE, "type": fields.pop("kind"), **fields}
 
 
-def _told(row: sa.Row[Any], kept: dict[str, sa.Column[Any]]) -> JsonObject:
-    return {name: _json(getattr(row, name)) for name in kept}
+def _row_fields(row: sa.Row[Any], exported: dict[str, sa.Column[Any]]) -> JsonObject:
+    return {name: _json(getattr(row, name)) for name in exported}
 
 
 def _json(value: Any) -> Any:
@@ -236,5 +238,5 @@ def _json(value: Any) -> Any:
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
 
 
-def _line(told: JsonObject) -> bytes:
-    return json_text(told).encode() + b"\n"
+def _line(fields: JsonObject) -> bytes:
+    return json_text(fields).encode() + b"\n"

@@ -104,15 +104,15 @@ class _Restorer:
 
     async def take(self, line: bytes) -> None:
         """Write the data of a line, now or with the next ones."""
-        told = _read(line)
-        kind = told.pop("kind", None)
+        fields = _read(line)
+        kind = fields.pop("kind", None)
         taker = self._takers.get(kind) if isinstance(kind, str) else None
         if taker is None or (self._root is None) != (kind == exporting.HEADER) or self._is_over:
             raise _damaged(f"line {self._lines + 1} does not belong there")
         if kind != exporting.CHUNK:
             self._close_artifact()
         self._size += len(line)
-        await taker(told)
+        await taker(fields)
         self._lines += 1
         self._hash.update(line)
 
@@ -123,34 +123,34 @@ class _Restorer:
         key, _, public_id = self._root
         return RestoreResult(key, public_id, self._entries, self._artifacts)
 
-    async def _header(self, told: JsonObject) -> None:
-        if told.get("version") != exporting.VERSION:
+    async def _header(self, fields: JsonObject) -> None:
+        if fields.get("version") != exporting.VERSION:
             raise _damaged(f"its version is not {exporting.VERSION}, the one known here")
         to = self._to
         key = SessionKey(
             to.tenant,
-            to.app_name or _text(told, "app_name"),
-            to.user_id or _text(told, "user_id"),
-            to.session_id or _text(told, "id"),
+            to.app_name or _text(fields, "app_name"),
+            to.user_id or _text(fields, "user_id"),
+            to.session_id or _text(fields, "id"),
         ).checked()
         if await self._connection.scalar(sa.select(sessions.c.pk).where(key_is(key))) is not None:
             raise SessionExistsError(
                 f"{key.user_id} has a session {key.session_id} in {key.app_name} already. Delete "
                 "it first, or give the new one another name."
             )
-        pk, public_id = await self._insert(key, told, None)
+        pk, public_id = await self._insert(key, fields, None)
         self._root, self._key, self._pk = (key, pk, public_id), key, pk
 
-    async def _child(self, told: JsonObject) -> None:
+    async def _child(self, fields: JsonObject) -> None:
         root, root_pk, _ = self._known()
         await self._flush()
-        self._key = replace(root, session_id=_text(told, "id")).checked()
-        self._pk, _ = await self._insert(self._key, told, root_pk)
+        self._key = replace(root, session_id=_text(fields, "id")).checked()
+        self._pk, _ = await self._insert(self._key, fields, root_pk)
 
     async def _insert(
-        self, key: SessionKey, told: JsonObject, parent_pk: int | None
+        self, key: SessionKey, fields: JsonObject, parent_pk: int | None
     ) -> tuple[int, str]:
-        row = _values(exporting.SESSION_COLUMNS, told)
+        row = _values(exporting.SESSION_COLUMNS, fields)
         taken = sa.select(sessions.c.pk).where(sessions.c.public_id == row["public_id"])
         if await self._connection.scalar(taken) is not None:
             row["public_id"] = new_id("ses")
@@ -159,19 +159,19 @@ class _Restorer:
         insert = sa.insert(sessions).values(row).returning(sessions.c.pk)
         return (await self._connection.execute(insert)).scalar_one(), row["public_id"]
 
-    async def _state(self, told: JsonObject) -> None:
-        values, scope = told.get("values"), told.get("scope")
+    async def _state(self, fields: JsonObject) -> None:
+        values, scope = fields.get("values"), fields.get("scope")
         if not isinstance(values, dict) or scope not in ("user", "app"):
-            raise _damaged(f"line {self._lines + 1} tells no state")
+            raise _damaged(f"line {self._lines + 1} has no state")
         key = self._key if scope == "user" else replace(self._key, user_id="")
         state = storable_json(cast("JsonObject", values))
         await write_state(self._connection, key, state, overwrite=False)
 
-    async def _message(self, told: JsonObject) -> None:
-        await self._entry(messages, _values(exporting.MESSAGE_COLUMNS, told))
+    async def _message(self, fields: JsonObject) -> None:
+        await self._entry(messages, _values(exporting.MESSAGE_COLUMNS, fields))
 
-    async def _change(self, told: JsonObject) -> None:
-        await self._entry(state_changes, _values(exporting.CHANGE_COLUMNS, told))
+    async def _change(self, fields: JsonObject) -> None:
+        await self._entry(state_changes, _values(exporting.CHANGE_COLUMNS, fields))
 
     async def _entry(self, table: sa.Table, row: JsonObject) -> None:
         self._entries += 1
@@ -186,9 +186,9 @@ class _Restorer:
                 rows.clear()
         self._size = 0
 
-    async def _new_artifact(self, told: JsonObject) -> None:
+    async def _new_artifact(self, fields: JsonObject) -> None:
         self._artifacts += 1
-        row = _values(exporting.ARTIFACT_COLUMNS, {**told, "kind": told.get("type")})
+        row = _values(exporting.ARTIFACT_COLUMNS, {**fields, "kind": fields.get("type")})
         key = self._key
         names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
         row |= {**names, "session_id": key.session_id}
@@ -196,10 +196,10 @@ class _Restorer:
         pk = (await self._connection.execute(insert)).scalar_one()
         self._artifact = _Artifact(pk, row["name"], row["sha256"])
 
-    async def _chunk(self, told: JsonObject) -> None:
+    async def _chunk(self, fields: JsonObject) -> None:
         if self._artifact is None:
             raise _damaged(f"line {self._lines + 1} is of no artifact")
-        data = _bytes(_text(told, "data"))
+        data = _bytes(_text(fields, "data"))
         row = {"artifact_pk": self._artifact.pk, "number": self._artifact.add(data), "data": data}
         await self._connection.execute(sa.insert(artifact_chunks).values(row))
 
@@ -208,8 +208,8 @@ class _Restorer:
             raise _damaged(f"the bytes of the artifact {self._artifact.name} are not those it had")
         self._artifact = None
 
-    async def _end(self, told: JsonObject) -> None:
-        if (told.get("lines"), told.get("sha256")) != (self._lines, self._hash.hexdigest()):
+    async def _end(self, fields: JsonObject) -> None:
+        if (fields.get("lines"), fields.get("sha256")) != (self._lines, self._hash.hexdigest()):
             raise _damaged("its lines are not those that were written")
         await self._flush()
         self._is_over = True
@@ -243,25 +243,25 @@ class _Artifact:
 
 def _read(line: bytes) -> JsonObject:
     try:
-        told: Any = json_value(line.decode())
+        fields: Any = json_value(line.decode())
     except (ValueError, RecursionError) as error:
         raise _damaged("a line of it is not JSON") from error
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise _damaged("a line of it is no object")
     if b"\\u" in line:  # only an escape can be half a surrogate pair
-        _check_letters(told)
-    return cast("JsonObject", told)
+        _check_letters(fields)
+    return cast("JsonObject", fields)
 
 
-def _check_letters(told: Any) -> None:
+def _check_letters(fields: Any) -> None:
     try:
-        json_text(told).encode()
+        json_text(fields).encode()
     except UnicodeEncodeError as error:
-        raise _damaged("it has text that is none") from error
+        raise _damaged("it has text with invalid characters") from error
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     if not isinstance(value, str):
         raise _damaged(f"{name} is missing")
     return value
@@ -274,9 +274,9 @@ def _bytes(text: str) -> bytes:
         raise _damaged("a chunk is not base64") from error
 
 
-def _values(kept: Mapping[str, sa.Column[Any]], told: Mapping[str, Any]) -> JsonObject:
+def _values(columns: Mapping[str, sa.Column[Any]], fields: Mapping[str, Any]) -> JsonObject:
     """The columns of a row; ImportSourceError if a value has the wrong type."""
-    return {name: _value(column, told.get(name)) for name, column in kept.items()}
+    return {name: _value(column, fields.get(name)) for name, column in columns.items()}
 
 
 def _value(column: sa.Column[Any], value: Any) -> Any:

@@ -158,9 +158,9 @@ class TurnQueue:
 
         # Skip a session whose row stays locked: waiting would occupy a connection.
         for wait in (*_WHILE_LOCKED, None):
-            found = await self._claim_unless_locked(session_pk, taker, take_over)
-            if not isinstance(found, _Locked):
-                return found
+            claimed = await self._claim_unless_locked(session_pk, taker, take_over)
+            if not isinstance(claimed, _Locked):
+                return claimed
             if wait is not None:
                 await asyncio.sleep(wait)
         return None
@@ -239,10 +239,10 @@ class TurnQueue:
                 return None
             epoch = session.epoch + 1
             await turn_rows.change_session(transaction, session, epoch=epoch, owner=worker.id)
-            held = await turn_rows.change_turn(
+            claimed = await turn_rows.change_turn(
                 transaction, running, epoch=epoch, worker=worker.id, claim_id=claim_id, closing=True
             )
-            return _claim(session.key, held, taker, roll)
+            return _claim(session.key, claimed, taker, roll)
 
         return await self.database.transact(once)
 
@@ -286,12 +286,12 @@ class TurnQueue:
         pk, number, key = claim.turn.session_pk, claim.turn.number, claim.turn.session
         used = await read_usage(self.database, pk, number)
         last, ending = turn_rows.ending_of(claim.turn, end, used, events, causes)
-        told = types_and_data(last)
+        typed_data = types_and_data(last)
         records = await self.database.fetch_locked(
             CLOSE,
             *(pk, number, claim.id, ending["state"]),
             *(_json_or_null(ending[name]) for name in ("usage", "error", "causes")),
-            *([kind for kind, _ in told], [json_text(data) for _, data in told]),
+            *([kind for kind, _ in typed_data], [json_text(data) for _, data in typed_data]),
             locking=CLOSE_LOCKS,
             session=key,
         )
@@ -338,11 +338,11 @@ class TurnQueue:
         """
 
         async def once(transaction: Transaction) -> bool:
-            found = await transaction.one(_HELD_CLAIM, by_worker=worker_id, of_claim=claim_id)
-            if found is None:
+            claimed = await transaction.one(_HELD_CLAIM, by_worker=worker_id, of_claim=claim_id)
+            if claimed is None:
                 return False
-            session = await turn_rows.lock_session(transaction, found.session_pk, wait=wait)
-            row = await turn_rows.running_turn(transaction, found.session_pk)
+            session = await turn_rows.lock_session(transaction, claimed.session_pk, wait=wait)
+            row = await turn_rows.running_turn(transaction, claimed.session_pk)
             if session is None or row is None or row.claim_id != claim_id:
                 return False
             epoch = session.epoch + 1
@@ -454,9 +454,9 @@ async def _take(
     epoch = session.epoch + 1
     await turn_rows.change_session(transaction, session, epoch=epoch, owner=taker.worker.id)
     if taker.verdict is None:
-        held = await _start(transaction, session, row, epoch, taker, lost_alone=alone)
+        claimed = await _start(transaction, session, row, epoch, taker, lost_alone=alone)
     else:  # no attempt: a close may be interrupted any number of times, and the verdict stays
-        held = await turn_rows.change_turn(
+        claimed = await turn_rows.change_turn(
             transaction,
             row,
             epoch=epoch,
@@ -465,7 +465,7 @@ async def _take(
             closing=True,
             lost_alone=alone,
         )
-    return _claim(session.key, held, taker, roll)
+    return _claim(session.key, claimed, taker, roll)
 
 
 def _concerns_answers(turn: Turn, end: End) -> bool:
@@ -533,15 +533,15 @@ def _ran_under(row: Row, agent: str) -> str:
 
 
 def _claim(key: SessionKey, row: Row, taker: _Taker, roll: LiveWorkers | None) -> Claim:
-    left = kept_time_limit(row.time_limit)
+    time_left = kept_time_limit(row.time_limit)
     if roll is not None:
-        left = seconds(row.deadline) - roll.clock
+        time_left = seconds(row.deadline) - roll.clock
     return Claim(
         id=row.claim_id,
         turn=turn_of(row, key),
         epoch=row.epoch,
         worker=taker.worker.id,
-        time_left=left,
+        time_left=time_left,
         ran_under=row.ran_under,
         verdict=taker.verdict,
         close_failures=row.close_failures,

@@ -45,10 +45,10 @@ class ClaimedWrites:
             await self._hold(connection)
             parent = self.claim.turn.session_pk
             named = sa.select(sessions.c.pk, sessions.c.parent_pk).where(key_is(key))
-            found = (await connection.execute(named)).one_or_none()
-            if found is None:
+            child = (await connection.execute(named)).one_or_none()
+            if child is None:
                 await create_session(connection, key, public_id, state, parent_pk=parent)
-            elif found.parent_pk != parent:
+            elif child.parent_pk != parent:
                 raise SessionExistsError(f"Session with id {key.session_id} already exists.")
 
         await self.database.write(once, session=key)

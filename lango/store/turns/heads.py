@@ -67,9 +67,9 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     chosen = [_chosen(name, *of) for name, *of in zip(names, flows, tenants, strict=True)]
     walks = [walk(name, of, most) for name, of in zip(names, chosen, strict=True)]
     ready = _ranked(sa.union_all(*walks).subquery())
-    found = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
-    shown = (found.c[name] for name in ("session_pk", "app", "tenant", "id", "lost", "rank"))
-    order = found.c.lost.desc(), found.c.rank, sa.func.random()
+    candidates = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
+    shown = (candidates.c[name] for name in ("session_pk", "app", "tenant", "id", "lost", "rank"))
+    order = candidates.c.lost.desc(), candidates.c.rank, sa.func.random()
     next_flow = _next([of.c.flow for of in flows], FLOWS).label("next_flow")
     next_tenant = _next([of.c.tenant for of in tenants], TENANTS).label("next_tenant")
     return Prepared(sa.select(*shown, next_flow, next_tenant).order_by(*order).limit(most))
@@ -78,8 +78,8 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
 def _next(names: list[sa.ColumnElement[str]], most: int) -> sa.ScalarSelect[Any]:
     """The last name of skip scans that found as many as they may; None if they found all."""
     last = [sa.select(name.label("name")).where(name.table.c.step == most) for name in names]
-    found = sa.union_all(*last).subquery()
-    return sa.select(sa.func.min(found.c.name)).scalar_subquery()
+    last_names = sa.union_all(*last).subquery()
+    return sa.select(sa.func.min(last_names.c.name)).scalar_subquery()
 
 
 def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Found:
@@ -121,12 +121,12 @@ def _skip_scan(app: sa.BindParameter[str], column: sa.Column[str], start: str, m
     """The values of a column in the ready turns of an app, each found after the one before."""
     is_ready = turns.c.ready.is_not(None), turns.c.app == app
     first = sa.select(sa.func.min(column).label(column.name), _FIRST.label("step"))
-    found = first.where(*is_ready, column >= sa.bindparam(start)).cte(recursive=True)
-    last = found.c[column.name]
+    values = first.where(*is_ready, column >= sa.bindparam(start)).cte(recursive=True)
+    last = values.c[column.name]
     following = sa.select(sa.func.min(column)).where(*is_ready, column > last)
-    return found.union_all(
-        sa.select(following.correlate(found).scalar_subquery(), found.c.step + 1).where(
-            last.is_not(None), found.c.step < most
+    return values.union_all(
+        sa.select(following.correlate(values).scalar_subquery(), values.c.step + 1).where(
+            last.is_not(None), values.c.step < most
         )
     )
 
@@ -176,7 +176,7 @@ def _ranked(ready: sa.Subquery) -> _Found:
     return sa.select(*shown, sa.false().label("lost"), of_tenant.c.rank)
 
 
-def _numbered(found: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> sa.Subquery:
+def _numbered(candidates: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> sa.Subquery:
     """The turns with their ranks in their groups, counted after the group's running turns."""
     running = (
         sa.select(turns.c[group], sa.func.count().label("count"))
@@ -184,10 +184,10 @@ def _numbered(found: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> 
         .group_by(turns.c[group])
         .cte()
     )
-    rank = sa.func.row_number().over(partition_by=found.c[group], order_by=order)
-    kept = [column for column in found.c if column.name != "rank"]
+    rank = sa.func.row_number().over(partition_by=candidates.c[group], order_by=order)
+    columns = [column for column in candidates.c if column.name != "rank"]
     return (
-        sa.select(*kept, (rank + sa.func.coalesce(running.c.count, 0)).label("rank"))
-        .select_from(found.outerjoin(running, running.c[group] == found.c[group]))
+        sa.select(*columns, (rank + sa.func.coalesce(running.c.count, 0)).label("rank"))
+        .select_from(candidates.outerjoin(running, running.c[group] == candidates.c[group]))
         .subquery()
     )

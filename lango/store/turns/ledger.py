@@ -68,21 +68,21 @@ class ToolLedger:
         check_id("call key", run.call_key)
         token = new_id("run")  # a retry recognises its own entry by it
 
-        mine = _names(claim, run)
+        names = _names(claim, run)
 
         async def once(transaction: Transaction) -> Verdict:
-            held = await turn_rows.hold(transaction, claim)
-            row = await transaction.one(_RUN, **mine)
+            claim_row = await turn_rows.hold(transaction, claim)
+            row = await transaction.one(_RUN, **names)
             if row is not None:
                 _check_same(row, run)
             if row is None:
-                await transaction.all(_ENTER, **_entry(claim, run, token), started=held.clock)
+                await transaction.all(_ENTER, **_entry(claim, run, token), started=claim_row.clock)
             elif row.status == "finished":
                 return Finished(row.result, row.actions or {})
             elif row.token != token and not run.idempotent:
                 return UNKNOWN
             else:
-                await transaction.all(_AGAIN, **mine, epoch=claim.epoch, token=token)
+                await transaction.all(_AGAIN, **names, epoch=claim.epoch, token=token)
             return RUN
 
         failpoint("ledger.start.before")
@@ -96,14 +96,14 @@ class ToolLedger:
         """Record the result of a started call; the first one stays. Fenced if the turn is lost."""
         values = {"result": storable_json(result), "actions": storable_json(actions or {})}
 
-        mine = _names(claim, run)
+        names = _names(claim, run)
 
         async def once(transaction: Transaction) -> None:
-            held = await turn_rows.hold(transaction, claim)
-            given = {**values, "status": "finished", "finished": held.clock}
-            if await transaction.one(_FINISH, **mine, **given) is not None:
+            claim_row = await turn_rows.hold(transaction, claim)
+            outcome = {**values, "status": "finished", "finished": claim_row.clock}
+            if await transaction.one(_FINISH, **names, **outcome) is not None:
                 return
-            if await transaction.one(_RUN, **mine) is None:
+            if await transaction.one(_RUN, **names) is None:
                 raise StoreError(f"The call {run.call_key} of {run.tool} was never started.")
 
         failpoint("ledger.finish.before")

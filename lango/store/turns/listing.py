@@ -45,7 +45,7 @@ class ListedTurn:
 async def list_turns(
     database: Database,
     tenant: str,
-    wanted: TurnFilter,
+    filters: TurnFilter,
     *,
     cursor: str | None = None,
     limit: int = 50,
@@ -59,7 +59,7 @@ async def list_turns(
             *(sessions.c.id.label("session_id"), sessions.c.public_id),
         )
         .join(sessions, sessions.c.pk == turns.c.session_pk)
-        .where(sessions.c.tenant == tenant, *_conditions(wanted))
+        .where(sessions.c.tenant == tenant, *_conditions(filters))
         .order_by(turns.c.id.desc())
         .limit(limit + 1)
     )
@@ -75,26 +75,26 @@ async def list_turns(
             for row in await connection.execute(statement)
         ]
 
-    found = await database.read(once)
-    shown = found[:limit]
-    return Page(shown, shown[-1].turn.id if len(found) > limit else None)
+    listed = await database.read(once)
+    shown = listed[:limit]
+    return Page(shown, shown[-1].turn.id if len(listed) > limit else None)
 
 
-def _conditions(wanted: TurnFilter) -> Iterator[sa.ColumnElement[bool]]:
+def _conditions(filters: TurnFilter) -> Iterator[sa.ColumnElement[bool]]:
     columns = {
-        turns.c.session_pk: wanted.session_pk,
-        turns.c.app: wanted.app,
-        sessions.c.user_id: wanted.user,
-        turns.c.state: wanted.state,
+        turns.c.session_pk: filters.session_pk,
+        turns.c.app: filters.app,
+        sessions.c.user_id: filters.user,
+        turns.c.state: filters.state,
     }
     yield from (column == value for column, value in columns.items() if value is not None)
-    if wanted.since is not None:
-        since = wanted.since.astimezone(UTC)
+    if filters.since is not None:
+        since = filters.since.astimezone(UTC)
         yield turns.c.created >= since
         # Ends the scan of the ids, whose times are from the clocks of other processes.
         yield turns.c.id >= _id_at(since - _CLOCKS_DIFFER)
-    if wanted.until is not None:
-        yield turns.c.created < wanted.until.astimezone(UTC)
+    if filters.until is not None:
+        yield turns.c.created < filters.until.astimezone(UTC)
 
 
 def _id_at(moment: datetime) -> str:

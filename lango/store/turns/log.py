@@ -212,16 +212,16 @@ class TurnLog:
         self, writes: Sequence[LogWrite], batch: str
     ) -> dict[str, list[LoggedEvent] | None]:
         turns_of = [(w.claim.turn.session_pk, w.claim.turn.number, w.claim.id) for w in writes]
-        told = {write.claim.id: types_and_data(write.events) for write in writes}
+        data_by_claim = {write.claim.id: types_and_data(write.events) for write in writes}
         lines = [
             (claim_id, place, kind, json_text(data))
-            for claim_id, events in told.items()
+            for claim_id, events in data_by_claim.items()
             for place, (kind, data) in enumerate(events, 1)
         ]
         columns = *_columns(turns_of, 3), [len(write.events) for write in writes]
         rows = await self.database.fetch(_APPEND, *columns, *_columns(lines, 4), batch)
         return {
-            claim_id: logged_events(told[claim_id], last, epoch, seconds(created))
+            claim_id: logged_events(data_by_claim[claim_id], last, epoch, seconds(created))
             for claim_id, last, epoch, created in rows
         }
 
@@ -245,13 +245,13 @@ class TurnLog:
 
     async def read_all(self, turn: Turn) -> list[LoggedEvent]:
         """All events of a turn's log."""
-        found: list[LoggedEvent] = []
+        events: list[LoggedEvent] = []
         while True:
-            after = found[-1].number if found else 0
+            after = events[-1].number if events else 0
             page = await self.read(turn.session.tenant, turn.id, after=after)
-            found += page.events
-            if not page.events or found[-1].number >= page.turn.last_event:
-                return found
+            events += page.events
+            if not page.events or events[-1].number >= page.turn.last_event:
+                return events
 
     async def trim(self, older_than: float) -> int:
         """Delete the logs of turns that ended over `older_than` seconds ago; returns how many.
@@ -308,13 +308,13 @@ def types_and_data(events: Sequence[Event]) -> list[tuple[str, JsonObject]]:
 
 
 def logged_events(
-    told: Sequence[tuple[str, JsonObject]], last: int, epoch: int, at: float
+    typed_data: Sequence[tuple[str, JsonObject]], last: int, epoch: int, at: float
 ) -> list[LoggedEvent]:
     """Logged events, numbered so that the last of them has the number `last`."""
-    first = last - len(told) + 1
+    first = last - len(typed_data) + 1
     return [
         LoggedEvent(number, kind, data, epoch, at)
-        for number, (kind, data) in enumerate(told, first)
+        for number, (kind, data) in enumerate(typed_data, first)
     ]
 
 

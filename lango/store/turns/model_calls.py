@@ -35,7 +35,7 @@ _ENTER: Final = Prepared(
     sa.insert(model_calls)
     .from_select(
         [column.name for column in _COLUMNS],
-        sa.select(*(sa.bindparam(f"{_NEW}{each.name}", type_=each.type) for each in _COLUMNS))
+        sa.select(*(sa.bindparam(f"{_NEW}{column.name}", type_=column.type) for column in _COLUMNS))
         .select_from(turns)
         .where(turn_rows.IS_CLAIMED)
         .with_for_update(read=True, key_share=True),
@@ -82,9 +82,9 @@ async def resume_calls(database: Database, claim: Claim) -> EarlierUsage:
     turn = claim.turn
 
     async def once(transaction: Transaction) -> EarlierUsage:
-        held = await turn_rows.hold(transaction, claim)
+        claim_row = await turn_rows.hold(transaction, claim)
         place = turn.session_pk, turn.number
-        await turn_usage.mark_cut_off(transaction, *place, held.clock)
+        await turn_usage.mark_cut_off(transaction, *place, claim_row.clock)
         spent = await turn_usage.spent_on_models(transaction, *place)
         tools = await transaction.all(
             _TOOLS,

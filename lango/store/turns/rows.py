@@ -204,6 +204,16 @@ _MESSAGE: Final = Prepared(
         messages.c.event_id == sa.bindparam("event"),
     )
 )
+_LAST_TEXT: Final = Prepared(
+    sa.select(messages.c.content)
+    .where(
+        messages.c.session_pk == sa.bindparam("of_session"),
+        messages.c.invocation_id == sa.bindparam("invocation"),
+        *(messages.c.role == "assistant", messages.c.content != "", messages.c.undone_by.is_(None)),
+    )
+    .order_by(messages.c.seq.desc())
+    .limit(1)
+)
 _WAITING: Final = Prepared(sa.select(turns).where(_OF_INVOCATION, turns.c.waits_for.is_not(None)))
 
 
@@ -415,12 +425,12 @@ def ending_of(
 
 def _all_causes(turn: Row | Turn, end: End, causes: Causes) -> JsonObject | None:
     """The causes of all attempts at a turn, that of its end first; MOST_CAUSES at most."""
-    found: JsonObject = {}
+    all_causes: JsonObject = {}
     if isinstance(end, Failed) and end.error_id:
-        found[end.error_id] = asdict(cause_of(end.error))
-    found |= turn.causes or {}
-    found |= {error_id: asdict(cause) for error_id, cause in causes.items()}
-    return dict(list(found.items())[:MOST_CAUSES]) or None
+        all_causes[end.error_id] = asdict(cause_of(end.error))
+    all_causes |= turn.causes or {}
+    all_causes |= {error_id: asdict(cause) for error_id, cause in causes.items()}
+    return dict(list(all_causes.items())[:MOST_CAUSES]) or None
 
 
 async def _stored_answer(transaction: Transaction, row: Row) -> bool:
@@ -471,7 +481,7 @@ async def answered_calls(
     return {
         call: row.id
         for row in rows
-        for call in (row.answers, *(one["call_id"] for one in row.input.get("answers", ())))
+        for call in (row.answers, *(answer["call_id"] for answer in row.input.get("answers", ())))
     }
 
 
@@ -516,6 +526,15 @@ async def read_turn(database: Database, tenant: str, turn_id: str) -> Turn:
     if row is None:
         raise unknown_turn(turn_id)
     return turn_of(row, SessionKey(row.tenant, row.app_name, row.user_id, row.session_id))
+
+
+async def read_last_text(database: Database, turn: Turn) -> str | None:
+    """The last text of a turn's agents in the history; None if there is none."""
+    rows = await database.read(
+        _LAST_TEXT, of_session=turn.session_pk, invocation=turn.invocation_id
+    )
+    row = only(rows)
+    return None if row is None else row.content
 
 
 async def delete_turns(connection: AsyncConnection, session_pk: int) -> None:

@@ -169,10 +169,10 @@ class SqlTurnStore:
         if idempotency_key is None:
             return False
         names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
-        found = await self.database.read(
+        rows = await self.database.read(
             _ACCEPTED, **names, session_id=key.session_id, given_key=idempotency_key
         )
-        return bool(found)
+        return bool(rows)
 
     async def answer(
         self,
@@ -198,22 +198,22 @@ class SqlTurnStore:
         for call in calls:
             check_id("call id", call)
         answer_id, new = new_id("turn"), new.checked()
-        found = await self.get(tenant, turn_id)
+        turn = await self.get(tenant, turn_id)
 
         async def look(
             transaction: Transaction,
         ) -> tuple[LockedSession, JsonObject, Submitted | None]:
-            session, asked = await turn_rows.lock_session_of(transaction, found)
+            session, asking_turn = await turn_rows.lock_session_of(transaction, turn)
             row = _new_row(session.key, new, answer_id) | {
-                "invocation_id": asked.invocation_id,
+                "invocation_id": asking_turn.invocation_id,
                 "answers": call_id,
-                "input_hash": new.hash(session.key.app_name, asked.invocation_id, call_id),
+                "input_hash": new.hash(session.key.app_name, asking_turn.invocation_id, call_id),
             }
             known = await self._known(transaction, session, row)
             if known is None and repeats:
                 known = await _same_answer(transaction, session, row)
             if known is None:
-                await _check_waiting(transaction, asked, calls, check)
+                await _check_waiting(transaction, asking_turn, calls, check)
             return session, row, known
 
         async def once(transaction: Transaction) -> Submitted:
@@ -225,25 +225,25 @@ class SqlTurnStore:
             return submitted
 
         if admit is not None:  # outside a transaction, which would keep the session locked
-            _, _, known = await self.database.transact(look, session=found.session)
+            _, _, known = await self.database.transact(look, session=turn.session)
             if known is not None:
                 return known
             await admit()
-        return await self.database.transact(once, session=found.session)
+        return await self.database.transact(once, session=turn.session)
 
     async def cancel(self, tenant: str, turn_id: str) -> Turn:
         """Cancel a turn: end a pending one, ask a running one to stop, leave an ended one."""
-        found = await self.get(tenant, turn_id)
+        turn = await self.get(tenant, turn_id)
 
         async def once(transaction: Transaction) -> Turn:
-            session, row = await turn_rows.lock_session_of(transaction, found)
+            session, row = await turn_rows.lock_session_of(transaction, turn)
             if row.state in PENDING:
                 row = await _drop(transaction, session, row)
             elif row.state == "running" and not row.cancel_requested:
                 row = await turn_rows.change_turn(transaction, row, cancel_requested=True)
             return turn_of(row, session.key)
 
-        return await self.database.transact(once, session=found.session)
+        return await self.database.transact(once, session=turn.session)
 
     async def get(self, tenant: str, turn_id: str) -> Turn:
         """The current state of a turn; TurnNotFoundError if the tenant has none of that id."""
@@ -274,8 +274,8 @@ class SqlTurnStore:
         self, transaction: Transaction, session: LockedSession, new: JsonObject
     ) -> Submitted | None:
         """The existing turn with this idempotency key, perhaps of our own interrupted try."""
-        given = new["idempotency_key"]
-        row = await transaction.one(_UNDER_KEY, of_session=session.pk, given_key=given)
+        key = new["idempotency_key"]
+        row = await transaction.one(_UNDER_KEY, of_session=session.pk, given_key=key)
         if row is None:
             return None
         if row.input_hash != new["input_hash"]:
@@ -295,7 +295,7 @@ class SqlTurnStore:
     ) -> Submitted:
         queue = await _glance(transaction, session.pk)
         if after is not None and queue.last_number != after:
-            raise SessionBusyError("Another turn of this session has been handed in meanwhile.")
+            raise SessionBusyError("Another turn was submitted to this session in the meantime.")
         if new["state"] == "scheduled":
             row = await _insert(transaction, session, new, number=queue.last_number + 1)
             return Submitted(turn_of(row, session.key))
@@ -380,10 +380,10 @@ async def _same_answer(
 
 
 async def _check_waiting(
-    transaction: Transaction, asked: Row, calls: Sequence[str], check: Check | None
+    transaction: Transaction, asking_turn: Row, calls: Sequence[str], check: Check | None
 ) -> None:
     """Raise unless every call waits for an answer and the check passes."""
-    invocation = asked.session_pk, asked.invocation_id
+    invocation = asking_turn.session_pk, asking_turn.invocation_id
     by = await turn_rows.answered_calls(transaction, *invocation)
     for call in calls:
         if call in by:
@@ -392,12 +392,12 @@ async def _check_waiting(
     unknown = [call for call in calls if call not in waited]
     if unknown and await turn_rows.is_open_invocation(transaction, *invocation):
         raise SessionBusyError(
-            f"Turn {asked.id} is not over, and waits for no result yet. Send it again."
+            f"Turn {asking_turn.id} is not over, and waits for no result yet. Send it again."
         )
     if check is not None:
         check()  # its error for an unknown call may be more precise
     if unknown:
-        raise CallNotFoundError(f"Turn {asked.id} does not wait for {unknown[0]}.")
+        raise CallNotFoundError(f"Turn {asking_turn.id} does not wait for {unknown[0]}.")
 
 
 async def _drop(transaction: Transaction, session: LockedSession, row: Row) -> Row:

@@ -56,5 +56,5 @@ async def may_run(transaction: Transaction, worker_id: str, losses: int) -> bool
         return True
     await transaction.one(_LOCK_WORKER, of_worker=worker_id)  # serialises its claims
     rows = await transaction.all(_RUN_BY, by_worker=worker_id)
-    held = [losses_of(row) - 1 for row in rows]  # their current attempts are no losses
-    return losses <= most_losses_beside(held)
+    losses_beside = [losses_of(row) - 1 for row in rows]  # their current attempts are no losses
+    return losses <= most_losses_beside(losses_beside)

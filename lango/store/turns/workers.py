@@ -34,13 +34,13 @@ class Workers:
 
     async def register(self, worker: Worker) -> None:
         """Register a worker, alive from now, or update one that is registered already."""
-        given: dict[str, Any] = {"apps": dict(worker.apps), "host": worker.host, "pid": worker.pid}
+        values: dict[str, Any] = {"apps": dict(worker.apps), "host": worker.host, "pid": worker.pid}
 
         async def once(connection: AsyncConnection) -> None:
-            given.update(beat=now(connection), blamed=None)
-            mine = sa.update(workers).where(workers.c.id == worker.id).values(given)
-            if (await connection.execute(mine)).rowcount == 0:
-                row = {**given, "id": worker.id, "started": given["beat"]}
+            values.update(beat=now(connection), blamed=None)
+            update = sa.update(workers).where(workers.c.id == worker.id).values(values)
+            if (await connection.execute(update)).rowcount == 0:
+                row = {**values, "id": worker.id, "started": values["beat"]}
                 await connection.execute(sa.insert(workers).values(row))
 
         await self.database.write(once)
@@ -54,7 +54,7 @@ class Workers:
 
         For the claims in `handing_over`, it does not count as a lost worker.
         """
-        left = (
+        is_handed_over = (
             IS_RUNNING,
             turns.c.worker == worker_id,
             turns.c.claim_id.in_(handing_over),
@@ -64,7 +64,7 @@ class Workers:
         async def once(connection: AsyncConnection) -> None:
             gone = await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
             if handing_over and gone.rowcount:  # else an earlier try has done it
-                counted = sa.update(turns).where(*left)
+                counted = sa.update(turns).where(*is_handed_over)
                 await connection.execute(counted.values(handed_over=turns.c.handed_over + 1))
 
         await self.database.write(once)
@@ -116,10 +116,10 @@ _ROLL: Final = Prepared(
 
 
 async def call_roll(
-    transaction: Transaction, dead_after: float, one: str, other: str | None
+    transaction: Transaction, dead_after: float, worker_id: str, other: str | None
 ) -> LiveWorkers | None:
     """Query whether two workers are alive; None if neither is registered."""
-    rows = await transaction.all(_ROLL, one=one, other=other)
+    rows = await transaction.all(_ROLL, one=worker_id, other=other)
     if not rows:
         return None
     clock = seconds(rows[0].clock)

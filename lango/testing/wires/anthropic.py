@@ -63,8 +63,8 @@ class AnthropicWire:
 
     def refusal(self, refusal: Refusal, message: str = "") -> tuple[int, bytes]:
         """Status and body."""
-        status, kind, said = _REFUSALS[refusal.trouble]
-        error = {"type": kind, "message": message or said}
+        status, kind, default = _REFUSALS[refusal.trouble]
+        error = {"type": kind, "message": message or default}
         return refusal.status or status, json.dumps({"type": "error", "error": error}).encode()
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
@@ -74,14 +74,14 @@ class AnthropicWire:
 
 def _steps(answer: ScriptedAnswer, model: str) -> Iterator[Step]:
     usage = answer.usage
-    given: JsonObject = {
+    first_usage: JsonObject = {
         "input_tokens": usage.input - usage.cached - usage.written,
         "cache_read_input_tokens": usage.cached,
         "cache_creation_input_tokens": usage.written,
         "output_tokens": 1,
     }
     message: JsonObject = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
-    message |= {"model": model, "stop_reason": None, "stop_sequence": None, "usage": given}
+    message |= {"model": model, "stop_reason": None, "stop_sequence": None, "usage": first_usage}
     yield "message_start", {"message": message}
     yield "ping", {}
     index = 0
@@ -96,10 +96,10 @@ def _steps(answer: ScriptedAnswer, model: str) -> Iterator[Step]:
     for number, call in enumerate(answer.calls, start=index):
         yield from _call(answer, call, number)
     delta = {"stop_reason": _STOPS[answer.finish_reason], "stop_sequence": None}
-    made: JsonObject = {"output_tokens": usage.output}
+    last_usage: JsonObject = {"output_tokens": usage.output}
     if usage.reasoning:
-        made["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    yield "message_delta", {"delta": delta, "usage": made}
+        last_usage["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    yield "message_delta", {"delta": delta, "usage": last_usage}
     yield "message_stop", {}
 
 
@@ -131,5 +131,5 @@ def _block(index: int, block: JsonObject, deltas: list[JsonObject]) -> Iterator[
 def _frame(kind: str, fields: JsonObject) -> Frame:
     data = json.dumps({"type": kind, **fields}, ensure_ascii=False).encode("utf-8", "replace")
     opens = kind == "content_block_start" and fields["content_block"]["type"] == "tool_use"
-    whole = b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
-    return Frame(whole, finish=kind in _FINISH, opens_call=opens)
+    frame = b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+    return Frame(frame, finish=kind in _FINISH, opens_call=opens)

@@ -31,50 +31,50 @@ _MOST_MARKS: Final = 4
 
 def check(request: HttpRequest, body: JsonObject) -> Problems:
     """All faults of a request."""
-    found = Problems()
-    found.need(request.headers.get("x-api-key"), "no key")
-    found.need(request.headers.get("anthropic-version"), "anthropic-version: header is required")
-    found.only(body, _FIELDS, "request")
-    found.need(body.get("model"), "model: missing")
-    found.need(body.get("stream") is True, "stream: not asked for")
-    found.need("max_tokens" in body, "max_tokens: missing")
-    found.between(body, "max_tokens", 1, 1e9)
-    found.between(body, "temperature", 0, 1)
-    found.between(body, "top_p", 0, 1)
-    _check_system(found, body)
-    _check_marks(found, body)
+    problems = Problems()
+    problems.need(request.headers.get("x-api-key"), "no key")
+    problems.need(request.headers.get("anthropic-version"), "anthropic-version: header is required")
+    problems.only(body, _FIELDS, "request")
+    problems.need(body.get("model"), "model: missing")
+    problems.need(body.get("stream") is True, "stream: not asked for")
+    problems.need("max_tokens" in body, "max_tokens: missing")
+    problems.between(body, "max_tokens", 1, 1e9)
+    problems.between(body, "temperature", 0, 1)
+    problems.between(body, "top_p", 0, 1)
+    _check_system(problems, body)
+    _check_marks(problems, body)
     stops: list[Any] = body.get("stop_sequences") or []
-    found.need(all(text(stop).strip() for stop in stops), "stop_sequences: only whitespace")
+    problems.need(all(text(stop).strip() for stop in stops), "stop_sequences: only whitespace")
     messages = [_in_blocks(message) for message in objects(body.get("messages"))]
-    _check_turns(found, messages)
-    _check_tools(found, body, messages)
-    _check_thinking(found, body, messages)
+    _check_turns(problems, messages)
+    _check_tools(problems, body, messages)
+    _check_thinking(problems, body, messages)
     form = obj(obj(body.get("output_config")).get("format"))
     if form:
         loose = open_objects(obj(form.get("schema")), all_required=False)
-        found.need(not loose, f"output_config: additionalProperties must be false at {loose}")
-    return found
+        problems.need(not loose, f"output_config: additionalProperties must be false at {loose}")
+    return problems
 
 
-def _check_system(found: Problems, body: JsonObject) -> None:
+def _check_system(problems: Problems, body: JsonObject) -> None:
     system: Any = body.get("system", "-")
     blocks = [{"type": "text", "text": system}] if isinstance(system, str) else objects(system)
     kinds = {block.get("type") for block in blocks}
-    found.need(kinds <= {"text"}, f"system: blocks of type {kinds}")
-    found.need(blocks and all(text(b.get("text")).strip() for b in blocks), "system: empty")
+    problems.need(kinds <= {"text"}, f"system: blocks of type {kinds}")
+    problems.need(blocks and all(text(b.get("text")).strip() for b in blocks), "system: empty")
 
 
-def _check_marks(found: Problems, body: JsonObject) -> None:
+def _check_marks(problems: Problems, body: JsonObject) -> None:
     """Check the marks of the prompt cache."""
     blocks = [*objects(body.get("tools")), *objects(body.get("system"))]
     blocks += [b for m in objects(body.get("messages")) for b in objects(m.get("content"))]
     marked = [block for block in (body, *blocks) if "cache_control" in block]
-    found.need(len(marked) <= _MOST_MARKS, f"cache_control: {len(marked)} blocks, 4 at most")
+    problems.need(len(marked) <= _MOST_MARKS, f"cache_control: {len(marked)} blocks, 4 at most")
     for block in marked:
         mark = obj(block["cache_control"])
-        found.need(mark.get("type") == "ephemeral", "cache_control: type")
-        found.need(mark.get("ttl", "5m") in ("5m", "1h"), "cache_control: ttl")
-        found.need(block.get("type") not in _THOUGHTS, "cache_control: on a thinking block")
+        problems.need(mark.get("type") == "ephemeral", "cache_control: type")
+        problems.need(mark.get("ttl", "5m") in ("5m", "1h"), "cache_control: ttl")
+        problems.need(block.get("type") not in _THOUGHTS, "cache_control: on a thinking block")
 
 
 def _in_blocks(message: JsonObject) -> JsonObject:
@@ -85,106 +85,108 @@ def _in_blocks(message: JsonObject) -> JsonObject:
     return message
 
 
-def _check_turns(found: Problems, messages: list[JsonObject]) -> None:
-    found.need(messages, "messages: at least one message is required")
+def _check_turns(problems: Problems, messages: list[JsonObject]) -> None:
+    problems.need(messages, "messages: at least one message is required")
     if not messages:
         return
     roles = [text(message.get("role")) for message in messages]
-    found.need(set(roles) <= {"user", "assistant"}, f"messages: roles {set(roles)}")
-    found.need(roles[0] == "user", "messages: first message must use the user role")
-    found.need(roles[-1] == "user", "messages: must end with a user message")
+    problems.need(set(roles) <= {"user", "assistant"}, f"messages: roles {set(roles)}")
+    problems.need(roles[0] == "user", "messages: first message must use the user role")
+    problems.need(roles[-1] == "user", "messages: must end with a user message")
     pairs = itertools.pairwise(roles)
-    found.need(all(a != b for a, b in pairs), "messages: roles must alternate")
+    problems.need(all(a != b for a, b in pairs), "messages: roles must alternate")
     ids: list[str] = []
     waiting: list[str] = []
     for number, message in enumerate(messages):
         where = f"messages.{number}"
         blocks = objects(message.get("content"))
-        found.need(blocks, f"{where}: content is empty")
+        problems.need(blocks, f"{where}: content is empty")
         for block in blocks:
-            _check_block(found, block, roles[number], where)
-        _check_results(found, blocks, waiting, where)
+            _check_block(problems, block, roles[number], where)
+        _check_results(problems, blocks, waiting, where)
         waiting = [text(b.get("id")) for b in blocks if b.get("type") == "tool_use"]
         ids += waiting
-    found.need(not waiting, f"tool_use ids without tool_result: {waiting}")
-    found.unique(ids, "tool_use ids must be unique")
+    problems.need(not waiting, f"tool_use ids without tool_result: {waiting}")
+    problems.unique(ids, "tool_use ids must be unique")
 
 
 def _check_results(
-    found: Problems, blocks: list[JsonObject], waiting: list[str], where: str
+    problems: Problems, blocks: list[JsonObject], waiting: list[str], where: str
 ) -> None:
     """Require the results of exactly the preceding calls, before any other block."""
     kinds = [block.get("type") for block in blocks]
     answered = [text(b.get("tool_use_id")) for b in blocks if b.get("type") == "tool_result"]
-    found.need(sorted(answered) == sorted(waiting), f"{where}: {answered} answer {waiting}")
+    problems.need(sorted(answered) == sorted(waiting), f"{where}: {answered} answer {waiting}")
     first = kinds[: len(answered)]
-    found.need(first == ["tool_result"] * len(answered), f"{where}: tool_result must come first")
+    problems.need(first == ["tool_result"] * len(answered), f"{where}: tool_result must come first")
 
 
-def _check_block(found: Problems, block: JsonObject, role: str, where: str) -> None:
+def _check_block(problems: Problems, block: JsonObject, role: str, where: str) -> None:
     kind = block.get("type")
     if kind == "text":
-        found.need(text(block.get("text")).strip(), f"{where}: text must contain non-whitespace")
+        problems.need(text(block.get("text")).strip(), f"{where}: text must contain non-whitespace")
     elif kind == "tool_use":
-        found.need(role == "assistant", f"{where}: tool_use in a {role} message")
-        found.need(_ID.fullmatch(text(block.get("id"))), f"{where}: tool_use.id {block.get('id')}")
-        found.need(_NAME.fullmatch(text(block.get("name"))), f"{where}: tool_use.name")
-        found.need(isinstance(block.get("input"), dict), f"{where}: tool_use.input is no object")
+        problems.need(role == "assistant", f"{where}: tool_use in a {role} message")
+        problems.need(
+            _ID.fullmatch(text(block.get("id"))), f"{where}: tool_use.id {block.get('id')}"
+        )
+        problems.need(_NAME.fullmatch(text(block.get("name"))), f"{where}: tool_use.name")
+        problems.need(isinstance(block.get("input"), dict), f"{where}: tool_use.input is no object")
     elif kind == "tool_result":
-        found.need(role == "user", f"{where}: tool_result in an {role} message")
+        problems.need(role == "user", f"{where}: tool_result in an {role} message")
         for inner in objects(block.get("content")):
-            _check_block(found, inner, role, where)
+            _check_block(problems, inner, role, where)
     elif kind in ("image", "document"):
-        _check_source(found, obj(block.get("source")), text(kind), where)
-        found.need(role == "user", f"{where}: {kind} in an {role} message")
+        _check_source(problems, obj(block.get("source")), text(kind), where)
+        problems.need(role == "user", f"{where}: {kind} in an {role} message")
     elif kind in _THOUGHTS:
         signed = block.get("signature") if kind == "thinking" else block.get("data")
-        found.need(signed and role == "assistant", f"{where}: {kind} without its signature")
+        problems.need(signed and role == "assistant", f"{where}: {kind} without its signature")
     else:
-        found.append(f"{where}: block of type {kind}")
+        problems.append(f"{where}: block of type {kind}")
 
 
-def _check_source(found: Problems, source: JsonObject, kind: str, where: str) -> None:
+def _check_source(problems: Problems, source: JsonObject, kind: str, where: str) -> None:
     if source.get("type") == "url":
-        found.need(text(source.get("url")).startswith("http"), f"{where}: {kind} address")
+        problems.need(text(source.get("url")).startswith("http"), f"{where}: {kind} address")
         return
     allowed = _IMAGES if kind == "image" else ("application/pdf",)
-    found.need(source.get("media_type") in allowed, f"{where}: {source.get('media_type')}")
-    found.need(is_base64(text(source.get("data"))), f"{where}: {kind} is not base64")
+    problems.need(source.get("media_type") in allowed, f"{where}: {source.get('media_type')}")
+    problems.need(is_base64(text(source.get("data"))), f"{where}: {kind} is not base64")
 
 
-def _check_tools(found: Problems, body: JsonObject, messages: list[JsonObject]) -> None:
+def _check_tools(problems: Problems, body: JsonObject, messages: list[JsonObject]) -> None:
     tools = objects(body.get("tools"))
     names = [text(tool.get("name")) for tool in tools]
-    found.need("tools" not in body or tools, "tools: empty")
-    found.unique(names, "tools")
+    problems.need("tools" not in body or tools, "tools: empty")
+    problems.unique(names, "tools")
     for name, tool in zip(names, tools, strict=True):
-        found.need(_NAME.fullmatch(name), f"tools: bad name {name!r}")
-        found.need(is_schema(tool.get("input_schema")), f"tools: {name} has no object schema")
+        problems.need(_NAME.fullmatch(name), f"tools: bad name {name!r}")
+        problems.need(is_schema(tool.get("input_schema")), f"tools: {name} has no object schema")
     blocks = [block for message in messages for block in objects(message.get("content"))]
     used = any(block.get("type") in ("tool_use", "tool_result") for block in blocks)
-    found.need(tools or not used, "tools: needed, for the messages hold tool_use")
+    problems.need(tools or not used, "tools: needed, for the messages hold tool_use")
     choice = obj(body.get("tool_choice"))
-    found.need(not choice or tools, "tool_choice: without tools")
-    found.need(choice.get("type") in (None, "auto", "any", "tool", "none"), "tool_choice: type")
-    found.need(choice.get("type") != "tool" or choice.get("name") in names, "tool_choice: name")
+    problems.need(not choice or tools, "tool_choice: without tools")
+    problems.need(choice.get("type") in (None, "auto", "any", "tool", "none"), "tool_choice: type")
+    problems.need(choice.get("type") != "tool" or choice.get("name") in names, "tool_choice: name")
 
 
-def _check_thinking(found: Problems, body: JsonObject, messages: list[JsonObject]) -> None:
+def _check_thinking(problems: Problems, body: JsonObject, messages: list[JsonObject]) -> None:
     thinking = obj(body.get("thinking"))
     if thinking.get("type") not in ("enabled", "adaptive"):
         return
     forced = obj(body.get("tool_choice")).get("type") in ("any", "tool")
-    found.need(not forced, "thinking: may not be enabled when tool_choice forces tool use")
-    found.need(body.get("temperature", 1) == 1, "temperature: must be 1 with thinking")
+    problems.need(not forced, "thinking: may not be enabled when tool_choice forces tool use")
+    problems.need(body.get("temperature", 1) == 1, "temperature: must be 1 with thinking")
     if thinking["type"] == "adaptive":
         return
     budget: Any = thinking.get("budget_tokens")
     fits = isinstance(budget, int) and 1024 <= budget < body.get("max_tokens", 0)
-    found.need(fits, "max_tokens: must be greater than thinking.budget_tokens")
+    problems.need(fits, "max_tokens: must be greater than thinking.budget_tokens")
     for message in reversed(messages):
         kinds = [block.get("type") for block in objects(message.get("content"))]
         if message.get("role") == "assistant":
-            found.need(kinds[0] in _THOUGHTS, "messages: expected a thinking block first")
+            problems.need(kinds[0] in _THOUGHTS, "messages: expected a thinking block first")
         elif "tool_result" not in kinds:
             break

@@ -60,9 +60,9 @@ class GeminiWire:
 
     def refusal(self, refusal: Refusal, message: str = "") -> tuple[int, bytes]:
         """Status and body."""
-        code, status, said = _REFUSALS[refusal.trouble]
+        code, status, default = _REFUSALS[refusal.trouble]
         code = refusal.status or code
-        error = {"code": code, "message": message or said, "status": status}
+        error = {"code": code, "message": message or default, "status": status}
         return code, json.dumps({"error": error}).encode()
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:

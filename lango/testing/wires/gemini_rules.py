@@ -20,67 +20,71 @@ _SIGNING: Final = re.compile(r"/models/gemini-([3-9]|\d\d)")
 
 def check(request: HttpRequest, body: JsonObject) -> Problems:
     """All faults of a request."""
-    found = Problems()
-    found.need(request.headers.get("x-goog-api-key"), "no key")
-    found.need("alt=sse" in request.target, "alt=sse: missing")
-    found.only(body, _FIELDS, "request")
+    problems = Problems()
+    problems.need(request.headers.get("x-goog-api-key"), "no key")
+    problems.need("alt=sse" in request.target, "alt=sse: missing")
+    problems.only(body, _FIELDS, "request")
     config = obj(body.get("generationConfig"))
-    found.between(config, "temperature", 0, 2)
-    found.between(config, "topP", 0, 1)
-    found.between(config, "maxOutputTokens", 1, 1e9)
+    problems.between(config, "temperature", 0, 2)
+    problems.between(config, "topP", 0, 1)
+    problems.between(config, "maxOutputTokens", 1, 1e9)
     stops: list[Any] = config.get("stopSequences") or []
-    found.need(len(stops) <= _MAX_STOPS, f"stopSequences: more than {_MAX_STOPS}")
+    problems.need(len(stops) <= _MAX_STOPS, f"stopSequences: more than {_MAX_STOPS}")
     schema = "responseJsonSchema" in config or "responseSchema" in config
-    wanted = config.get("responseMimeType") == "application/json"
-    found.need(wanted or not schema, "responseMimeType: must be JSON for a schema")
+    is_json = config.get("responseMimeType") == "application/json"
+    problems.need(is_json or not schema, "responseMimeType: must be JSON for a schema")
     if "systemInstruction" in body:
-        said = objects(obj(body["systemInstruction"]).get("parts"))
-        found.need(any(text(part.get("text")) for part in said), "systemInstruction: empty")
-    names = _check_tools(found, body)
+        parts = objects(obj(body["systemInstruction"]).get("parts"))
+        problems.need(any(text(part.get("text")) for part in parts), "systemInstruction: empty")
+    names = _check_tools(problems, body)
     calling = obj(obj(body.get("toolConfig")).get("functionCallingConfig"))
     missing = set(calling.get("allowedFunctionNames") or ()) - set(names)
-    found.need(not missing, f"allowedFunctionNames: {missing}")
-    _check_contents(found, objects(body.get("contents")), _SIGNING.search(request.path) is not None)
-    return found
+    problems.need(not missing, f"allowedFunctionNames: {missing}")
+    _check_contents(
+        problems, objects(body.get("contents")), _SIGNING.search(request.path) is not None
+    )
+    return problems
 
 
-def _check_tools(found: Problems, body: JsonObject) -> list[str]:
+def _check_tools(problems: Problems, body: JsonObject) -> list[str]:
     declared = [
         declaration
         for tool in objects(body.get("tools"))
         for declaration in objects(tool.get("functionDeclarations"))
     ]
     names = [text(declaration.get("name")) for declaration in declared]
-    found.unique(names, "functionDeclarations")
+    problems.unique(names, "functionDeclarations")
     for name in names:
-        found.need(_NAME.fullmatch(name), f"functionDeclarations: bad name {name!r}")
+        problems.need(_NAME.fullmatch(name), f"functionDeclarations: bad name {name!r}")
     return names
 
 
-def _check_contents(found: Problems, contents: list[JsonObject], signing: bool) -> None:
-    found.need(contents, "contents: not specified")
+def _check_contents(problems: Problems, contents: list[JsonObject], signing: bool) -> None:
+    problems.need(contents, "contents: not specified")
     roles = [text(content.get("role")) for content in contents]
-    found.need(set(roles) <= {"user", "model"}, f"contents: roles {set(roles)}")
-    found.need(not roles or roles[0] == "user", "contents: must begin with a user turn")
-    found.need(not roles or roles[-1] == "user", "contents: must end with a user turn")
+    problems.need(set(roles) <= {"user", "model"}, f"contents: roles {set(roles)}")
+    problems.need(not roles or roles[0] == "user", "contents: must begin with a user turn")
+    problems.need(not roles or roles[-1] == "user", "contents: must end with a user turn")
     waiting: list[tuple[str, str]] = []
-    asked = max((n for n, content in enumerate(contents) if _is_question(content)), default=0)
+    last_question = max(
+        (n for n, content in enumerate(contents) if _is_question(content)), default=0
+    )
     for number, content in enumerate(contents):
         where = f"contents[{number}]"
         parts = objects(content.get("parts"))
-        found.need(parts, f"{where}: no parts")
+        problems.need(parts, f"{where}: no parts")
         for part in parts:
-            _check_part(found, part, where)
+            _check_part(problems, part, where)
         answered = [_key(part["functionResponse"]) for part in parts if "functionResponse" in part]
-        found.need(
+        problems.need(
             sorted(answered) == sorted(waiting),
             f"{where}: function responses {answered} for calls {waiting}",
         )
         calls = [part for part in parts if "functionCall" in part]
         waiting = [_key(call["functionCall"]) for call in calls]
-        if calls and signing and number > asked:
-            found.need("thoughtSignature" in calls[0], f"{where}: missing a thought_signature")
-    found.need(not waiting, f"function calls without responses: {waiting}")
+        if calls and signing and number > last_question:
+            problems.need("thoughtSignature" in calls[0], f"{where}: missing a thought_signature")
+    problems.need(not waiting, f"function calls without responses: {waiting}")
 
 
 def _is_question(content: JsonObject) -> bool:
@@ -93,22 +97,22 @@ def _key(function: Any) -> tuple[str, str]:
     return text(named.get("id")), text(named.get("name"))
 
 
-def _check_part(found: Problems, part: JsonObject, where: str) -> None:
-    held = [key for key in _DATA if key in part]
-    found.need(len(held) == 1, f"{where}: a part must hold exactly one thing, not {held}")
-    if held == ["text"]:
+def _check_part(problems: Problems, part: JsonObject, where: str) -> None:
+    kinds = [key for key in _DATA if key in part]
+    problems.need(len(kinds) == 1, f"{where}: a part must hold exactly one thing, not {kinds}")
+    if kinds == ["text"]:
         signed = "thoughtSignature" in part
-        found.need(text(part["text"]) or signed, f"{where}: empty text parameter")
-    elif held == ["inlineData"]:
+        problems.need(text(part["text"]) or signed, f"{where}: empty text parameter")
+    elif kinds == ["inlineData"]:
         data = obj(part["inlineData"])
         kind = data.get("mimeType") or data.get("mime_type")  # both spellings are accepted
-        found.need(kind and data.get("data"), f"{where}: inlineData")
-    elif held == ["fileData"]:
+        problems.need(kind and data.get("data"), f"{where}: inlineData")
+    elif kinds == ["fileData"]:
         file = obj(part["fileData"])
-        found.need(file.get("fileUri") or file.get("file_uri"), f"{where}: fileData")
-    elif held == ["functionCall"]:
+        problems.need(file.get("fileUri") or file.get("file_uri"), f"{where}: fileData")
+    elif kinds == ["functionCall"]:
         args: Any = obj(part["functionCall"]).get("args", {})
-        found.need(isinstance(args, dict), f"{where}: args is no object")
-    elif held == ["functionResponse"]:
+        problems.need(isinstance(args, dict), f"{where}: args is no object")
+    elif kinds == ["functionResponse"]:
         response: Any = obj(part["functionResponse"]).get("response")
-        found.need(isinstance(response, dict), f"{where}: response is no object")
+        problems.need(isinstance(response, dict), f"{where}: response is no object")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lango.core.values import JsonObject
 from lango.testing.wires.http import HttpRequest
-from lango.testing.wires.openai_shapes import OpenAIRefusals
+from lango.testing.wires.openai_shapes import OpenAIRefusals, common_problems
 from lango.testing.wires.rules import (
     TOOL_NAME,
     Problems,
@@ -40,7 +40,7 @@ class OpenAIChatWire(OpenAIRefusals):
 
     def frames(self, answer: ScriptedAnswer, model: str) -> list[Frame]:
         """An answer as the vendor streams it."""
-        return [_frame(model, *each) for each in _steps(answer)] + [
+        return [_frame(model, *step) for step in _steps(answer)] + [
             Frame(b"data: [DONE]\n\n", finish=True)
         ]
 
@@ -55,25 +55,19 @@ class OpenAIChatWire(OpenAIRefusals):
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
         """What OpenAI would refuse in the request."""
-        found = Problems()
-        found.need(request.headers.get("authorization", "").startswith("Bearer "), "no key")
-        found.only(body, _FIELDS, "request")
-        found.need(body.get("model"), "model: missing")
-        found.need(body.get("stream") is True, "stream: not asked for")
-        found.between(body, "temperature", 0, 2)
-        found.between(body, "top_p", 0, 1)
+        problems = common_problems(request, body, _FIELDS)
         stops: Any = body.get("stop") or []
-        found.need(len(stops) <= _MAX_STOPS, f"stop: more than {_MAX_STOPS}")
+        problems.need(len(stops) <= _MAX_STOPS, f"stop: more than {_MAX_STOPS}")
         for key in ("max_tokens", "max_completion_tokens"):
-            found.between(body, key, 1, 1e9)
-        _check_tools(found, body)
-        _check_format(found, obj(body.get("response_format")))
+            problems.between(body, key, 1, 1e9)
+        _check_tools(problems, body)
+        _check_format(problems, obj(body.get("response_format")))
         messages = objects(body.get("messages"))
-        found.need(messages, "messages: empty")
+        problems.need(messages, "messages: empty")
         for number, message in enumerate(messages):
-            _check_message(found, message, f"messages[{number}]")
-        _check_pairs(found, messages)
-        return found
+            _check_message(problems, message, f"messages[{number}]")
+        _check_pairs(problems, messages)
+        return problems
 
 
 def _steps(answer: ScriptedAnswer) -> Iterator[tuple[JsonObject, str | None, Any, bool]]:
@@ -124,78 +118,78 @@ def _data(value: JsonObject) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
 
 
-def _check_tools(found: Problems, body: JsonObject) -> None:
+def _check_tools(problems: Problems, body: JsonObject) -> None:
     functions = [obj(tool.get("function")) for tool in objects(body.get("tools"))]
     names = [text(function.get("name")) for function in functions]
-    found.need("tools" not in body or functions, "tools: empty")
-    found.unique(names, "tools")
+    problems.need("tools" not in body or functions, "tools: empty")
+    problems.unique(names, "tools")
     for name, function in zip(names, functions, strict=True):
-        found.need(TOOL_NAME.fullmatch(name), f"tools: bad name {name!r}")
-        found.need(is_schema(function.get("parameters")), f"tools: {name} has no object schema")
+        problems.need(TOOL_NAME.fullmatch(name), f"tools: bad name {name!r}")
+        problems.need(is_schema(function.get("parameters")), f"tools: {name} has no object schema")
     choice: Any = body.get("tool_choice")
-    found.need(choice is None or functions, "tool_choice: without tools")
+    problems.need(choice is None or functions, "tool_choice: without tools")
     if isinstance(choice, dict):
         chosen = obj(obj(choice).get("function")).get("name")
-        found.need(chosen in names, f"tool_choice: no tool {chosen}")
+        problems.need(chosen in names, f"tool_choice: no tool {chosen}")
     else:
-        found.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
+        problems.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
 
 
-def _check_format(found: Problems, form: JsonObject) -> None:
+def _check_format(problems: Problems, form: JsonObject) -> None:
     if form.get("type") != "json_schema":
-        found.need(form.get("type") in (None, "json_object", "text"), "response_format: type")
+        problems.need(form.get("type") in (None, "json_object", "text"), "response_format: type")
         return
     schema = obj(form.get("json_schema"))
-    found.need(TOOL_NAME.fullmatch(text(schema.get("name"))), "response_format: bad name")
+    problems.need(TOOL_NAME.fullmatch(text(schema.get("name"))), "response_format: bad name")
     if schema.get("strict"):
         loose = open_objects(obj(schema.get("schema")), all_required=True)
-        found.need(not loose, f"response_format: not strict at {loose}")
+        problems.need(not loose, f"response_format: not strict at {loose}")
 
 
-def _check_message(found: Problems, message: JsonObject, where: str) -> None:
+def _check_message(problems: Problems, message: JsonObject, where: str) -> None:
     role, content = message.get("role"), message.get("content")
-    found.need(role in _ROLES, f"{where}: role {role}")
+    problems.need(role in _ROLES, f"{where}: role {role}")
     if role == "assistant":
         calls = objects(message.get("tool_calls"))
-        found.need("tool_calls" not in message or calls, f"{where}: empty tool_calls")
-        found.need(content or calls, f"{where}: neither content nor tool_calls")
+        problems.need("tool_calls" not in message or calls, f"{where}: empty tool_calls")
+        problems.need(content or calls, f"{where}: neither content nor tool_calls")
         for call in calls:
-            _check_call(found, call, where)
+            _check_call(problems, call, where)
     elif role == "tool":
-        found.need(isinstance(content, str), f"{where}: a tool's content is text")
-        found.need(message.get("tool_call_id"), f"{where}: no tool_call_id")
+        problems.need(isinstance(content, str), f"{where}: a tool's content is text")
+        problems.need(message.get("tool_call_id"), f"{where}: no tool_call_id")
     elif isinstance(content, list):
-        found.need(objects(content), f"{where}: empty content")
+        problems.need(objects(content), f"{where}: empty content")
         for part in objects(content):
-            _check_part(found, part, where)
+            _check_part(problems, part, where)
     else:
-        found.need(isinstance(content, str) and content, f"{where}: empty content")
+        problems.need(isinstance(content, str) and content, f"{where}: empty content")
 
 
-def _check_part(found: Problems, part: JsonObject, where: str) -> None:
+def _check_part(problems: Problems, part: JsonObject, where: str) -> None:
     kind = part.get("type")
     if kind == "text":
-        found.need(part.get("text"), f"{where}: empty text")
+        problems.need(part.get("text"), f"{where}: empty text")
     elif kind == "image_url":
-        found.image(text(obj(part.get("image_url")).get("url")), where)
+        problems.image(text(obj(part.get("image_url")).get("url")), where)
     elif kind == "input_audio":
-        found.need(is_base64(text(obj(part.get(kind)).get("data"))), f"{where}: bad audio")
+        problems.need(is_base64(text(obj(part.get(kind)).get("data"))), f"{where}: bad audio")
     elif kind == "file":
-        found.image(text(obj(part.get("file")).get("file_data")), where)
+        problems.image(text(obj(part.get("file")).get("file_data")), where)
     else:
-        found.append(f"{where}: part of type {kind}")
+        problems.append(f"{where}: part of type {kind}")
 
 
-def _check_call(found: Problems, call: JsonObject, where: str) -> None:
+def _check_call(problems: Problems, call: JsonObject, where: str) -> None:
     function = obj(call.get("function"))
     name = text(function.get("name"))
-    found.need(0 < len(text(call.get("id"))) <= _MAX_ID, f"{where}: id of {name}")
-    found.need(call.get("type") == "function", f"{where}: type of {name}")
-    found.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
-    found.need(is_json_object(text(function.get("arguments"))), f"{where}: arguments of {name}")
+    problems.need(0 < len(text(call.get("id"))) <= _MAX_ID, f"{where}: id of {name}")
+    problems.need(call.get("type") == "function", f"{where}: type of {name}")
+    problems.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
+    problems.need(is_json_object(text(function.get("arguments"))), f"{where}: arguments of {name}")
 
 
-def _check_pairs(found: Problems, messages: list[JsonObject]) -> None:
+def _check_pairs(problems: Problems, messages: list[JsonObject]) -> None:
     """Require a result directly after every call, a call for every result, and unique ids."""
     waiting: list[str] = []
     seen: list[str] = []
@@ -203,11 +197,11 @@ def _check_pairs(found: Problems, messages: list[JsonObject]) -> None:
         where = f"messages[{number}]"
         if message.get("role") == "tool":
             answered = text(message.get("tool_call_id"))
-            if found.need(answered in waiting, f"{where}: answers no open call ({answered})"):
+            if problems.need(answered in waiting, f"{where}: answers no open call ({answered})"):
                 waiting.remove(answered)
             continue
-        found.need(not waiting, f"{where}: calls without answers before it: {waiting}")
+        problems.need(not waiting, f"{where}: calls without answers before it: {waiting}")
         waiting = [text(call.get("id")) for call in objects(message.get("tool_calls"))]
         seen += waiting
-    found.need(not waiting, f"calls without answers at the end: {waiting}")
-    found.unique(seen, "tool_calls")
+    problems.need(not waiting, f"calls without answers at the end: {waiting}")
+    problems.unique(seen, "tool_calls")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lango.core.values import JsonObject
 from lango.testing.wires.http import HttpRequest
-from lango.testing.wires.openai_shapes import OpenAIRefusals
+from lango.testing.wires.openai_shapes import OpenAIRefusals, common_problems
 from lango.testing.wires.rules import (
     TOOL_NAME,
     Problems,
@@ -48,28 +48,26 @@ class OpenAIResponsesWire(OpenAIRefusals):
 
     def error_frame(self) -> bytes:
         """An error within an answer."""
-        said = {"code": "server_error", "message": "The server had an error.", "param": None}
-        return _frame(9, "error", said).data
+        error = {"code": "server_error", "message": "The server had an error.", "param": None}
+        return _frame(9, "error", error).data
 
     def problems(self, request: HttpRequest, body: JsonObject) -> Problems:
         """What OpenAI would refuse in the request."""
-        found = Problems()
-        found.need(request.headers.get("authorization", "").startswith("Bearer "), "no key")
-        found.only(body, _FIELDS, "request")
-        found.need(body.get("model"), "model: missing")
-        found.need(body.get("stream") is True, "stream: not asked for")
-        found.between(body, "temperature", 0, 2)
-        found.between(body, "top_p", 0, 1)
-        found.between(body, "max_output_tokens", 1, 1e9)
-        _check_tools(found, body)
-        _check_format(found, obj(obj(body.get("text")).get("format")))
-        given: Any = body.get("input")
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
-        found.need(items, "input: empty")
+        problems = common_problems(request, body, _FIELDS)
+        problems.between(body, "max_output_tokens", 1, 1e9)
+        _check_tools(problems, body)
+        _check_format(problems, obj(obj(body.get("text")).get("format")))
+        request_input: Any = body.get("input")
+        items = (
+            [{"role": "user", "content": request_input}]
+            if isinstance(request_input, str)
+            else objects(request_input)
+        )
+        problems.need(items, "input: empty")
         for number, item in enumerate(items):
-            _check_item(found, item, f"input[{number}]")
-        _check_order(found, items)
-        return found
+            _check_item(problems, item, f"input[{number}]")
+        _check_order(problems, items)
+        return problems
 
 
 def _steps(answer: ScriptedAnswer, model: str) -> Iterator[Step]:
@@ -115,9 +113,9 @@ def _message(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]
     for piece in answer.pieces(answer.text):
         yield "response.output_text.delta", {**place, "delta": piece, "logprobs": []}
     yield "response.output_text.done", {**place, "text": answer.text, "logprobs": []}
-    whole = {**part, "text": answer.text}
-    yield "response.content_part.done", {**place, "part": whole}
-    item |= {"status": "completed", "content": [whole]}
+    full_part = {**part, "text": answer.text}
+    yield "response.content_part.done", {**place, "part": full_part}
+    item |= {"status": "completed", "content": [full_part]}
     yield "response.output_item.done", {**at, "item": item}
     output.append(item)
 
@@ -178,82 +176,82 @@ def _frame(number: int, kind: str, fields: JsonObject) -> Frame:
     return Frame(b"event: %b\ndata: %b\n\n" % (kind.encode(), data), finish, opens)
 
 
-def _check_tools(found: Problems, body: JsonObject) -> None:
+def _check_tools(problems: Problems, body: JsonObject) -> None:
     tools = objects(body.get("tools"))
     names = [text(tool.get("name")) for tool in tools]
-    found.need("tools" not in body or tools, "tools: empty")
-    found.unique(names, "tools")
+    problems.need("tools" not in body or tools, "tools: empty")
+    problems.unique(names, "tools")
     for name, tool in zip(names, tools, strict=True):
-        found.need(tool.get("type") == "function", f"tools: type of {name}")
-        found.need(TOOL_NAME.fullmatch(name), f"tools: bad name {name!r}")
-        found.need(is_schema(tool.get("parameters")), f"tools: {name} has no object schema")
+        problems.need(tool.get("type") == "function", f"tools: type of {name}")
+        problems.need(TOOL_NAME.fullmatch(name), f"tools: bad name {name!r}")
+        problems.need(is_schema(tool.get("parameters")), f"tools: {name} has no object schema")
         if tool.get("strict", True):
             loose = open_objects(obj(tool.get("parameters")), all_required=True)
-            found.need(not loose, f"tools: {name} is not strict at {loose}")
+            problems.need(not loose, f"tools: {name} is not strict at {loose}")
     choice: Any = body.get("tool_choice")
-    found.need(choice is None or tools, "tool_choice: without tools")
+    problems.need(choice is None or tools, "tool_choice: without tools")
     if isinstance(choice, dict):
         chosen = obj(choice)
         several = (
             objects(chosen.get("tools")) if chosen.get("type") == "allowed_tools" else [chosen]
         )
         missing = [tool.get("name") for tool in several if tool.get("name") not in names]
-        found.need(several and not missing, f"tool_choice: no tools {missing}")
+        problems.need(several and not missing, f"tool_choice: no tools {missing}")
     else:
-        found.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
+        problems.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
 
 
-def _check_format(found: Problems, form: JsonObject) -> None:
+def _check_format(problems: Problems, form: JsonObject) -> None:
     if form.get("type") == "json_schema":
-        found.need(TOOL_NAME.fullmatch(text(form.get("name"))), "text.format: bad name")
+        problems.need(TOOL_NAME.fullmatch(text(form.get("name"))), "text.format: bad name")
         loose = open_objects(obj(form.get("schema")), all_required=True)
-        found.need(not form.get("strict") or not loose, f"text.format: not strict at {loose}")
+        problems.need(not form.get("strict") or not loose, f"text.format: not strict at {loose}")
 
 
-def _check_item(found: Problems, item: JsonObject, where: str) -> None:
+def _check_item(problems: Problems, item: JsonObject, where: str) -> None:
     kind = item.get("type", "message")
     if kind == "message":
-        _check_message(found, item, where)
+        _check_message(problems, item, where)
     elif kind == "function_call":
         name = text(item.get("name"))
-        found.need(0 < len(text(item.get("call_id"))) <= _MAX_ID, f"{where}: call_id of {name}")
-        found.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
-        found.need(is_json_object(text(item.get("arguments"))), f"{where}: arguments of {name}")
+        problems.need(0 < len(text(item.get("call_id"))) <= _MAX_ID, f"{where}: call_id of {name}")
+        problems.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
+        problems.need(is_json_object(text(item.get("arguments"))), f"{where}: arguments of {name}")
     elif kind == "function_call_output":
-        found.need(item.get("call_id"), f"{where}: no call_id")
+        problems.need(item.get("call_id"), f"{where}: no call_id")
         for part in objects(item.get("output")):
-            _check_part(found, part, where)
-        found.need(item.get("output"), f"{where}: empty output")
+            _check_part(problems, part, where)
+        problems.need(item.get("output"), f"{where}: empty output")
     elif kind == "reasoning":
-        found.need(item.get("id") and "summary" in item, f"{where}: not a reasoning item")
-        found.need(item.get("encrypted_content"), f"{where}: not found, for nothing was stored")
+        problems.need(item.get("id") and "summary" in item, f"{where}: not a reasoning item")
+        problems.need(item.get("encrypted_content"), f"{where}: not found, for nothing was stored")
     else:
-        found.append(f"{where}: item of type {kind}")
+        problems.append(f"{where}: item of type {kind}")
 
 
-def _check_message(found: Problems, item: JsonObject, where: str) -> None:
+def _check_message(problems: Problems, item: JsonObject, where: str) -> None:
     role, content = item.get("role"), item.get("content")
-    found.need(role in ("user", "assistant", "system", "developer"), f"{where}: role {role}")
-    found.need(content, f"{where}: empty content")
+    problems.need(role in ("user", "assistant", "system", "developer"), f"{where}: role {role}")
+    problems.need(content, f"{where}: empty content")
     if role == "assistant":
-        found.need(isinstance(content, str), f"{where}: an assistant's input_* parts")
+        problems.need(isinstance(content, str), f"{where}: an assistant's input_* parts")
     for part in objects(content):
-        _check_part(found, part, where)
+        _check_part(problems, part, where)
 
 
-def _check_part(found: Problems, part: JsonObject, where: str) -> None:
+def _check_part(problems: Problems, part: JsonObject, where: str) -> None:
     kind = part.get("type")
     if kind == "input_text":
-        found.need(part.get("text"), f"{where}: empty text")
+        problems.need(part.get("text"), f"{where}: empty text")
     elif kind == "input_image":
-        found.image(text(part.get("image_url")), where)
+        problems.image(text(part.get("image_url")), where)
     elif kind == "input_file":
-        found.image(text(part.get("file_data") or part.get("file_url")), where)
+        problems.image(text(part.get("file_data") or part.get("file_url")), where)
     else:
-        found.append(f"{where}: part of type {kind}")
+        problems.append(f"{where}: part of type {kind}")
 
 
-def _check_order(found: Problems, items: list[JsonObject]) -> None:
+def _check_order(problems: Problems, items: list[JsonObject]) -> None:
     """Require a result for every call, a call for every result, and an item after reasoning."""
     called: list[str] = []
     answered: list[str] = []
@@ -263,12 +261,12 @@ def _check_order(found: Problems, items: list[JsonObject]) -> None:
             called.append(text(item.get("call_id")))
         elif kind == "function_call_output":
             answered.append(text(item.get("call_id")))
-            found.need(answered[-1] in called, f"input[{number}]: no call {answered[-1]}")
+            problems.need(answered[-1] in called, f"input[{number}]: no call {answered[-1]}")
         elif kind == "reasoning":
             after = items[number + 1] if number + 1 < len(items) else {}
             leads = after.get("type") in ("reasoning", "function_call")
             leads = leads or after.get("role") == "assistant"
-            found.need(leads, f"input[{number}]: a thought without what followed it")
-    found.need(set(called) == set(answered), f"no tool output found for {set(called)}")
-    found.unique(called, "function_call")
-    found.unique(answered, "function_call_output")
+            problems.need(leads, f"input[{number}]: a thought without what followed it")
+    problems.need(set(called) == set(answered), f"no tool output found for {set(called)}")
+    problems.unique(called, "function_call")
+    problems.unique(answered, "function_call_output")

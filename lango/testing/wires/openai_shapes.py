@@ -1,10 +1,14 @@
-"""OpenAI's error responses, shared by both of its APIs."""
+"""What OpenAI's two APIs share: error responses, and rules of a request."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Final
 
+from lango.core.values import JsonObject
+from lango.testing.wires.http import HttpRequest
+from lango.testing.wires.rules import Problems
 from lango.testing.wires.script import Refusal, Trouble
 
 _REFUSALS: Final[dict[Trouble, tuple[int, str, str | None, str]]] = {
@@ -30,6 +34,18 @@ class OpenAIRefusals:
 
     def refusal(self, refusal: Refusal, message: str = "") -> tuple[int, bytes]:
         """Status and body."""
-        status, kind, code, said = _REFUSALS[refusal.trouble]
-        error = {"message": message or said, "type": kind, "param": None, "code": code}
+        status, kind, code, default = _REFUSALS[refusal.trouble]
+        error = {"message": message or default, "type": kind, "param": None, "code": code}
         return refusal.status or status, json.dumps({"error": error}).encode()
+
+
+def common_problems(request: HttpRequest, body: JsonObject, fields: Collection[str]) -> Problems:
+    """What both of OpenAI's APIs would refuse in a request."""
+    problems = Problems()
+    problems.need(request.headers.get("authorization", "").startswith("Bearer "), "no key")
+    problems.only(body, fields, "request")
+    problems.need(body.get("model"), "model: missing")
+    problems.need(body.get("stream") is True, "stream: not asked for")
+    problems.between(body, "temperature", 0, 2)
+    problems.between(body, "top_p", 0, 1)
+    return problems

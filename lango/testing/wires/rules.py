@@ -87,14 +87,14 @@ def is_schema(value: Any) -> bool:
 
 def open_objects(schema: JsonObject, *, all_required: bool) -> list[str]:
     """The paths of objects in a schema that a strict mode refuses."""
-    found: list[str] = []
+    paths: list[str] = []
 
     def look(node: JsonObject, path: str) -> None:
         if node.get("type") == "object" or "properties" in node:
             properties = obj(node.get("properties"))
             short = all_required and set(node.get("required") or ()) != set(properties)
             if node.get("additionalProperties") is not False or short:
-                found.append(path)
+                paths.append(path)
         for key in ("properties", "$defs"):
             for name, inner in obj(node.get(key)).items():
                 look(obj(inner), f"{path}.{name}")
@@ -105,4 +105,4 @@ def open_objects(schema: JsonObject, *, all_required: bool) -> list[str]:
             look(obj(node["items"]), f"{path}[]")
 
     look(schema, "$")
-    return found
+    return paths

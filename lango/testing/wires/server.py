@@ -176,8 +176,8 @@ class WireServer:
 def broken(wire: Wire, reply: Broken, model: str) -> bytes:
     """The bytes of a broken answer."""
     frames = wire.frames(reply.answer, model)
-    whole = b"".join(frame.data for frame in frames)
-    half = whole[: len(whole) // 2 if reply.at < 0 else reply.at]
+    answer = b"".join(frame.data for frame in frames)
+    half = answer[: len(answer) // 2 if reply.at < 0 else reply.at]
     match reply.how:
         case "zero_bytes":
             return b""
@@ -188,8 +188,8 @@ def broken(wire: Wire, reply: Broken, model: str) -> bytes:
         case "no_finish":
             return b"".join(frame.data for frame in frames if not frame.finish)
         case "error":
-            told = [frame.data for frame in frames if not frame.finish]
-            return b"".join(told[: len(told) // 2 + 1]) + wire.error_frame()
+            data = [frame.data for frame in frames if not frame.finish]
+            return b"".join(data[: len(data) // 2 + 1]) + wire.error_frame()
         case "half_call":
             return _half_call(wire, frames)
         case "cut" | "stall":
@@ -207,10 +207,10 @@ def _half_call(wire: Wire, frames: Sequence[Frame]) -> bytes:
 async def _pieces(
     data: Iterable[bytes], size: int = 0, *, forever: bool = False
 ) -> AsyncIterator[bytes]:
-    for each in data:
-        step = size or len(each) or 1
-        for at in range(0, len(each), step):
-            yield each[at : at + step]
+    for chunk in data:
+        step = size or len(chunk) or 1
+        for at in range(0, len(chunk), step):
+            yield chunk[at : at + step]
             await asyncio.sleep(0)
     if forever:
         await asyncio.Event().wait()

@@ -16,8 +16,8 @@ _MAX_BYTES: Final = 256 << 10
 
 def encode_events(events: Sequence[LoggedEvent]) -> bytes:
     """Events as the data of a message; empty if they are too long for one."""
-    told = [[e.number, e.type, e.data, e.epoch, e.at, e.length] for e in events]
-    data = json_text({"v": VERSION, "events": told}).encode()
+    rows = [[e.number, e.type, e.data, e.epoch, e.at, e.length] for e in events]
+    data = json_text({"v": VERSION, "events": rows}).encode()
     return data if len(data) <= _MAX_BYTES else b""
 
 
@@ -26,7 +26,7 @@ def decode_events(data: bytes) -> list[LoggedEvent] | None:
     if not data:
         return None
     try:
-        told: dict[str, Any] = json.loads(data)
-        return [LoggedEvent(*each) for each in told["events"]] if told["v"] == VERSION else None
+        message: dict[str, Any] = json.loads(data)
+        return [LoggedEvent(*row) for row in message["events"]] if message["v"] == VERSION else None
     except (ValueError, TypeError, KeyError):
         return None

@@ -30,7 +30,7 @@ class RedisBus(BusConnection[Any]):
         super().__init__(url, namespace)
         self._id = new_id("prc").encode()
         self._sender: Any = None
-        self._heard = 0.0  # the time of the last message
+        self._last_message_at = 0.0
         self._has_settled = asyncio.Event()
 
     @asynccontextmanager
@@ -43,7 +43,7 @@ class RedisBus(BusConnection[Any]):
         tasks: list[asyncio.Task[None]] = []
         try:
             await receiver.subscribe(self.channel(_FIRST))
-            self._heard = time.monotonic()
+            self._last_message_at = time.monotonic()
             for work in (self._receive_all(receiver, hear), self._watch(receiver)):
                 tasks.append(asyncio.create_task(work))
                 tasks[-1].add_done_callback(lambda _: lost.set())
@@ -57,20 +57,20 @@ class RedisBus(BusConnection[Any]):
                     await part.aclose()
 
     def _client(self, answer_within: float | None) -> Any:
-        made: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+        client: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
             self.url, socket_connect_timeout=ANSWER_WITHIN, socket_timeout=answer_within
         )
-        return made
+        return client
 
     async def _receive_all(self, receiver: Any, hear: Hear) -> None:
         """Pass on messages until the connection is lost."""
         async for message in receiver.listen():
-            self._heard = time.monotonic()
+            self._last_message_at = time.monotonic()
             self._pass_on(message, hear)
 
     async def _watch(self, receiver: Any) -> None:
         """Ping a silent server; return if it stays silent."""
-        while (silence := time.monotonic() - self._heard) < _SILENCES * PING_EVERY:
+        while (silence := time.monotonic() - self._last_message_at) < _SILENCES * PING_EVERY:
             if silence >= PING_EVERY:
                 await receiver.ping()
             await asyncio.sleep(PING_EVERY)

@@ -54,14 +54,14 @@ class LocalEngine(OpenedEngine):
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more; retry if the database fails."""
         dispatch = _Dispatch(self.queue, worker, self.poll, partial(self.wakes.tell, WORK))
-        with self.wakes.hear(WORK) as ear:
+        with self.wakes.hear(WORK) as subscription:
             self._dispatches += (dispatch,)
             try:
                 while room := await worker.room():
                     try:
                         await self._promote()
                         if not await dispatch.hand_over(room):
-                            await ear.wait(self.poll)
+                            await subscription.wait(self.poll)
                     except Exception:
                         logger.exception("Looking for turns failed; it is tried again.")
                         await asyncio.sleep(_AFTER_A_FAULT)
@@ -182,7 +182,7 @@ class ChosenSessions:
         self.queue = engine.queue
         self.poll = engine.poll
         self._chosen: Counter[int] = Counter()
-        self._ears: set[Subscription] = set()
+        self._subscriptions: set[Subscription] = set()
 
     async def open(self) -> None:
         """Do nothing: its owner opens the wrapped engine."""
@@ -202,8 +202,8 @@ class ChosenSessions:
     def choose(self, session_pk: int) -> Generator[None]:
         """Dispatch this session's work to workers inside the context."""
         self._chosen[session_pk] += 1
-        for ear in self._ears:
-            ear.wake()
+        for subscription in self._subscriptions:
+            subscription.wake()
         try:
             yield
         finally:
@@ -213,14 +213,14 @@ class ChosenSessions:
 
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker chosen sessions until it takes no more; retry if the database fails."""
-        with self.wakes.hear(WORK) as ear:
-            self._ears.add(ear)
+        with self.wakes.hear(WORK) as subscription:
+            self._subscriptions.add(subscription)
             try:
                 while await worker.room():
                     if not await self._hand_over(worker):
-                        await ear.wait(self.poll if self._chosen else _IDLE)
+                        await subscription.wait(self.poll if self._chosen else _IDLE)
             finally:
-                self._ears.discard(ear)
+                self._subscriptions.discard(subscription)
 
     async def _hand_over(self, worker: EngineWorker) -> bool:
         """Try once to claim the chosen sessions that the worker does not run; True if one began."""

@@ -39,9 +39,9 @@ class MissedTurnSweep:
         due = await self._engine.queue.promote_due()
         worker = self._worker
         heads = await self._engine.queue.heads(worker.apps, _AT_MOST, worker.most_losses)
-        found = [head for head in heads if worker.may_begin(head)]
-        lost = [head for head in found if head.lost]
-        ready = [head for head in found if not head.lost and not self._is_known(head.turn)]
+        candidates = [head for head in heads if worker.may_begin(head)]
+        lost = [head for head in candidates if head.lost]
+        ready = [head for head in candidates if not head.lost and not self._is_known(head.turn)]
         ready = [head for head in ready if all_ready or self._is_overdue(head)]
         if chosen := [*due, *lost, *ready[:_READY_AT_MOST]]:
             self._engine.dispatch(chosen)

@@ -106,13 +106,13 @@ class TemporalEngine(OpenedEngine):
     async def _sweep(self, worker: EngineWorker) -> None:
         """Sweep until the worker takes no more."""
         sweep, is_woken = MissedTurnSweep(self, worker, self._starter.is_known), True
-        with self.wakes.hear(WORK) as ear:
+        with self.wakes.hear(WORK) as subscription:
             while await worker.room():
                 try:
                     await sweep.look(all_ready=is_woken)
                 except Exception:
                     logger.exception("Looking for turns failed; it is tried again.")
-                is_woken = await ear.wait(random.uniform(*_SWEEP_EVERY))  # noqa: S311 - jitter
+                is_woken = await subscription.wait(random.uniform(*_SWEEP_EVERY))  # noqa: S311 - jitter
 
 
 class _TaskQueue:
@@ -143,7 +143,7 @@ class _TaskQueue:
 
     async def _poll_for_ever(self) -> None:
         while True:
-            self._worker = self._made(await self._connection.client())
+            self._worker = self._new_worker(await self._connection.client())
             try:
                 await self._worker.run()
                 return
@@ -152,7 +152,7 @@ class _TaskQueue:
             self._worker = None
             await asyncio.sleep(_AFTER_A_FAULT)
 
-    def _made(self, client: Client) -> Worker:
+    def _new_worker(self, client: Client) -> Worker:
         return Worker(
             client,
             task_queue=self._name,

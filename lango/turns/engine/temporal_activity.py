@@ -55,12 +55,12 @@ class TurnActivity:
         self._turns = SqlTurnStore(engine.queue.database)
         self._slots = asyncio.Semaphore(slots)
         self._running: dict[str, RunningAttempt] = {}  # by turn
-        self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def leave(self) -> None:
         """Give all activities back to Temporal, whatever their attempts do."""
-        if not self._left.done():
-            self._left.set_result(None)
+        if not self._stopped.done():
+            self._stopped.set_result(None)
 
     @activity.defn(name=ACTIVITY)
     async def run(self, message: Any) -> JsonObject:
@@ -124,7 +124,7 @@ class TurnActivity:
 
     async def _promote(self, head: Head) -> None:
         due = await self._engine.queue.promote_due()
-        if others := [each for each in due if each.session_pk != head.session_pk]:
+        if others := [due_head for due_head in due if due_head.session_pk != head.session_pk]:
             self._engine.dispatch(others)
 
     async def _hold(self, attempt: RunningAttempt) -> None:
@@ -132,7 +132,7 @@ class TurnActivity:
         turn_id = attempt.claim.turn.id
         self._running[turn_id] = attempt
         try:
-            over: list[asyncio.Future[None]] = [attempt.task, self._left]
+            over: list[asyncio.Future[None]] = [attempt.task, self._stopped]
             while not (
                 await asyncio.wait(
                     over, timeout=HEARTBEAT_EVERY, return_when=asyncio.FIRST_COMPLETED

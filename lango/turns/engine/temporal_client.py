@@ -181,10 +181,10 @@ class ActivityStarter:
         """Finish what is being sent, for a while."""
         if self._sending:
             await asyncio.wait(self._sending.values(), timeout=_LAST_WITHIN)
-        left = list(self._sending.values())
-        for task in left:
+        unfinished = list(self._sending.values())
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
     def _soon(self, turn_id: str, call: Coroutine[Any, Any, None]) -> None:
         if len(self._sending) >= _UNSENT_AT_MOST:

@@ -128,7 +128,9 @@ async def test_act_as(app: FastAPI, keys: KeyStore, tenant: str, user: str) -> N
 async def test_act_as_without_a_user(app: FastAPI, keys: KeyStore, tenant: str) -> None:
     made = await keys.create(tenant, scopes=["act_as"])
     assert (await who(app, made))["user"] is None
-    refused(await knock(app, "/turn", method="POST", bearer=made.text), 403, "Say for whom you act")
+    refused(
+        await knock(app, "/turn", method="POST", bearer=made.text), 403, "This key acts for no user"
+    )
 
 
 async def test_a_bound_key_that_may_act_as_others(

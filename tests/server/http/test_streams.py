@@ -50,10 +50,10 @@ def let_go(served: House, name: str) -> None:
     (served.here.place.folder / name).touch()
 
 
-async def seats(served: House, count: int) -> None:
+async def slots(served: House, count: int) -> None:
     """Wait until this number of streams is open."""
     async with asyncio.timeout(PATIENCE):
-        while len(services_of(served.app).streams.seats) != count:  # noqa: ASYNC110 - no event
+        while len(services_of(served.app).streams.slots) != count:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.005)
 
 
@@ -87,8 +87,8 @@ async def test_a_silent_stream_beats(sqlite_place: Place, tenant: str) -> None:
 async def test_a_client_that_goes_away_leaves_its_turn_running(served: House) -> None:
     async with live(served, served.worker()) as server:
         async with holding(server, "go") as (turn, _):
-            await seats(served, 1)
-        await seats(served, 0)
+            await slots(served, 1)
+        await slots(served, 0)
         assert (await served.turns().get(turn)).state == "running"
         let_go(served, "go")
         ended = await served.turns().wait(turn)
@@ -108,11 +108,11 @@ async def test_there_is_room_for_so_many(sqlite_place: Place, tenant: str) -> No
         server.client() as client,
     ):
         async with holding(server, "a") as (turn, _), holding(server, "b"):
-            await seats(served, 2)
+            await slots(served, 2)
             await _check_full(served, client, turn)
             let_go(served, "a")
             let_go(served, "b")
-        await seats(served, 0)
+        await slots(served, 0)
         assert (await client.get(f"/v1/turns/{turn}/events")).status_code == 200
 
 
@@ -187,14 +187,14 @@ async def test_a_key_has_a_limit_of_streams(sqlite_place: Place, tenant: str) ->
         let_go(served, "go")
 
 
-async def test_a_refused_turn_gives_its_seat_back(small: House) -> None:
+async def test_a_refused_turn_gives_its_slot_back(small: House) -> None:
     session = await small.session()
     await small.turn(session, "one")
     async with small.client() as client:
         body = {"message": "two", "busy": "reject"}
         refused = await client.post(f"/v1/sessions/{session}/turns", json=body, headers=STREAM)
     assert refused.status_code == 409
-    await seats(small, 0)
+    await slots(small, 0)
 
 
 async def test_a_caller_that_loses_its_credential_loses_its_stream(
@@ -236,7 +236,7 @@ async def test_a_server_that_stops_ends_its_streams_and_others_go_on(
     async with house(place, tenant) as elsewhere, elsewhere.worker(), live(elsewhere) as other:
         async with live(served) as server, holding(server, "go") as (turn, response):
             reading = asyncio.create_task(_all(response))
-            await seats(served, 1)
+            await slots(served, 1)
             server.stop.ask()
             seen = await reading  # ended, and not by the turn
             await server.serving
@@ -271,8 +271,8 @@ async def _sent(streams: Streams, source: AsyncGenerator[bytes]) -> bytes:
         await asyncio.sleep(0)
         sent.extend(message.get("body", b""))  # pyright: ignore[reportArgumentType]
 
-    with streams.opening(ANN, always) as seat:
-        stream = EventStream(seat, source)
+    with streams.opening(ANN, always) as slot:
+        stream = EventStream(slot, source)
     await stream({"type": "http", "asgi": {"spec_version": "2.4"}}, None, send)  # pyright: ignore[reportArgumentType]
     return bytes(sent)
 
@@ -284,7 +284,7 @@ async def test_a_long_log_is_sent_whole() -> None:
 
     streams = Streams(StreamLimits(1))
     assert await _sent(streams, source()) == b"".join(b"%d," % n for n in range(10_000))
-    assert streams.seats == set()
+    assert streams.slots == set()
 
 
 async def test_a_log_that_fails_ends_the_stream(caplog: pytest.LogCaptureFixture) -> None:
@@ -302,12 +302,12 @@ async def test_a_stream_that_was_ended_before_it_began_sends_nothing() -> None:
         yield b"never"
 
     streams = Streams(StreamLimits(1))
-    with streams.opening(ANN, always) as seat:
-        stream = EventStream(seat, source())
+    with streams.opening(ANN, always) as slot:
+        stream = EventStream(slot, source())
     streams.drain()
 
     async def send(message: dict[str, object]) -> None:
         assert not message.get("body")
 
     await stream({"type": "http", "asgi": {"spec_version": "2.4"}}, None, send)  # pyright: ignore[reportArgumentType]
-    assert streams.seats == set()
+    assert streams.slots == set()

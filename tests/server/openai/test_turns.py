@@ -53,7 +53,7 @@ async def held(server: Live, client: Any, *, stream: bool) -> tuple[asyncio.Task
 
 async def all_streams_closed(house: House) -> None:
     async with asyncio.timeout(PATIENCE):
-        while services_of(house.app).streams.seats:  # noqa: ASYNC110 - no event to await
+        while services_of(house.app).streams.slots:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.005)
 
 

@@ -34,6 +34,21 @@ async def test_a_turn_is_accepted_and_ends(served: House) -> None:
     assert ended["usage"]["input"] > 0
 
 
+async def test_a_completed_turn_has_the_text_of_its_last_message(served: House) -> None:
+    session = await served.session()
+    async with served.client() as client:
+        first = await served.turn(session, 'call step {"name": "a"}')
+        assert (await client.get(f"/v1/turns/{first}")).json()["text"] is None
+        async with served.worker():
+            await served.turns().wait(first)
+            second = await served.turn(session, "hello")
+            await served.turns().wait(second)
+        texts = [(await client.get(f"/v1/turns/{one}")).json()["text"] for one in (first, second)]
+        listed = (await client.get("/v1/turns")).json()["turns"]
+    assert texts == ['I asked: step gave {"result":"done"}.', "You said: hello"]
+    assert all("text" not in each for each in listed)
+
+
 async def test_events_come_with_the_answer_when_asked_for(served: House) -> None:
     session = await served.session()
     async with served.client() as client, served.worker():
@@ -211,7 +226,10 @@ async def test_an_approval_goes_on_with_the_turn(field: str, served: House) -> N
             409,
             "urn:lango:error:turn-conflict",
         )
-        assert (await client.get(f"/v1/turns/{turn}")).json()["state"] == "answered"
+        asking = (await client.get(f"/v1/turns/{turn}")).json()
+        assert (asking["state"], asking["text"]) == ("answered", None)
+        ended = (await client.get(answer.headers["location"])).json()
+        assert ended["text"] == 'I asked: pay gave {"result":"paid 3"}.'
     assert served.here.place.effects.words() == ["paid 3"]
 
 

@@ -140,7 +140,8 @@ async def test_an_upgrade_that_fails_keeps_the_migrations_before_it(
     revisions = newer(tmp_path)
     broken = tmp_path / "9001_newer.py"
     right = broken.read_text()
-    broken.write_text(right.replace('["created", "seq"]', '["no_such_column"]'))
+    # Of another length: Python would take the compiled file of this second for the mended one.
+    broken.write_text(right.replace('["created", "seq"]', '["no_such_column_here"]'))
     monkeypatch.setattr(migrate, "carried", revisions)
     with pytest.raises(StoreError, match="no_such_column"):
         await migrate.upgrade(url)

@@ -18,7 +18,7 @@ from lango.store.files.uploads import NewFile, SqlFileStore
 from lango.store.model_calls import ModelCallStore
 from lango.store.schema.tables import turns
 from lango.store.sessions.conversations import ConversationStore
-from lango.store.sessions.entries import Blob, SessionKey, StateChange
+from lango.store.sessions.entries import Blob, SessionKey, SessionRef, StateChange
 from lango.store.sessions.store import create_session
 from lango.store.turns.claimed_writes import ClaimedWrites
 from lango.store.turns.ledger import ToolRun
@@ -183,24 +183,38 @@ async def test_what_is_meant_for_a_deleted_session_does_not_reach_the_next(
 # --- prompt parts ----------------------------------------------------------------------------
 
 
+async def sent(
+    calls: ModelCallStore, ref: SessionRef, *, parts_only: bool, **parts: PromptPart
+) -> None:
+    """A request of a session is recorded, or only the parts of its prompt."""
+    record = call(ref.key.session_id, session_pk=ref.pk, **parts)
+    await (calls.add_parts if parts_only else calls.add)(ref.key.tenant, [record])
+
+
+@pytest.mark.parametrize("parts_only", [False, True])
 async def test_a_part_is_kept_as_long_as_one_session_has_sent_it(
-    store_url: str, tenant: str
+    store_url: str, tenant: str, parts_only: bool
 ) -> None:
     shared, own = PromptPart(f"shared {CANARY}"), PromptPart(f"own {CANARY}")
     async with opened(store_url) as desk:
         calls = ModelCallStore(desk.sessions.database)
         refs = [await desk.session(key(tenant, name)) for name in ("a", "b")]
-        await calls.add(tenant, [call("a", system=shared, tools=own), call("b", system=shared)])
+        await sent(calls, refs[0], parts_only=parts_only, system=shared, tools=own)
+        await sent(calls, refs[1], parts_only=parts_only, system=shared)
         await desk.sessions.delete(key(tenant, "a"))
         assert await calls.prompt_part(tenant, own.hash) is None
         assert await calls.prompt_part(tenant, shared.hash) == shared.text
-        await calls.add(tenant, [call("b", system=shared, tools=own)])  # known, and yet deleted
+        # Known, and yet deleted:
+        await sent(calls, refs[1], parts_only=parts_only, system=shared, tools=own)
         assert await calls.prompt_part(tenant, own.hash) == own.text
         await desk.sessions.delete(key(tenant, "b"))
         assert await found(store_url, *(ref.pk for ref in refs)) == []
 
 
-async def test_parts_that_are_sent_and_deleted_at_once(store_url: str, tenant: str) -> None:
+@pytest.mark.parametrize("parts_only", [False, True])
+async def test_parts_that_are_sent_and_deleted_at_once(
+    store_url: str, tenant: str, parts_only: bool
+) -> None:
     """Every session that is left has its texts, and the others have left none."""
     part = PromptPart(f"shared {CANARY}")
     async with opened(store_url) as desk:
@@ -208,8 +222,8 @@ async def test_parts_that_are_sent_and_deleted_at_once(store_url: str, tenant: s
 
         async def one(number: int) -> None:
             name = f"s{number}"
-            await desk.session(key(tenant, name))
-            await calls[number % 2].add(tenant, [call(name, system=part)])
+            ref = await desk.session(key(tenant, name))
+            await sent(calls[number % 2], ref, parts_only=parts_only, system=part)
             assert await calls[0].prompt_part(tenant, part.hash) == part.text
             if number % 4:
                 await desk.sessions.delete(key(tenant, name))
@@ -220,6 +234,35 @@ async def test_parts_that_are_sent_and_deleted_at_once(store_url: str, tenant: s
             for number in (0, 4):
                 await desk.sessions.delete(key(tenant, f"s{number}"))
             assert await found(store_url) == []
+
+
+async def test_parts_of_a_deleted_session_are_not_written(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref = await desk.session(key(tenant))
+        await desk.sessions.delete(key(tenant))
+        calls = ModelCallStore(desk.sessions.database)
+        await sent(calls, ref, parts_only=True, system=PromptPart(CANARY))
+        assert await found(store_url, ref.pk) == []
+
+
+async def test_a_part_that_is_being_deleted_is_written_again(
+    postgres_url: str, tenant: str
+) -> None:
+    part = PromptPart("Be brief.")
+    async with opened(postgres_url) as desk:
+        calls = ModelCallStore(desk.sessions.database)
+        old, new = [await desk.session(key(tenant, name)) for name in ("old", "new")]
+        await sent(calls, old, parts_only=True, system=part)
+        async with beside(postgres_url) as other:
+            lock = "select 1 from prompt_parts where tenant = :tenant for update"
+            await other.execute(sa.text(lock), {"tenant": tenant})
+            writing = asyncio.create_task(sent(calls, new, parts_only=True, system=part))
+            await asyncio.sleep(0.2)
+            assert not writing.done()
+            gone = sa.text("delete from prompt_parts where tenant = :tenant")
+            await other.execute(gone, {"tenant": tenant})
+        await writing
+        assert await calls.prompt_part(tenant, part.hash) == part.text
 
 
 async def test_the_links_of_parts_that_older_code_has_written(store_url: str, tenant: str) -> None:

@@ -244,10 +244,10 @@ UNSOUND: list[tuple[Change, str]] = [
     (_replaced(0, next_seq=True), "next_seq is not what it should be"),
     (_replaced(0, next_seq=1 << 70), "next_seq is not what it should be"),
     (_replaced(0, created="soon"), "created is no time"),
-    (_replaced(1, scope="all"), "tells no state"),
+    (_replaced(1, scope="all"), "has no state"),
     (_replaced(3, content=None), "content is not what it should be"),
     (_sealed(_replaced(4, seq=1)), "it has something twice"),
-    (_sealed(_replaced(3, event={"text": "\ud800"})), "text that is none"),
+    (_sealed(_replaced(3, event={"text": "\ud800"})), "text with invalid characters"),
     (_replaced(-2, data="!"), "not base64"),
     (_replaced(-2, data="AAAA"), "are not those it had"),
 ]

@@ -1,6 +1,7 @@
 """What the engine of the database alone gives to a worker, and how often."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -115,3 +116,14 @@ async def test_after_a_claim_that_fails_workers_poll(monkeypatch: pytest.MonkeyP
         running.engine.dispatch([HEAD])
         await running.during()
         assert (running.worker.taken, running.polls) == ([HEAD.session_pk], 2)
+
+
+async def test_a_turn_that_starts_later_wakes_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = HEAD._replace(run_at=time.time() + 60)
+    async with Running(Taker(), monkeypatch) as running:
+        running.engine.dispatch([later])
+        await running.during()
+        assert (running.worker.taken, running.polls) == ([], 1)
+        running.engine.dispatch([later._replace(run_at=time.time() - 1)])
+        await running.during()
+        assert running.worker.taken == [HEAD.session_pk]

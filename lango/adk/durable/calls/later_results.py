@@ -24,7 +24,9 @@ def rearranged(events: list[Event]) -> list[Event]:
     place = next((number for number in range(last, -1, -1) if events[number] is call), last)
     if place == last:
         return arranged
-    answered = _calls_beside({each.id for each in events[-1].get_function_responses()}, events)
+    answered = _calls_beside(
+        {response.id for response in events[-1].get_function_responses()}, events
+    )
     stripped = (_without_results(event, answered) for event in events[place + 1 : -1])
     between = [event for event in stripped if event is not None]
     if between and _is_text(between[-1]):  # a call must follow a user's message or a result
@@ -34,20 +36,20 @@ def rearranged(events: list[Event]) -> list[Event]:
 
 def _calls_beside(calls: Collection[str | None], events: Sequence[Event]) -> set[str | None]:
     """These calls, and those that were made together with one of them."""
-    made = ({call.id for call in event.get_function_calls()} for event in events)
-    return {call for together in made if together.intersection(calls) for call in together}
+    call_ids = ({call.id for call in event.get_function_calls()} for event in events)
+    return {call for together in call_ids if together.intersection(calls) for call in together}
 
 
 def _without_results(event: Event, calls: Collection[str | None]) -> Event | None:
     """The event without results of these calls; None if it has nothing else."""
-    kept = [
+    parts = [
         part
         for part in _parts(event)
         if part.function_response is None or part.function_response.id not in calls
     ]
-    if len(kept) == len(_parts(event)):
+    if len(parts) == len(_parts(event)):
         return event
-    return _with_parts(event, kept) if kept else None
+    return _with_parts(event, parts) if parts else None
 
 
 def _is_text(event: Event) -> bool:

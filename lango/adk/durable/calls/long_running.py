@@ -22,10 +22,10 @@ def hide_marks(events: Sequence[Event], invocation_id: str, finished: Collection
     ADK then runs their calls again, as any call without a response; finished calls return the
     ledger's result. Returns the calls that lost their mark.
     """
-    mine = [event for event in events if event.invocation_id == invocation_id]
-    answered = {response.id for event in mine for response in event.get_function_responses()}
+    own_events = [event for event in events if event.invocation_id == invocation_id]
+    answered = {response.id for event in own_events for response in event.get_function_responses()}
     hidden: set[str] = set()
-    for event in mine:
+    for event in own_events:
         marks = event.long_running_tool_ids
         if not marks:
             continue
@@ -58,7 +58,7 @@ def show_pending(contents: list[types.Content], events: Sequence[Event]) -> None
         if call.id in waiting and call.name not in QUESTIONS
     }
     for place in range(len(contents) - 1, -1, -1) if names else ():
-        given = _results(contents[place + 1]) if place + 1 < len(contents) else []
+        results = _results(contents[place + 1]) if place + 1 < len(contents) else []
         pending = [
             types.Part(
                 function_response=types.FunctionResponse(
@@ -66,9 +66,9 @@ def show_pending(contents: list[types.Content], events: Sequence[Event]) -> None
                 )
             )
             for call in _calls(contents[place])
-            if call.name in names and not any(_answers(result, call) for result in given)
+            if call.name in names and not any(_answers(result, call) for result in results)
         ]
-        if pending and given:
+        if pending and results:
             follows = contents[place + 1]
             parts = [*(follows.parts or []), *pending]
             contents[place + 1] = types.Content(role=follows.role, parts=parts)

@@ -47,8 +47,10 @@ def calls_last(events: list[Event], invocation_id: str) -> None:
     dead attempts are stored after the call. A call that waits for a person does not run, and stays
     in place.
     """
-    mine = [event for event in events if event.invocation_id == invocation_id]
-    call = next((event for event, _ in open_calls(mine) if not event.long_running_tool_ids), None)
+    own_events = [event for event in events if event.invocation_id == invocation_id]
+    call = next(
+        (event for event, _ in open_calls(own_events) if not event.long_running_tool_ids), None
+    )
     if call is None:
         return
     place = next(number for number, event in enumerate(events) if event is call)

@@ -54,12 +54,12 @@ def _rebuilt(failure: JsonObject) -> Exception:
     The real class is not used: its arguments and attributes are not in the ledger.
     """
     retryable = failure.get(_RETRYABLE)
-    made: type[Exception] = Exception
+    error_class: type[Exception] = Exception
     if retryable is not None:
-        made = type(LangoError.__name__, (LangoError,), {_RETRYABLE: retryable})
+        error_class = type(LangoError.__name__, (LangoError,), {_RETRYABLE: retryable})
     for kind in reversed(failure[_KINDS]):
-        made = type(kind, (made,), {})
-    error = made(failure[_MESSAGE])
+        error_class = type(kind, (error_class,), {})
+    error = error_class(failure[_MESSAGE])
     if failure.get(_STATUS) is not None:
         error.status = failure[_STATUS]  # pyright: ignore[reportAttributeAccessIssue]
     return error

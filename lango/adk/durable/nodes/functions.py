@@ -29,7 +29,7 @@ from lango.adk.compat.workflow import (
 )
 from lango.adk.durable.ledger import RunningCall, saving
 from lango.adk.durable.nodes.failures import failure_of, is_failure, is_of_child, raised_again
-from lango.adk.sessions.encode import said_actions
+from lango.adk.sessions.encode import dumped_actions
 from lango.adk.sessions.normalise import storable_actions, storable_event
 from lango.adk.turn_events import LATER_TRY
 from lango.core.turns.events import LEAKED_CANCELLATION
@@ -84,109 +84,111 @@ async def run_recorded(
     node: FunctionNode, /, *, ctx: Context, node_input: Any
 ) -> AsyncGenerator[Any, None]:
     """Run the function of a node, and record it if a claimed turn runs it."""
-    kept = node_ledger.get()
-    if kept is None:
+    recorder = node_ledger.get()
+    if recorder is None:
         async with aclosing(run_function(node, ctx=ctx, node_input=node_input)) as items:
             async for item in items:
                 yield item
         return
     first = _node_run(node, ctx)
-    run = await kept.next_try(first, node.timeout)
+    run = await recorder.next_try(first, node.timeout)
     try:
-        made = await _tried(node, kept, first.call_key, run, ctx, node_input)
+        results = await _tried(node, recorder, first.call_key, run, ctx, node_input)
     except asyncio.CancelledError:
-        kept.cancelled[first.call_key] = run
+        recorder.cancelled[first.call_key] = run
         raise
-    for item in made:
+    for item in results:
         yield item
 
 
 async def _tried(
-    node: FunctionNode, kept: NodeLedger, key: str, run: ToolRun, ctx: Context, node_input: Any
+    node: FunctionNode, recorder: NodeLedger, key: str, run: ToolRun, ctx: Context, node_input: Any
 ) -> list[Any]:
     """The result of one try, now or from an earlier attempt of the turn."""
-    verdict = await kept.ledger.start(kept.claim, run)
+    verdict = await recorder.ledger.start(recorder.claim, run)
     if verdict == UNKNOWN:
         raise NotResumableError(
             f"The worker died while the node {node.name} ran, and it may not run twice. If it may, "
             "set `idempotent = True` on its function."
         )
     if isinstance(verdict, Finished) and verdict.result is not None:
-        return list(_again(verdict, kept, key, ctx))
+        return list(_recorded_events(verdict, recorder, key, ctx))
     saving.set(RunningCall(f"{run.invocation_id}/{run.call_key}", run.idempotent))
     try:
-        made = await _made(node, ctx, node_input)
+        produced = await _produced(node, ctx, node_input)
     except Exception as error:
-        actions = said_actions(storable_actions(ctx.actions))
-        await kept.ledger.finish(kept.claim, run, failure_of(error), actions)
-        kept.note_failure(key, of_child=isinstance(error, DynamicNodeFailError))
+        actions = dumped_actions(storable_actions(ctx.actions))
+        await recorder.ledger.finish(recorder.claim, run, failure_of(error), actions)
+        recorder.note_failure(key, of_child=isinstance(error, DynamicNodeFailError))
         raise
     # A node that asks a person has not ended: it asks again.
-    over = all(isinstance(item, Event) for item in made)
+    over = all(isinstance(item, Event) for item in produced)
     if over:
-        made = _with_pending(made, ctx, kept.failures[key] + 1)
-    told = [_dumped(item) for item in made] if over else None
-    await kept.ledger.finish(kept.claim, run, told)
-    return made
+        produced = _with_pending(produced, ctx, recorder.failures[key] + 1)
+    stored_events = [_dumped(item) for item in produced] if over else None
+    await recorder.ledger.finish(recorder.claim, run, stored_events)
+    return produced
 
 
-async def _made(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
+async def _produced(node: FunctionNode, ctx: Context, node_input: Any) -> list[Any]:
     """A function's items. It fails if its output does not fit its schema, as in ADK.
 
     It also fails if it raises a CancelledError though its task is not cancelled: ADK would end the
     whole Workflow.
     """
     try:
-        made = [item async for item in run_function(node, ctx=ctx, node_input=node_input)]
+        produced = [item async for item in run_function(node, ctx=ctx, node_input=node_input)]
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         raise TurnError(f"The node {node.name} failed. {LEAKED_CANCELLATION}") from None
-    for item in made:
+    for item in produced:
         if isinstance(item, Event) and item.output is not None:
             check_output(node, item.output)
-    return made
+    return produced
 
 
-def _with_pending(made: list[Any], ctx: Context, tries: int) -> list[Any]:
+def _with_pending(events: list[Any], ctx: Context, tries: int) -> list[Any]:
     """A node's events; the last one includes what ADK would otherwise write in one more event.
 
     A kill between the two events would leave an ended node without its route.
     """
     output = pending_output(ctx)
     artifacts = ctx.actions.artifact_delta
-    routed = any(event.actions.route is not None for event in made)
+    routed = any(event.actions.route is not None for event in events)
     route = None if routed else ctx.route
-    if not made and (output is not None or route is not None or artifacts or tries > 1):
-        made = [Event()]
-    if not made:
-        return made
-    last = made[-1]
+    if not events and (output is not None or route is not None or artifacts or tries > 1):
+        events = [Event()]
+    if not events:
+        return events
+    last = events[-1]
     last.actions.artifact_delta.update(artifacts)
     if route is not None:
         last.actions.route = route
-    if output is not None and all(event.output is None for event in made):
+    if output is not None and all(event.output is None for event in events):
         last.output = output
         clear_output(ctx)
     if tries > 1:
         last.custom_metadata = {**(last.custom_metadata or {}), LATER_TRY: tries}
-    return made
+    return events
 
 
-def _again(before: Finished, kept: NodeLedger, key: str, ctx: Context) -> Iterator[Event]:
+def _recorded_events(
+    before: Finished, recorder: NodeLedger, key: str, ctx: Context
+) -> Iterator[Event]:
     """The events of a try from an earlier attempt of the turn; a failed try fails again."""
     if is_failure(before.result):
         of_child = is_of_child(before.result)
-        kept.note_failure(key, of_child=of_child)
-        is_stored = of_child or _stored_failures(ctx) >= kept.reported[key]
+        recorder.note_failure(key, of_child=of_child)
+        is_stored = of_child or _stored_failures(ctx) >= recorder.reported[key]
         if not is_stored:  # ADK puts both into its event of the failure
-            said = EventActions.model_validate(before.actions)
-            ctx.state.update(said.state_delta)
-            ctx.actions.artifact_delta.update(said.artifact_delta)
+            actions = EventActions.model_validate(before.actions)
+            ctx.state.update(actions.state_delta)
+            ctx.actions.artifact_delta.update(actions.artifact_delta)
         raise raised_again(before.result, ctx.node_path, is_stored=is_stored)
-    for told in before.result:
-        event = Event.model_validate(told)
+    for stored_event in before.result:
+        event = Event.model_validate(stored_event)
         if event.actions.route is not None:
             ctx.route = event.actions.route
         yield event
@@ -194,15 +196,15 @@ def _again(before: Finished, kept: NodeLedger, key: str, ctx: Context) -> Iterat
 
 def _stored_failures(ctx: Context) -> int:
     """How many failed tries of this node run have an event in the session."""
-    found = 0
+    failures = 0
     for event in ctx.session.events:
         if event.invocation_id != ctx.invocation_id:
             continue
         if event.author == "user" and event.content:
-            found = 0  # a run after an answer counts its own tries
+            failures = 0  # a run after an answer counts its own tries
         elif event.node_info.path == ctx.node_path and event.error_code:
-            found += 1
-    return found
+            failures += 1
+    return failures
 
 
 def _node_run(node: FunctionNode, ctx: Context) -> ToolRun:

@@ -17,17 +17,20 @@ from lango.adk.compat.workflow import prepare_input, replace_prepare_input
 
 
 def prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
-    given = prepare_input(agent, ctx, node_input)
+    input_event = prepare_input(agent, ctx, node_input)
     events = ctx.session.events
-    if given is None or not events or events[-1] is not given:
-        return given
-    mine = ctx.invocation_id
+    if input_event is None or not events or events[-1] is not input_event:
+        return input_event
+    invocation_id = ctx.invocation_id
     for place, event in enumerate(events[:-1]):
-        same_node = event.node_info.path == given.node_info.path and event.branch == given.branch
-        if event.invocation_id == mine and same_node and event.content:
+        same_node = (
+            event.node_info.path == input_event.node_info.path
+            and event.branch == input_event.branch
+        )
+        if event.invocation_id == invocation_id and same_node and event.content:
             events.insert(place, events.pop())
             break
-    return given
+    return input_event
 
 
 def put_right() -> None:
