@@ -8,6 +8,7 @@ from google.adk.agents import (
     LlmAgent,
     SequentialAgent,  # pyright: ignore[reportDeprecated]  # people have them
 )
+from google.adk.sessions.session import Session
 from google.adk.tools.agent_tool import AgentTool
 
 from faults.recovery.kill_shapes import agent, tool
@@ -34,7 +35,7 @@ DEATHS = [
     ("tools", "ledger.start.after", 1, ""),
     ("tools", "tool.effect", 1, ""),
     ("tools", "ledger.finish.after", 1, ""),  # the tool has finished, its response is lost
-    ("tools", "append.after", 6, ".end"),  # the answer is stored: only the close is left
+    ("tools", "append.after", 6, ""),  # the answer is stored: only the close is left
     ("tools that run once", "ledger.finish.after", 1, ""),
     ("parallel tools", "ledger.finish.after", 3, ""),
     ("transfer and back", "append.after", 3, ".end"),
@@ -52,7 +53,7 @@ DEATHS = [
     ("agent callbacks", "append.after", 2, ""),  # the before callback has run
     ("agent callbacks", "append.after", 6, ""),  # the agent has ended, its after callback not run
     ("callbacks of containers", "append.after", 2, ""),  # a before callback changed state alone
-    ("skip_summarization", "append.after", 3, ".end"),
+    ("skip_summarization", "append.after", 3, ""),
     ("workflow", "ledger.finish.after", 1, ""),
     ("workflow", "tool.effect", 2, ""),
 ]
@@ -70,16 +71,33 @@ async def test_a_turn_goes_on_as_if_nothing_had_happened(
     assert (after.state, after.user_state) == (clean.state, clean.user_state)
     assert (after.turns, after.artifacts, after.gaps) == (clean.turns, clean.artifacts, False)
     assert _unanswered(after) == _unanswered(clean)
-    service = SessionServiceAdapter(sweep.url, tenant=key.tenant, token_budget=None)
-    session = await service.get_session(app_name=APP, user_id=USER, session_id=key.session_id)
-    await service.close()
-    assert session
+    session = await _session(sweep.url, key)
     repairs = {end for event in session.events for end in REPAIRS if event.id.endswith(end)}
     assert repairs == ({written} if written else set())
 
 
+async def _session(url: str, key: SessionKey) -> Session:
+    service = SessionServiceAdapter(url, tenant=key.tenant, token_budget=None)
+    session = await service.get_session(app_name=APP, user_id=USER, session_id=key.session_id)
+    await service.close()
+    assert session
+    return session
+
+
 def _unanswered(shot: Snapshot) -> int:
     return (shot.calls - shot.responses).total()
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_stored"), [("tools", False), ("agent callbacks", True), ("sequence", True)]
+)
+async def test_a_lone_agent_stores_no_end_mark(
+    shape: str, is_stored: bool, sqlite_url: str
+) -> None:
+    sweep, key = sweep_of(shape, sqlite_url), new_key()
+    await run_turns(sweep, key, f"worker-{key.tenant}", ())
+    session = await _session(sqlite_url, key)
+    assert any(event.actions.end_of_agent for event in session.events) == is_stored
 
 
 async def test_a_tool_that_may_run_once_is_reported_as_unknown(store_url: str) -> None:

@@ -43,8 +43,12 @@ _TEMP_STATE: Final = "temp:"
 
 def journal_of(ctx: InvocationContext) -> Journal:
     """The journal of the invocation, as stored so far."""
-    sessions = cast(ClaimedSessions, ctx.session_service)
+    sessions = _claimed(ctx)
     return Journal(ctx.session.events, ctx.invocation_id, sessions.places, sessions.unmarked)
+
+
+def _claimed(ctx: InvocationContext) -> ClaimedSessions:
+    return cast(ClaimedSessions, ctx.session_service)
 
 
 async def _run_callbacks(
@@ -113,10 +117,13 @@ async def _run_llm(
         return
     async with aclosing(run_body(ctx)) as events:
         async for event in events:
-            is_own_end = event.author == agent.name and is_end(event)
-            if is_own_end and journal_of(ctx).run(agent.name).waits:
-                ctx.set_agent_state(agent.name)  # ADK takes a repeated call for an answer
-                continue
+            if event.author == agent.name and is_end(event):
+                run = journal_of(ctx).run(agent.name)
+                if run.waits:
+                    ctx.set_agent_state(agent.name)  # ADK takes a repeated call for an answer
+                    continue
+                if run.body_done and not _claimed(ctx).places[agent.name].stores_end:
+                    continue
             yield event
 
 

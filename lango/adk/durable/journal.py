@@ -16,6 +16,7 @@ from google.adk.agents import (
     SequentialAgent,  # pyright: ignore[reportDeprecated]
 )
 from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.llm_agent import LlmAgent
 from google.adk.events.event import Event
 from google.adk.workflow import BaseNode
 
@@ -46,6 +47,7 @@ class AgentPlace:
     parent: str | None
     in_container: bool  # whether the parent is one of CONTAINERS
     names: frozenset[str]  # of the agent and all agents below it
+    stores_end: bool = True  # whether its end mark is stored
 
 
 def agent_places(root: BaseNode) -> dict[str, AgentPlace]:
@@ -60,8 +62,14 @@ def _places(agent: BaseAgent, parent: BaseAgent | None = None) -> Iterator[Agent
         parent.name if parent else None,
         isinstance(parent, CONTAINERS),
         frozenset({agent.name, *(place.name for place in below)}),
+        not (parent is None and _ends_with_its_text(agent)),
     )
     yield from below
+
+
+def _ends_with_its_text(agent: BaseAgent) -> bool:
+    """Whether nothing follows the final text of a root agent: then an end mark adds nothing."""
+    return isinstance(agent, LlmAgent) and not (agent.sub_agents or agent.after_agent_callback)
 
 
 def root_container(places: Mapping[str, AgentPlace]) -> str | None:

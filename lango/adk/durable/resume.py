@@ -16,6 +16,7 @@ from google.adk.workflow import BaseNode
 from google.genai import types
 
 from lango.adk.durable.claimed_service import ClaimedSessions
+from lango.adk.durable.journal import is_end
 from lango.adk.durable.repairs import REPAIRS, REPAIRS_OF_AGENTS
 from lango.store.sessions.entries import SessionKey
 
@@ -87,6 +88,8 @@ async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
     for repair in REPAIRS_OF_AGENTS if sessions.places else REPAIRS:
         own_events = [e for e in session.events if e.invocation_id == sessions.invocation_id]
         for event in list(repair(own_events, results)):
+            if is_end(event) and not sessions.places[event.author].stores_end:
+                continue
             await sessions.append_event(session, event)
             done.append(event)
     return done
