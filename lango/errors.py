@@ -220,7 +220,7 @@ class QuotaError(LangoError):
         self, message: str = "", *, quota: str = "", retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.quota = quota  # "open_turns" or "file_bytes"
+        self.quota = quota  # "open_turns", "history_tokens" or "file_bytes"
         self.retry_after = retry_after  # seconds until a retry makes sense
 
 

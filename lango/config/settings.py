@@ -319,6 +319,11 @@ class QuotaSettings(Section):
     file_bytes: int | None = Field(
         default=10 << 30, ge=1, description="Bytes of files and other artifacts, all versions."
     )
+    history_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Estimated tokens of all messages and tool results, about four bytes each.",
+    )
 
 
 class ServerSettings(Section):

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared
-from lango.store.schema.tables import artifacts, turns
+from lango.store.schema.tables import artifacts, sessions, turns
 
 _open_turns = (
     sa.select(turns.c.number)
@@ -28,4 +28,10 @@ async def count_open_turns(database: Database, tenant: str, most: int) -> int:
 async def sum_file_bytes(database: Database, tenant: str) -> int:
     """The size of all versions of the tenant's artifacts, including uploaded files."""
     total = sa.select(sa.func.sum(artifacts.c.size)).where(artifacts.c.tenant == tenant)
+    return int(await database.read(lambda connection: connection.scalar(total)) or 0)
+
+
+async def sum_history_tokens(database: Database, tenant: str) -> int:
+    """The estimated tokens in all sessions of the tenant."""
+    total = sa.select(sa.func.sum(sessions.c.total_tokens)).where(sessions.c.tenant == tenant)
     return int(await database.read(lambda connection: connection.scalar(total)) or 0)

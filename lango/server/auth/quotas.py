@@ -1,7 +1,9 @@
-"""Quotas of a tenant: open turns, and bytes of files.
+"""Quotas of a tenant: open turns, tokens of its history, and bytes of files.
 
-Each process reads a tenant's usage from the database at most once a second, and adds what it
-accepts in between. Together, processes can exceed a quota by what they accept in one second.
+Each process reads a tenant's usage from the database at most once a second, and adds the turns and
+files that it accepts in between. Together, processes can exceed a quota by what they accept in one
+second. The history grows while turns run: it is read every ten seconds, and turns that have been
+accepted may exceed the quota.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from typing import Final
 from lango.config.settings import QuotaSettings
 from lango.errors import QuotaError
 from lango.store.db.database import Database
-from lango.store.quotas import count_open_turns, sum_file_bytes
+from lango.store.quotas import count_open_turns, sum_file_bytes, sum_history_tokens
 
 FRESH: Final = 1.0
 """Seconds for which a count from the database is used."""
+HISTORY_FRESH: Final = 10.0
+"""The same for the history: its sum reads a row for each session."""
 _TURN_ENDS: Final = 2.0
-_FILE_GOES: Final = 60.0
+_DATA_GOES: Final = 60.0
 _MOST_TENANTS: Final = 10_000
 
 
@@ -36,10 +40,12 @@ class _Usages:
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Usage] = OrderedDict()
 
-    async def of(self, tenant: str, read: Callable[[], Awaitable[int]]) -> _Usage:
-        """A tenant's usage, read from the database if the known one is older than FRESH."""
+    async def of(
+        self, tenant: str, read: Callable[[], Awaitable[int]], fresh: float | None = None
+    ) -> _Usage:
+        """A tenant's usage, read from the database if the known one is older than `fresh`."""
         known = self._known.get(tenant)
-        if known is None or time.monotonic() - known.read_at > FRESH:
+        if known is None or time.monotonic() - known.read_at > (FRESH if fresh is None else fresh):
             at = time.monotonic()
             known = self._known[tenant] = _Usage(await read(), at)
             self._known.move_to_end(tenant)
@@ -56,9 +62,11 @@ class Quotas:
         self._settings = settings
         self._turns = _Usages()
         self._bytes = _Usages()
+        self._tokens = _Usages()
 
     async def take_turn(self, tenant: str) -> None:
-        """Count one more turn; QuotaError if the tenant has reached its quota of open turns."""
+        """Count one more turn; QuotaError at the quota of open turns or of the history."""
+        await self._check_history(tenant)
         most = self._settings.open_turns
         if most is None:
             return
@@ -73,6 +81,21 @@ class Quotas:
             )
         usage.used += 1
 
+    async def _check_history(self, tenant: str) -> None:
+        most = self._settings.history_tokens
+        if most is None:
+            return
+        usage = await self._tokens.of(
+            tenant, lambda: sum_history_tokens(self._database(), tenant), HISTORY_FRESH
+        )
+        if usage.used >= most:
+            raise QuotaError(
+                f"The history of this tenant may have {most} tokens, and has {usage.used}. "
+                "Delete sessions that are not needed.",
+                quota="history_tokens",
+                retry_after=_DATA_GOES,
+            )
+
     async def take_bytes(self, tenant: str, size: int) -> None:
         """Count a file; QuotaError if the tenant's files would together exceed their quota."""
         most = self._settings.file_bytes
@@ -84,6 +107,6 @@ class Quotas:
                 f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "
                 "Delete sessions whose files are not needed.",
                 quota="file_bytes",
-                retry_after=_FILE_GOES,
+                retry_after=_DATA_GOES,
             )
         usage.used += size

@@ -15,6 +15,7 @@ from tests.server.places import House, house
 def read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Usage is read from the database for every request."""
     monkeypatch.setattr(quotas, "FRESH", -1.0)
+    monkeypatch.setattr(quotas, "HISTORY_FRESH", -1.0)
 
 
 async def submit(served: House, session: str, name: str = "ann", **body: Any) -> httpx.Response:
@@ -71,6 +72,21 @@ async def test_a_repeated_request_gets_its_turn_at_the_quota(place: Place, tenan
         assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
         assert (other.status_code, other.json()["type"]) == (409, "urn:lango:error:turn-conflict")
         refused(await submit(served, session), "may have 1 open turns")
+
+
+@pytest.mark.usefixtures("read_each_time")
+async def test_the_history_of_a_tenant_is_limited(place: Place, tenant: str) -> None:
+    async with house(place, tenant, quotas=QuotaSettings(history_tokens=500)) as served:
+        session, second = await served.session(), await served.session("bob")
+        async with served.worker():
+            await served.turns().wait(await served.turn(session, "hi " * 1_000))
+        refused(await submit(served, session), "may have 500 tokens")
+        refused(await submit(served, second, "bob"), "may have 500 tokens")
+        others = await served.session("other-ann")
+        assert (await submit(served, others, "other-ann")).status_code == 202
+        async with served.client() as client:
+            assert (await client.delete(f"/v1/sessions/{session}")).status_code == 204
+        assert (await submit(served, second, "bob")).status_code == 202
 
 
 async def test_a_repeated_request_counts_once(sqlite_place: Place, tenant: str) -> None:
@@ -155,7 +171,7 @@ async def test_the_files_of_a_tenant_take_so_many_bytes(place: Place, tenant: st
 
 
 async def test_without_a_quota_nothing_is_counted(sqlite_place: Place, tenant: str) -> None:
-    unlimited = QuotaSettings(open_turns=None, file_bytes=None)
+    unlimited = QuotaSettings(open_turns=None, file_bytes=None, history_tokens=None)
     async with house(sqlite_place, tenant, quotas=unlimited) as served:
         session = await served.session()
         assert (await submit(served, session)).status_code == 202
