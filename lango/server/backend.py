@@ -12,6 +12,7 @@ from lango.config.settings import FileSettings, QuotaSettings, ServerSettings, S
 from lango.server.auth.quotas import Quotas
 from lango.server.health import Health
 from lango.server.http.hosts import LOOPBACK, allowed_hosts
+from lango.server.http.request_slots import RequestSlots
 from lango.server.http.streams import HEARTBEAT, StreamLimits, Streams
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns.service import Turns
@@ -82,6 +83,7 @@ class EndpointServices:
     streams: Streams
     quotas: Quotas
     health: Health
+    slots: RequestSlots
 
     @property
     def store(self) -> SqlSessionStore:
@@ -97,6 +99,7 @@ def provide(app: FastAPI, backend: Backend, options: ServerOptions) -> None:
         Streams(options.streams, options.heartbeat),
         Quotas(lambda: backend.store.database, options.quotas),
         Health(),
+        RequestSlots(),
     )
 
 

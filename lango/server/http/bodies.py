@@ -18,17 +18,21 @@ _JSON: Final = "application/json"
 
 
 class JsonRoute(APIRoute):
-    """A route whose body, if it has one, is bounded JSON."""
+    """A route for known callers; its body, if it has one, is bounded JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, after checks of the credential and then of the body."""
+        """The handler, after checks of the credential and then of the body.
+
+        It has a slot until it returns the response: a stream needs none.
+        """
         handle = super().get_route_handler()
-        if self.body_field is None:
-            return handle
+        has_body = self.body_field is not None
 
         async def checked(request: Request) -> Response:
             await caller(request)
-            return await handle(await _read(request))
+            readable = await _read(request) if has_body else request
+            async with services_of(request.app).slots.slot():
+                return await handle(readable)
 
         return checked
 

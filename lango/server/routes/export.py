@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from lango.server.auth.callers import SECURED, Viewer
 from lango.server.backend import Served
+from lango.server.http.bodies import JsonRoute
 from lango.server.http.problems import responses
 from lango.server.routes.sessions import SeenSession
 from lango.store.transfer.export import SessionExport, open_export
@@ -21,6 +22,7 @@ router = APIRouter(
     prefix="/v1/sessions",
     tags=["sessions"],
     dependencies=SECURED,
+    route_class=JsonRoute,
     responses=responses(401, 403, 404, 421, 422, 429, 503),
 )
 

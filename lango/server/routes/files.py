@@ -27,7 +27,7 @@ from lango.core.values import storable_text
 from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
 from lango.server.auth.callers import SECURED
 from lango.server.backend import Served
-from lango.server.http.bodies import refuse_encodings
+from lango.server.http.bodies import JsonRoute, refuse_encodings
 from lango.server.http.problems import responses
 from lango.server.routes.schemas import File, FileName, FilePage, Number
 from lango.server.routes.sessions import OwnSession, PageSize, SeenSession
@@ -38,6 +38,7 @@ router = APIRouter(
     prefix="/v1/sessions",
     tags=["files"],
     dependencies=SECURED,
+    route_class=JsonRoute,
     responses=responses(401, 403, 404, 421, 422, 429, 503),
 )
 

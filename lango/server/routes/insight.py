@@ -16,6 +16,7 @@ from lango.insight.timeline import Timeline, read_timeline
 from lango.insight.usage import recent_usage
 from lango.server.auth.callers import SECURED, Admin, ListViewer
 from lango.server.backend import Served
+from lango.server.http.bodies import JsonRoute
 from lango.server.http.problems import responses
 from lango.server.routes.schemas import Id
 from lango.server.routes.sessions import OUR_ID, SeenSession, Since, Until
@@ -23,9 +24,11 @@ from lango.server.routes.turns import SeenTurn
 from lango.store.insight.usage import read_usage
 from lango.store.insight.workload import read_workload
 
-contexts = APIRouter(prefix="/v1/sessions", tags=["sessions"], dependencies=SECURED)
+contexts = APIRouter(
+    prefix="/v1/sessions", tags=["sessions"], dependencies=SECURED, route_class=JsonRoute
+)
 """Apart from `router`: the OpenAPI document lists it with the other operations of a session."""
-router = APIRouter(prefix="/v1", dependencies=SECURED)
+router = APIRouter(prefix="/v1", dependencies=SECURED, route_class=JsonRoute)
 
 MOST_CHARACTERS: Final = 1_000_000
 LONGEST: Final = timedelta(days=366)

@@ -6,12 +6,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from lango.server.auth.callers import SECURED, AnyCaller
+from lango.server.http.bodies import JsonRoute
 from lango.server.http.problems import responses
 
 router = APIRouter(
     prefix="/v1/me",
     tags=["identity"],
     dependencies=SECURED,
+    route_class=JsonRoute,
     responses=responses(401, 403, 421, 422, 429, 503),
 )
 

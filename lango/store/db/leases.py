@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from lango.core.tenants import FairSemaphore
 from lango.store.db.liveness import (
     ANSWERS_WITHIN,
     idle_connections,
@@ -24,7 +25,7 @@ from lango.store.db.liveness import (
 from lango.store.db.pooler import local_settings
 from lango.store.db.retry import in_our_words, is_out_of_step, is_read_only
 from lango.store.db.statement import DriverStatement, Prepared, Row, only
-from lango.store.db.waiting import FairSemaphore, acquired
+from lango.store.db.waiting import acquired
 
 _ALONE: Final = 3
 """Connections reserved for single statements, which never wait long for a row."""
