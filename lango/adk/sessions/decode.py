@@ -11,7 +11,7 @@ from google.genai import types
 from pydantic_core import from_json
 
 from lango.adk.sessions.encode import CONTENT_ROLES
-from lango.adk.sessions.fast_model import build, mould
+from lango.adk.sessions.fast_model import build, fast_model
 from lango.adk.sessions.parts import MOVED
 from lango.core.messages.authors import author_of
 from lango.core.messages.messages import ASSISTANT_ROLES, CONTROL, TOOL_ROLES, Message, ToolCall
@@ -22,20 +22,20 @@ Blobs = Mapping[str, bytes]
 NO_BLOBS: Final[Blobs] = {}
 
 _AUTH: Final = "requested_auth_configs"
-_EVENT: Final = mould(Event)
-_ACTIONS: Final = mould(EventActions)
-_NODE_INFO: Final = mould(NodeInfo)
-_PART: Final = mould(types.Part)
-_CALL: Final = mould(types.FunctionCall)
-_RESPONSE: Final = mould(types.FunctionResponse)
+_EVENT: Final = fast_model(Event)
+_ACTIONS: Final = fast_model(EventActions)
+_NODE_INFO: Final = fast_model(NodeInfo)
+_PART: Final = fast_model(types.Part)
+_CALL: Final = fast_model(types.FunctionCall)
+_RESPONSE: Final = fast_model(types.FunctionResponse)
 _EVENT_FIELDS: Final = {"id", "timestamp", "invocation_id", "author", "content"}
 
 # Created about once per row, hence the stamps.
-_text_part: Final = _PART.stamp("text")
-_call_part: Final = _PART.stamp("function_call")
-_response_part: Final = _PART.stamp("function_response")
+_text_part: Final = _PART.factory("text")
+_call_part: Final = _PART.factory("function_call")
+_response_part: Final = _PART.factory("function_response")
 _contents: Final = {
-    role: mould(types.Content).stamp("parts", role=CONTENT_ROLES[kind])
+    role: fast_model(types.Content).factory("parts", role=CONTENT_ROLES[kind])
     for kind, roles in {"user": {"user"}, "assistant": ASSISTANT_ROLES, "tool": TOOL_ROLES}.items()
     for role in roles
 }
@@ -168,7 +168,7 @@ def _fill(values: dict[str, Any], rest: JsonObject, changes: str | None) -> None
 def _actions(data: JsonObject) -> EventActions:
     """Validate auth configs with ADK's own validator; revive all else."""
     configs = data.pop(_AUTH, None)
-    actions = _ACTIONS.revive(data, vouched=True)
+    actions = _ACTIONS.revive(data, skip_validation=True)
     if configs is not None:
         actions.requested_auth_configs = EventActions.model_validate(
             {_AUTH: configs}
