@@ -48,7 +48,7 @@ from lango.adk.tools.approvals import QUESTIONS, answer_content, approval_of
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
 from lango.core.turns.events import ENDS, Answer, Failed, GivenUp, Publish, Started, TurnEvent
-from lango.core.turns.inputs import FileRef, files_in, said_in
+from lango.core.turns.inputs import FileRef, files_in, message_or_answers
 from lango.errors import (
     AgentChangedError,
     ConfigError,
@@ -321,7 +321,9 @@ class _ClaimedTurn:
         NotResumableError if the agents around it could not continue after the answer.
         """
         answers = [
-            answer for answer in said_in(self.claim.turn.input) if isinstance(answer, Answer)
+            answer
+            for answer in message_or_answers(self.claim.turn.input)
+            if isinstance(answer, Answer)
         ]
         answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
         askers, calls = set[str](), dict[str, str]()
@@ -340,7 +342,10 @@ class _ClaimedTurn:
 
     async def _message(self) -> types.Content:
         """The input that the turn was submitted with, as ADK's content."""
-        turn_input, files = said_in(self.claim.turn.input), files_in(self.claim.turn.input)
+        turn_input, files = (
+            message_or_answers(self.claim.turn.input),
+            files_in(self.claim.turn.input),
+        )
         if isinstance(turn_input, str) and not files:
             return types.Content(role="user", parts=[types.Part(text=turn_input)])
         session = await load(self.sessions, self.key)
@@ -390,6 +395,6 @@ class _ClaimedTurn:
             for event in (session.events if session else [])
             if event.invocation_id == self.claim.turn.invocation_id
         ]
-        turn_input = said_in(self.claim.turn.input)
+        turn_input = message_or_answers(self.claim.turn.input)
         answered = {answer.call_id for answer in turn_input if isinstance(answer, Answer)}
         return open_waits(own_events) - answered - {self.claim.turn.answers}
