@@ -76,7 +76,7 @@ class TemporalEngine(OpenedEngine):
         for head in heads:
             self._starter.start(head)
         if not heads:
-            self.wakes.tell(WORK)
+            self.wakes.notify(WORK)
 
     def withdraw(self, turn_id: str) -> None:
         """Cancel the activity of a turn."""
@@ -106,12 +106,12 @@ class TemporalEngine(OpenedEngine):
     async def _sweep(self, worker: EngineWorker) -> None:
         """Sweep until the worker takes no more."""
         sweep, is_woken = MissedTurnSweep(self, worker, self._starter.is_known), True
-        with self.wakes.hear(WORK) as subscription:
+        with self.wakes.subscribe(WORK) as subscription:
             while await worker.room():
                 try:
                     await sweep.look(all_ready=is_woken)
                 except Exception:
-                    logger.exception("Looking for turns failed; it is tried again.")
+                    logger.exception("Polling for turns failed; retrying.")
                 is_woken = await subscription.wait(random.uniform(*_SWEEP_EVERY))  # noqa: S311 - jitter
 
 

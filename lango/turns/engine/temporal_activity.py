@@ -98,7 +98,7 @@ class TurnActivity:
         except ApplicationError:
             raise
         except Exception as error:
-            logger.warning("Turn %s could not be claimed, and is tried again: %r", head.turn, error)
+            logger.warning("Turn %s could not be claimed; retrying: %r", head.turn, error)
             raise LaterError("The turn could not be claimed.") from error
 
     async def _cancel(self, head: Head) -> None:
