@@ -149,7 +149,7 @@ class AgentRunner:
                         yield turn_event
         except Exception as raised:  # noqa: BLE001 - every error is the turn's end
             error = self._named(raised, reader)
-        await self._keep(user_id, session_id, reader.unfinished())
+        await self._store_unfinished(user_id, session_id, reader.unfinished())
         yield self.end(reader, error, how)
 
     @property
@@ -195,7 +195,9 @@ class AgentRunner:
             app_name=self.app.name, user_id=user_id, session_id=session_id
         )
 
-    async def _keep(self, user_id: str, session_id: str, unfinished: Sequence[Event]) -> None:
+    async def _store_unfinished(
+        self, user_id: str, session_id: str, unfinished: Sequence[Event]
+    ) -> None:
         """Store interrupted messages; a failure to do so must not hide the reason for the end."""
         if not unfinished:
             return

@@ -225,7 +225,7 @@ def _laid_out(
         if isinstance(length, int):
             fields["text"] = content[place : place + length]
             place += length + 1
-        _bring_back(fields.get("inline_data"), blobs)
+        _restore_bytes(fields.get("inline_data"), blobs)
         values = _PART.revive(fields).__dict__ | _calls_of(item, calls, blobs)
         parts.append(_PART.assemble(values, set(item)))
     return parts
@@ -239,12 +239,12 @@ def _calls_of(item: JsonObject, calls: Iterator[JsonObject], blobs: Blobs) -> di
     if "function_response" in item:
         extra = item["function_response"]
         for part in extra.get("parts") or ():
-            _bring_back(part.get("inline_data"), blobs)
+            _restore_bytes(part.get("inline_data"), blobs)
         fields["function_response"] = _response(next(calls), extra)
     return fields
 
 
-def _bring_back(inline_data: JsonObject | None, blobs: Blobs) -> None:
+def _restore_bytes(inline_data: JsonObject | None, blobs: Blobs) -> None:
     """Put back bytes that were moved out of the row."""
     if inline_data is not None and MOVED in inline_data:
         inline_data["data"] = blobs.get(inline_data.pop(MOVED), b"")
