@@ -60,7 +60,9 @@ class Notices:
                     await self._listen_once(on_notification, on_connect)
                     break  # it was connected: restart with short waits
                 except Exception as error:  # noqa: BLE001 - retry after any fault
-                    logger.info("cannot listen, trying again: %s", type(error).__name__)
+                    logger.info(
+                        "Cannot listen for notifications; retrying: %s", type(error).__name__
+                    )
                 await asyncio.sleep(wait)
 
     async def arrive(self) -> bool:

@@ -49,7 +49,7 @@ _find_live_workers = turn_queue.find_live_workers
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "the next turn is not shown": (turn_rows, "make_ready", _nothing),
     "interrupting turns wait their turn": (turn_rows, "first_queued", _by_number),
-    "interrupting turns stop nothing": (turns, "_make_way", _nothing),
+    "interrupting turns stop nothing": (turns, "_interrupt_running", _nothing),
     "a lost claim still writes": (turn_rows, "lock_claimed", _any_claim),
     "cancelled and worn out turns are resumed": (turn_queue, "_verdict", _never),
     "answers change nothing": (turn_rows, "settle_answers", _nothing),
