@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 from lango.core.backoff import delays
-from lango.core.causes import MOST_CAUSES, Cause, cause_of
+from lango.core.causes import MAX_CAUSES, Cause, cause_of
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.core.tenants import current_tenant
@@ -342,7 +342,7 @@ class Attempt:
             self._calls.add(event.call)
         elif isinstance(event, ToolFinished):
             self._calls.discard(event.call)
-            if event.cause and event.error_id and len(self._causes) < MOST_CAUSES:
+            if event.cause and event.error_id and len(self._causes) < MAX_CAUSES:
                 self._causes[event.error_id] = event.cause
         if isinstance(event, ApprovalRequired):  # logged with the close: only then answerable
             self._questions[event.approval.id] = event

@@ -183,12 +183,12 @@ class Turns:
         turn = await self.get(turn_id)
         if turn.state not in _RETRIED:
             raise TurnConflictError(
-                f"Turn {turn.id} is {turn.state}: only one that failed or was cancelled is retried."
+                f"Turn {turn.id} is {turn.state}: only a failed or cancelled turn can be retried."
             )
         if turn.answers is not None or "answers" in turn.input:
             raise TurnConflictError(
-                f"Turn {turn.id} was an answer, which is not given twice. If its call still waits, "
-                "answer it again; else say something new in the session."
+                f"Turn {turn.id} was an answer, which cannot be retried. If its call still waits, "
+                "answer it again; otherwise submit a new message."
             )
         new = NewTurn(
             turn.input,

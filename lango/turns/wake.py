@@ -253,7 +253,7 @@ class WakeUps:
             try:
                 await self._send()
             except Exception as error:  # noqa: BLE001 - a receiver that misses it polls
-                logger.info("a wake-up was not sent: %s", type(error).__name__)
+                logger.info("A wake-up could not be sent: %s", type(error).__name__)
                 self._announce_from = float("-inf")
 
     async def _send(self) -> None:

@@ -346,7 +346,9 @@ class TurnWorker:
         for claim in held_claims.keys() - run - self._claiming:
             # A locked session is left for the next round: the other claims do not wait for it.
             if await self._engine.queue.hand_back(self.worker.id, claim, wait=False):
-                logger.warning("The claim %s was not run by its worker, and is handed back.", claim)
+                logger.warning(
+                    "This worker held the claim %s without running it, and handed it back.", claim
+                )
                 self._engine.dispatch()
 
     async def _do_upkeep(self) -> None:

@@ -143,7 +143,7 @@ def test_an_answer_is_not_retried(sqlite_url: str, tenant: str) -> None:
 
     answer = asyncio.run(answered())
     shell.out("turns", "cancel", answer)
-    assert "was an answer, which is not given twice" in shell.refused("turns", "retry", answer)
+    assert "was an answer, which cannot be retried" in shell.refused("turns", "retry", answer)
 
 
 def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:

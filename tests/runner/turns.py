@@ -90,7 +90,7 @@ def kinds(events: Sequence[TurnEvent]) -> list[str]:
     return [event.type for event in events]
 
 
-def user_input(events: Sequence[TurnEvent]) -> list[tuple[str, str]]:
+def said(events: Sequence[TurnEvent]) -> list[tuple[str, str]]:
     return [(event.author, event.text) for event in events if isinstance(event, MessageCompleted)]
 
 

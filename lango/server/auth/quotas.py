@@ -19,9 +19,9 @@ from lango.store.quotas import count_open_turns, sum_file_bytes
 
 FRESH: Final = 1.0
 """Seconds for which a count from the database is used."""
-_TURN_ENDS: Final = 2.0
-_FILE_GOES: Final = 60.0
-_MOST_TENANTS: Final = 10_000
+_RETRY_AFTER_TURN: Final = 2.0
+_RETRY_AFTER_FILE: Final = 60.0
+_MAX_TENANTS: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class _Usages:
             at = time.monotonic()
             known = self._known[tenant] = _Usage(await read(), at)
             self._known.move_to_end(tenant)
-            if len(self._known) > _MOST_TENANTS:
+            if len(self._known) > _MAX_TENANTS:
                 self._known.popitem(last=False)
         return known
 
@@ -69,7 +69,7 @@ class Quotas:
                 f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
                 "cancel some.",
                 quota="open_turns",
-                retry_after=_TURN_ENDS,
+                retry_after=_RETRY_AFTER_TURN,
             )
         usage.used += 1
 
@@ -84,6 +84,6 @@ class Quotas:
                 f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "
                 "Delete sessions whose files are not needed.",
                 quota="file_bytes",
-                retry_after=_FILE_GOES,
+                retry_after=_RETRY_AFTER_FILE,
             )
         usage.used += size

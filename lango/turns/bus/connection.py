@@ -81,7 +81,7 @@ class BusConnection(Generic[C]):
                     await self._listen_once(on_message, on_connect)
                     break  # it was connected: restart with short waits
                 except Exception as error:  # noqa: BLE001 - retry after any fault
-                    logger.info("cannot reach the bus, trying again: %s", type(error).__name__)
+                    logger.info("The bus cannot be reached; retrying: %s", type(error).__name__)
                 await asyncio.sleep(wait)
 
     async def probe(self) -> None:

@@ -102,7 +102,7 @@ async def test_a_revoked_key_is_forgotten_soon(
 async def test_keys_that_were_looked_up_do_not_pile_up(
     app: FastAPI, keys: KeyStore, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "_MOST_KNOWN", 1)
+    monkeypatch.setattr(identity, "_MAX_KNOWN", 1)
     first, second = [await keys.create(tenant, user=user) for user in ("ann", "bob")]
     for made in (first, second, first):
         assert (await who(app, made))["user"] == made.key.user
