@@ -16,7 +16,7 @@
     ├── StoreError
     │   ├── UnsupportedUrlError    neither postgresql:// nor sqlite:///
     │   ├── SchemaError            tables missing, too old, or too new for this lango
-    │   │   └── SchemaBusyError    others kept using the tables to be changed (retryable)
+    │   │   └── SchemaBusyError    other transactions kept the tables locked (retryable)
     │   └── StoreUnavailableError  the database did not answer (retryable)
     │       └── StoreBusyError     no connection was free, or the session was locked, for too long
     ├── ModelError                 a model call failed: provider, model, status, request id,
@@ -153,7 +153,7 @@ class SchemaError(StoreError):
 
 
 class SchemaBusyError(SchemaError):
-    """The tables could not be changed: others kept using them."""
+    """The tables could not be changed: other transactions kept them locked."""
 
     retryable = True
 
@@ -177,11 +177,11 @@ class ToolArgumentsError(ToolError, ValueError):
 
 
 class ToolTimeoutError(ToolError):
-    """The tool took longer than it may."""
+    """The tool exceeded its time limit."""
 
 
 class UnauthorizedError(LangoError):
-    """The request has no credential that is known here."""
+    """The request has no valid credential."""
 
 
 class ForbiddenError(LangoError):
@@ -189,7 +189,7 @@ class ForbiddenError(LangoError):
 
 
 class IdentityUnavailableError(LangoError):
-    """The issuer of tokens cannot be asked for its keys, so no token can be checked."""
+    """The token issuer's keys could not be fetched, so no token can be verified."""
 
     retryable = True
 
@@ -199,7 +199,7 @@ class IdentityUnavailableError(LangoError):
 
 
 class KeyLimitError(LangoError):
-    """The API key, or the user of a token, has used what it may, for now."""
+    """The API key, or the user of a token, has reached a limit."""
 
     retryable = True
 
@@ -212,7 +212,7 @@ class KeyLimitError(LangoError):
 
 
 class QuotaError(LangoError):
-    """The tenant has as much as it may have at a time."""
+    """The tenant has reached a quota."""
 
     retryable = True
 
@@ -239,11 +239,11 @@ class KeyNotFoundError(LangoError):
 
 
 class InvalidKeyError(LangoError, ValueError):
-    """The API key cannot be made or changed in this way."""
+    """The API key cannot be created or changed like this."""
 
 
 class ImportSourceError(LangoError):
-    """What is to be imported cannot be read, or is damaged."""
+    """The import source cannot be read, or is damaged."""
 
 
 class ModelError(LangoError):
@@ -315,7 +315,7 @@ class ModelUnavailableError(ModelError):
 
 
 class BadStreamError(ModelError):
-    """The answer broke off, or was none that the provider's protocol allows."""
+    """The answer broke off, or violated the provider's protocol."""
 
     retryable = True
 
@@ -325,13 +325,13 @@ class ModelStoppedError(ModelError):
 
 
 class TurnError(LangoError):
-    """The turn came to no answer."""
+    """The turn ended without an answer."""
 
     partial_text: str = ""  # the text before the error
 
 
 class AgentNotFoundError(TurnError):
-    """The model passed the turn to an agent that is not there, or that may not have it."""
+    """The model transferred the turn to an agent that does not exist or is not a valid target."""
 
     def __init__(self, name: str, valid: Sequence[str] = ()) -> None:
         super().__init__(f"failed to find agent: {name}")
@@ -340,7 +340,7 @@ class AgentNotFoundError(TurnError):
 
 
 class ApprovalNeededError(TurnError):
-    """A tool call waits for a person's approval, and the answer waits for it."""
+    """A tool call waits for a person's approval."""
 
     def __init__(self, message: str = "", *, approvals: Sequence[Any] = ()) -> None:
         super().__init__(message)
@@ -356,11 +356,11 @@ class CallNotFoundError(TurnError):
 
 
 class TurnConflictError(TurnError):
-    """The answer or the idempotency key does not fit the turns there are."""
+    """The answer or the idempotency key conflicts with an existing turn."""
 
 
 class TurnLimitError(TurnError):
-    """The turn used more than a turn is allowed."""
+    """The turn exceeded one of its limits."""
 
     def __init__(
         self, message: str = "", *, limit: str = "", allowed: float = 0, used: float = 0
@@ -372,7 +372,7 @@ class TurnLimitError(TurnError):
 
 
 class RepeatedCallError(TurnError):
-    """The model kept making the same tool call after it was told that this leads nowhere."""
+    """The model kept repeating a tool call after it was asked to stop."""
 
     def __init__(self, message: str = "", *, tool: str = "") -> None:
         super().__init__(message)
@@ -384,15 +384,15 @@ class TurnNotFoundError(TurnError):
 
 
 class UnknownFileError(TurnError):
-    """The session does not have a file that the turn names."""
+    """The session lacks a file that the turn refers to."""
 
 
 class TurnTimeoutError(TurnError):
-    """The turn ran longer than it may."""
+    """The turn exceeded its time limit."""
 
 
 class WorkerLostError(TurnError):
-    """The turn's worker died, and so did each that took it over."""
+    """The turn's worker died, and so did every worker that resumed the turn."""
 
 
 class AppGoneError(TurnError):
@@ -400,11 +400,11 @@ class AppGoneError(TurnError):
 
 
 class NotResumableError(TurnError):
-    """An agent of this shape cannot go on from where the turn was."""
+    """A turn of an agent of this shape cannot be resumed."""
 
 
 class AgentChangedError(TurnError):
-    """The turn's worker died, and the agent that should go on is no longer the same."""
+    """The turn's worker died, and the agent has changed too much to resume the turn."""
 
 
 class LedgerConflictError(TurnError):
@@ -416,7 +416,7 @@ class TurnCancelledError(TurnError):
 
 
 class RequestError(LangoError):
-    """The server does not take this request."""
+    """The server does not accept this request."""
 
 
 class UnknownAppError(RequestError):
@@ -432,19 +432,19 @@ class UnsupportedRequestError(RequestError):
 
 
 class BodyTooLargeError(RequestError):
-    """The body is larger than this server takes."""
+    """The body is larger than the server accepts."""
 
 
 class MediaTypeError(RequestError):
-    """The body is of another kind than this takes; mostly that is `application/json`."""
+    """The endpoint does not accept this media type; most accept `application/json`."""
 
 
 class WrongHostError(RequestError):
-    """This server does not answer for that host; its setting `server.allowed_hosts` says which."""
+    """This server does not serve that host; see its setting `server.allowed_hosts`."""
 
 
 class ServerBusyError(RequestError):
-    """This server takes no more for now; try again, perhaps at another one."""
+    """This server is at its limit; retry later, or use another server."""
 
     retryable = True
 

@@ -126,7 +126,7 @@ async def measure(app: str, rate: float, seconds: float = SECONDS) -> Measured:
             sessions = await made.sessions(round(rate * seconds / _TURNS_PER_SESSION))
             await made.settle()
             # A reader in another process than the worker's, as a server is: logs are notified.
-            with here.engine.wakes.read("turn_none"):
+            with here.engine.wakes.subscribe_to_log("turn_none"):
                 await asyncio.sleep(_NOTICED)
                 async with _listening(url, heard):
                     before = await _usage(made, worker, heard)

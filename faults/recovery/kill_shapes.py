@@ -36,7 +36,7 @@ from lango.core.messages.messages import Message, ToolCall
 from lango.providers.base import ModelRequest
 from lango.testing import Reply as Answer
 from lango.testing import ScriptedProvider
-from lango.testing.kill_trials import HumanReply, Said, effect
+from lango.testing.kill_trials import HumanReply, TurnInput, effect
 
 TURN: Final = "TURN"
 
@@ -49,7 +49,7 @@ class KillShape:
     """One shape: its agent, and the turns it is given."""
 
     make: Callable[[], Root]
-    turns: Sequence[Said] = (f"{TURN} one",)
+    turns: Sequence[TurnInput] = (f"{TURN} one",)
     state: dict[str, Any] | None = None
     side_by_side: bool = False  # while one part stands at a failpoint, another may be writing
 

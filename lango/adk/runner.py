@@ -30,7 +30,7 @@ from lango.adk.apps.load import Root
 from lango.adk.compat.a2a import skip_a2a
 from lango.adk.compat.runners import RootRunner
 from lango.adk.errors import unknown_agent, unwrapped
-from lango.adk.tools.approvals import Question, content_of, matched, questions_in
+from lango.adk.tools.approvals import Question, answers_by_question, content_of, questions_in
 from lango.adk.transfers import check_names, find_agent, root_of, transfer_targets
 from lango.adk.turn_events import TurnReader
 from lango.core.turns.events import (
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 NextTurn = Literal["sticky", "root"]
 """Which agent gets the next message: the last speaker, or always the root."""
-Said = str | Sequence[Answer] | types.Content
+UserInput = str | Sequence[Answer] | types.Content
 """A turn's input: a user's message, or answers to approvals; in ADK's form or in lango's."""
 
 with warnings.catch_warnings():  # it is experimental, so lango pins ADK
@@ -118,9 +118,13 @@ class AgentRunner:
         )
 
     async def run(
-        self, user_id: str, session_id: str, said: Said | None, options: TurnOptions | None = None
+        self,
+        user_id: str,
+        session_id: str,
+        user_input: UserInput | None,
+        options: TurnOptions | None = None,
     ) -> AsyncGenerator[TurnEvent]:
-        """Run one turn: Started, its events, one end. To resume an invocation, `said` is None.
+        """Run one turn: Started, its events, one end. `user_input` None resumes one.
 
         An error ends the turn as Failed and is not raised. If a failure or an abort cuts off a
         message, the session keeps its partial text, marked as interrupted.
@@ -129,8 +133,8 @@ class AgentRunner:
         reader, error = how.reader or TurnReader(), None
         yield Started(how.attempt)
         try:
-            message = await self._message(user_id, session_id, said, reader)
-            run = self._runner(said, how).run_async(
+            message = await self._message(user_id, session_id, user_input, reader)
+            run = self._runner(user_input, how).run_async(
                 user_id=user_id,
                 session_id=session_id,
                 new_message=message,
@@ -145,7 +149,7 @@ class AgentRunner:
                         yield turn_event
         except Exception as raised:  # noqa: BLE001 - every error is the turn's end
             error = self._named(raised, reader)
-        await self._keep(user_id, session_id, reader.unfinished())
+        await self._store_unfinished(user_id, session_id, reader.unfinished())
         yield self.end(reader, error, how)
 
     @property
@@ -153,20 +157,20 @@ class AgentRunner:
         """ADK's own runner."""
         return self._sticky
 
-    def _runner(self, turn_input: Said | None, how: TurnOptions) -> Runner:
-        begins = isinstance(turn_input, str | types.Content) and not how.keep_agent
+    def _runner(self, user_input: UserInput | None, how: TurnOptions) -> Runner:
+        begins = isinstance(user_input, str | types.Content) and not how.keep_agent
         return self._rooted if begins and self.next_turn == "root" else self._sticky
 
     async def _message(
-        self, user_id: str, session_id: str, turn_input: Said | None, reader: TurnReader
+        self, user_id: str, session_id: str, user_input: UserInput | None, reader: TurnReader
     ) -> types.Content | None:
         """The input for ADK; the reader gets the approvals of the turn that stay open."""
-        if turn_input is None or isinstance(turn_input, types.Content):
-            return turn_input
-        if isinstance(turn_input, str):
-            return types.UserContent(turn_input)
-        questions = await self.asked(user_id, session_id)
-        answers = matched(turn_input, questions)
+        if user_input is None or isinstance(user_input, types.Content):
+            return user_input
+        if isinstance(user_input, str):
+            return types.UserContent(user_input)
+        questions = await self.questions(user_id, session_id)
+        answers = answers_by_question(user_input, questions)
         turn = questions[next(iter(answers))].turn
         still_open = {
             question_id
@@ -178,10 +182,10 @@ class AgentRunner:
 
     async def pending(self, user_id: str, session_id: str) -> list[Approval]:
         """The approvals that a session waits for, oldest first."""
-        questions = await self.asked(user_id, session_id)
+        questions = await self.questions(user_id, session_id)
         return [question.approval for question in questions.values() if question.is_open]
 
-    async def asked(self, user_id: str, session_id: str) -> dict[str, Question]:
+    async def questions(self, user_id: str, session_id: str) -> dict[str, Question]:
         """Every question in a session, by its id."""
         session = await self._session(user_id, session_id)
         return questions_in(session.events) if session else {}
@@ -191,7 +195,9 @@ class AgentRunner:
             app_name=self.app.name, user_id=user_id, session_id=session_id
         )
 
-    async def _keep(self, user_id: str, session_id: str, unfinished: Sequence[Event]) -> None:
+    async def _store_unfinished(
+        self, user_id: str, session_id: str, unfinished: Sequence[Event]
+    ) -> None:
         """Store interrupted messages; a failure to do so must not hide the reason for the end."""
         if not unfinished:
             return

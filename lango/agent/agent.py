@@ -155,7 +155,7 @@ class Agent:
     ) -> AsyncGenerator[TurnEvent]:
         """Yield a turn's events from its start; resume it here unless another process runs it."""
         if self._durable_turns is None:
-            raise TurnNotFoundError("Without a store there are no turns to go on with.")
+            raise TurnNotFoundError("Without a store there are no turns to resume.")
         return self._durable_turns.resume(turn_id, abort=abort)
 
     async def pending(self, *, user: str = "user", session: str = "default") -> list[Approval]:

@@ -9,8 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 from lango.adk.durable.run import DurableAgent
-from lango.adk.runner import Said, TurnOptions
-from lango.adk.tools.approvals import matched
+from lango.adk.runner import TurnOptions, UserInput
+from lango.adk.tools.approvals import answers_by_question
 from lango.core.ids import new_id
 from lango.core.turns.events import ENDS, Answer, Failed, Started, TurnEvent
 from lango.core.values import JsonObject
@@ -72,7 +72,11 @@ class DurableTurns:
                 self._worker = worker
 
     async def run(
-        self, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
+        self,
+        user_id: str,
+        session_id: str,
+        user_input: UserInput,
+        options: TurnOptions | None = None,
     ) -> AsyncGenerator[TurnEvent]:
         """Run one turn: Started, its events, one end. Closing the generator early cancels it.
 
@@ -81,18 +85,18 @@ class DurableTurns:
         how = options or TurnOptions()
         key = new_id("key")
         session = SessionKey(self._turns.tenant, self._app, user_id, session_id)
-        with self._feeds.listen(session, key) as feed:
+        with self._feeds.subscribe(session, key) as feed:
             try:
                 await self._start()
-                turn = await self._handed_in(session.checked(), said, key, how)
+                turn = await self._submit(session.checked(), user_input, key, how)
             except Exception as error:  # noqa: BLE001 - every error is the turn's end
                 yield Started(how.attempt)
                 yield Failed(error)
                 return
             if turn is None:
-                run = self.agent.runner.run(user_id, session_id, said, how)
+                run = self.agent.runner.run(user_id, session_id, user_input, how)
             else:
-                run = self._followed(turn, feed, how.abort, cancel=True)
+                run = self._follow(turn, feed, how.abort, cancel=True)
             async with aclosing(run) as events:
                 async for event in events:
                     yield _counted(event, how.attempt if turn else 1)
@@ -108,48 +112,48 @@ class DurableTurns:
         """Yield a submitted turn's events from its start; run it unless another process does."""
         await self._start()
         turn = await self._turns.get(turn_id)
-        with self._feeds.listen(turn.session, turn.idempotency_key) as feed:
-            async with aclosing(self._followed(turn, feed, abort)) as events:
+        with self._feeds.subscribe(turn.session, turn.idempotency_key) as feed:
+            async with aclosing(self._follow(turn, feed, abort)) as events:
                 async for event in events:
                     yield event
 
-    async def _handed_in(
-        self, session: SessionKey, said: Said, key: str, how: TurnOptions
+    async def _submit(
+        self, session: SessionKey, user_input: UserInput, key: str, how: TurnOptions
     ) -> Turn | None:
         """Submit the message or answers; None if no turn waits for these answers."""
-        if isinstance(said, str):
+        if isinstance(user_input, str):
             return await self._turns.submit(
                 self._app,
-                said,
+                user_input,
                 user=session.user_id,
                 session=session.session_id,
                 idempotency_key=key,
                 options=_options(how),
             )
-        if not isinstance(said, Sequence):
+        if not isinstance(user_input, Sequence):
             return None
-        questions = await self.agent.runner.asked(session.user_id, session.session_id)
-        answers = matched(said, questions)
-        asking = await self._asking(questions[next(iter(answers))].turn)
-        if asking is None:
+        questions = await self.agent.runner.questions(session.user_id, session.session_id)
+        answers = answers_by_question(user_input, questions)
+        asking_turn = await self._asking_turn(questions[next(iter(answers))].turn)
+        if asking_turn is None:
             return None
         turn_answers = [
             Answer(call, answer.approved, answer.payload) for call, answer in answers.items()
         ]
-        return await self._turns.answer(asking.id, turn_answers, idempotency_key=key)
+        return await self._turns.answer(asking_turn.id, turn_answers, idempotency_key=key)
 
-    async def _asking(self, invocation_id: str) -> Turn | None:
+    async def _asking_turn(self, invocation_id: str) -> Turn | None:
         """The first turn of an invocation, which has its id; None if it ran without turns."""
         try:
             return await self._turns.get(invocation_id)
         except TurnNotFoundError:
             return None
 
-    async def _followed(
+    async def _follow(
         self, turn: Turn, feed: Feed, abort: asyncio.Event | None, *, cancel: bool = False
     ) -> AsyncGenerator[TurnEvent]:
         """Yield a turn's events; it runs here unless another process runs it."""
-        over = False
+        is_over = False
         with self._sessions.choose(turn.session_pk):
             try:
                 async with (
@@ -157,13 +161,13 @@ class DurableTurns:
                     aclosing(follow(self._turns, turn, feed)) as events,
                 ):
                     async for event in events:
-                        over = isinstance(event, ENDS)
+                        is_over = isinstance(event, ENDS)
                         yield event
             except Exception as error:  # noqa: BLE001 - every error is the turn's end
-                over = True
+                is_over = True
                 yield Failed(error)
             finally:
-                if cancel and not over:
+                if cancel and not is_over:
                     await self._cancel(turn)
 
     @asynccontextmanager

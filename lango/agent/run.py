@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
-from lango.adk.runner import Said, TurnOptions
+from lango.adk.runner import TurnOptions, UserInput
 from lango.agent.collect import Collector
 from lango.core.turns.events import ENDS, Failed, Retrying, TurnEvent
 from lango.errors import AgentNotFoundError
@@ -17,7 +17,11 @@ class TurnRunner(Protocol):
     """Runs a turn once, such as an AgentRunner."""
 
     def run(
-        self, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
+        self,
+        user_id: str,
+        session_id: str,
+        user_input: UserInput,
+        options: TurnOptions | None = None,
     ) -> AsyncGenerator[TurnEvent]:
         """Run one turn: Started, its events, one end."""
         ...
@@ -35,7 +39,7 @@ async def run_turn(
     runner: TurnRunner,
     user_id: str,
     session_id: str,
-    said: Said,
+    user_input: UserInput,
     options: TurnOptions | None = None,
 ) -> AsyncGenerator[TurnEvent]:
     """Yield a turn's events; retry once, with a correction, if it named an unknown agent.
@@ -44,7 +48,7 @@ async def run_turn(
     retry if the agent had no valid target.
     """
     first: Failed | None = None
-    async with aclosing(runner.run(user_id, session_id, said, options)) as events:
+    async with aclosing(runner.run(user_id, session_id, user_input, options)) as events:
         async for event in events:
             if isinstance(event, Failed) and _is_correctable(event.error):
                 first = event
@@ -80,22 +84,22 @@ async def run_and_collect(
     runner: TurnRunner,
     user_id: str,
     session_id: str,
-    said: Said,
+    user_input: UserInput,
     options: TurnOptions | None = None,
 ) -> str:
     """The text of a turn, retried as in `run_turn`."""
-    return await _collected(run_turn(runner, user_id, session_id, said, options))
+    return await _collected(run_turn(runner, user_id, session_id, user_input, options))
 
 
 async def run_and_collect_once(
     runner: TurnRunner,
     user_id: str,
     session_id: str,
-    said: Said,
+    user_input: UserInput,
     options: TurnOptions | None = None,
 ) -> str:
     """The text of a turn, without a retry."""
-    return await _collected(runner.run(user_id, session_id, said, options))
+    return await _collected(runner.run(user_id, session_id, user_input, options))
 
 
 async def _collected(turn: AsyncGenerator[TurnEvent]) -> str:

@@ -67,7 +67,7 @@ class TerminalChat:
 
     def say(self, text: str) -> End:
         """Run one turn, and ask for the approvals it needs."""
-        return self._to_its_end(lambda abort: self._agent.stream(text, **self._who, abort=abort))
+        return self._follow_to_end(lambda abort: self._agent.stream(text, **self._who, abort=abort))
 
     def catch_up(self) -> None:
         """Resume turns whose process died, and follow those that another process runs."""
@@ -75,7 +75,7 @@ class TerminalChat:
         if unfinished:
             typer.secho(_INTERRUPTED, dim=True, err=True)
         for turn in unfinished:
-            self._to_its_end(partial(self._resume, turn))
+            self._follow_to_end(partial(self._resume, turn))
 
     def decide_pending(self) -> None:
         """Ask for the approvals that the session waits for."""
@@ -92,9 +92,11 @@ class TerminalChat:
         answers = [answer for answer in map(ask, approvals) if answer is not None]
         if not answers:
             return None
-        return self._to_its_end(lambda abort: self._agent.answer(answers, **self._who, abort=abort))
+        return self._follow_to_end(
+            lambda abort: self._agent.answer(answers, **self._who, abort=abort)
+        )
 
-    def _to_its_end(self, turn: Turn) -> End:
+    def _follow_to_end(self, turn: Turn) -> End:
         abort = asyncio.Event()
         end, approvals = self._background.run(self._shown(turn(abort)), interrupted=abort.set)
         self.questions = approvals if isinstance(end, InputRequired) else []

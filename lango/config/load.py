@@ -125,13 +125,13 @@ def _check_names() -> None:
         if not name.startswith(_PREFIX) or section.lower() in Settings.model_fields:
             continue
         if nested:
-            hint = _meant(section.lower())
+            hint = _suggestion(section.lower())
             raise ConfigError(f"The variable {name} sets nothing: there is no such section. {hint}")
         if not name.startswith(_OTHERS):
             logger.warning("The environment variable %s sets nothing and is ignored.", name)
 
 
-def _meant(section: str) -> str:
+def _suggestion(section: str) -> str:
     near = get_close_matches(section, Settings.model_fields, n=1)
     if near:
         return f"Did you mean {_variable_name(near[0])}{_NESTED}…?"

@@ -29,7 +29,7 @@ def in_words(error: ValidationError, file: str) -> str:
 def _problem(loc: Sequence[str | int], kind: str, message: str, schema: Schema) -> str:
     where = ".".join(map(str, loc))
     if kind == _UNKNOWN:
-        return f"{where}: there is no such key.{_meant(loc, schema)}"
+        return f"{where}: there is no such key.{_suggestion(loc, schema)}"
     if kind == _MISSING:
         return f"{where}: this key is needed."
     if kind == _OURS:
@@ -37,7 +37,7 @@ def _problem(loc: Sequence[str | int], kind: str, message: str, schema: Schema) 
     return f"{where}: {message}." if where else f"{message}."
 
 
-def _meant(loc: Sequence[str | int], schema: Schema) -> str:
+def _suggestion(loc: Sequence[str | int], schema: Schema) -> str:
     known = sorted(set(_keys(schema, loc[:-1], schema)))
     near = get_close_matches(str(loc[-1]), known, n=1)
     if near:

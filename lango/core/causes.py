@@ -18,10 +18,10 @@ from lango.core.values import storable_text
 
 MAX_TEXT: Final = 2_000
 """Characters kept of an exception's message."""
-MOST_CAUSES: Final = 20
+MAX_CAUSES: Final = 20
 """Causes kept of one turn."""
 _READ: Final = 10 * MAX_TEXT
-_MOST_LINKS: Final = 5
+_MAX_LINKS: Final = 5
 _GROUPS: Final[tuple[type[BaseException], ...]] = (BaseExceptionGroup, ExceptionGroup)
 _OWN: Final = Path(__file__).resolve().parents[1]
 _INSTALLED: Final = ("site-packages", "dist-packages")
@@ -70,7 +70,7 @@ def _single(error: BaseException) -> BaseException:
 def _chain(error: BaseException) -> list[BaseException]:
     """The exception, and those that it was raised from."""
     chain = [error]
-    while (cause := chain[-1].__cause__) is not None and len(chain) < _MOST_LINKS:
+    while (cause := chain[-1].__cause__) is not None and len(chain) < _MAX_LINKS:
         if _single(cause) in chain:
             break
         chain.append(_single(cause))

@@ -14,7 +14,7 @@ MAX_KEY_BYTES = 2_560
 """Maximum UTF-8 bytes of all columns of a unique key together: PostgreSQL's index limit."""
 MAX_SESSION_KEY_BYTES = 2_000
 """The same for a session's names alone: leaves room for the keys of what the session holds."""
-_MOST_BYTES_PER_CHARACTER = 4
+_MAX_BYTES_PER_CHARACTER = 4
 
 # C0, DEL and C1 controls, and lone surrogates: some database, log or terminal would not keep them.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -35,7 +35,7 @@ def check_id(kind: str, value: str, room: int = MAX_ID_LENGTH) -> str:
 
 def check_key(kind: str, *columns: str, room: int = MAX_KEY_BYTES) -> None:
     """Raise InvalidIdError if the columns of a key (the kind's own last) exceed `room` bytes."""
-    if sum(map(len, columns)) * _MOST_BYTES_PER_CHARACTER <= room:
+    if sum(map(len, columns)) * _MAX_BYTES_PER_CHARACTER <= room:
         return
     used = sum(len(column.encode(errors="surrogatepass")) for column in columns)
     if used > room:

@@ -9,8 +9,8 @@ from typing import Final, Literal, get_args
 UsageBy = Literal["day", "app", "agent", "model", "user"]
 """What sums are grouped by; a day is a UTC day, an agent counts per app."""
 BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
-MOST_ROWS: Final = 1_000
-MOST_RUNNING: Final = 100
+MAX_ROWS: Final = 1_000
+MAX_RUNNING: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

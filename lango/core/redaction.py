@@ -9,7 +9,7 @@ from typing import Final
 
 MASK: Final = "**********"
 _SENSITIVE: Final = re.compile(r"auth|cookie|key|passw|secret|token", re.IGNORECASE)
-_SHORTEST: Final = 8
+_MIN_LENGTH: Final = 8
 """Minimum length of a secret: a shorter value may appear in a text by chance."""
 _NAMED: Final = re.compile(
     r"(?P<name>(?:api[-_ ]?key|passw(?:or)?d|secret|token|authorization|cookie)\w*[\"']?\s*[=:]\s*"
@@ -36,7 +36,7 @@ def redacted(text: str, environment: Mapping[str, str] | None = None) -> str:
     variables = os.environ if environment is None else environment
     values = (value for name, value in variables.items() if is_sensitive(name))
     for value in sorted(values, key=len, reverse=True):
-        if len(value) >= _SHORTEST:
+        if len(value) >= _MIN_LENGTH:
             text = text.replace(value, MASK)
     for pattern in (_IN_URL, _NAMED, _BEARER):
         text = pattern.sub(rf"\g<name>{MASK}", text)

@@ -106,7 +106,7 @@ class ContextReader:
         if call.left_out:
             before = await self._talk(await seen.before(call.first_seq, call.left_out))
             cut = newest_of(before, call.left_out)
-        older = _not_given(await seen.stretch(0, cut[0].number if cut else call.first_seq))
+        older = _not_given(await seen.message_range(0, cut[0].number if cut else call.first_seq))
         if not cut:
             return older
         return [*older, cut_of(cut, call.why or "not_given", counted=bool(older))]
@@ -133,8 +133,8 @@ class ContextReader:
         if not rows:
             return []
         seen = await self._seen(rows[-1].seq)
-        older = _not_given(await seen.stretch(0, rows[0].seq))
-        since = await seen.stretch(rows[0].seq, _AT_THE_END)
+        older = _not_given(await seen.message_range(0, rows[0].seq))
+        since = await seen.message_range(rows[0].seq, _AT_THE_END)
         between = since.messages - len(rows) if since else 0
         if between <= 0:
             return older
@@ -159,8 +159,14 @@ class ContextReader:
         return talk
 
 
-def _not_given(stretch: MessageRange | None) -> list[ContextCut]:
-    if stretch is None:
+def _not_given(message_range: MessageRange | None) -> list[ContextCut]:
+    if message_range is None:
         return []
-    cut = ContextCut(stretch.first, stretch.last, stretch.messages, stretch.tokens, "not_given")
+    cut = ContextCut(
+        message_range.first,
+        message_range.last,
+        message_range.messages,
+        message_range.tokens,
+        "not_given",
+    )
     return [cut]

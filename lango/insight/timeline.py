@@ -17,7 +17,7 @@ from lango.core.turns.states import TurnState
 from lango.core.values import JsonObject
 from lango.store.db.database import Database
 from lango.store.insight.timeline import (
-    MOST_STEPS,
+    MAX_STEPS,
     LedgerRun,
     TimelineEvent,
     TimelineRows,
@@ -124,8 +124,8 @@ def timeline_of(turn: Turn, rows: TimelineRows) -> Timeline:
         usage=_usage(rows),
         cost=sum(costs) if costs else None,
         log_kept=not any(related.trimmed for related in rows.turns),
-        steps=tuple(steps[:MOST_STEPS]),
-        more=len(steps) > MOST_STEPS or MOST_STEPS in (len(rows.calls), len(rows.runs)),
+        steps=tuple(steps[:MAX_STEPS]),
+        more=len(steps) > MAX_STEPS or MAX_STEPS in (len(rows.calls), len(rows.runs)),
     )
 
 

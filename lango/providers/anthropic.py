@@ -284,17 +284,19 @@ class StreamDecoder:
     def _block_started(self, event: JsonObject) -> Sequence[StreamEvent]:
         start = required_object(event.get("content_block"))
         self._blocks[field_key(event.get("index"))] = _Block(start)
-        return self.answer.say(field_text(start.get("text"))) if _is(start, "text") else Nothing
+        return (
+            self.answer.add_text(field_text(start.get("text"))) if _is(start, "text") else Nothing
+        )
 
     def _delta(self, event: JsonObject) -> Sequence[StreamEvent]:
         block, delta = self._block(event), required_object(event.get("delta"))
         kind = delta.get("type")
         if kind == "text_delta":
-            return self.answer.say(field_text(delta.get("text")))
+            return self.answer.add_text(field_text(delta.get("text")))
         if kind == "thinking_delta":
             thought = field_text(delta.get("thinking"))
             block.text.append(thought)
-            return self.answer.think(thought)
+            return self.answer.add_reasoning(thought)
         if kind == "signature_delta":
             block.signature.append(field_text(delta.get("signature")))
         elif kind == "input_json_delta":
@@ -403,7 +405,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic", JsonObject]):
     def _explain(self, error: Exception) -> ModelError | None:
         return explain(error)
 
-    async def _shut(self, client: AsyncAnthropic) -> None:
+    async def _close_client(self, client: AsyncAnthropic) -> None:
         await client.close()
 
 

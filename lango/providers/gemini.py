@@ -250,12 +250,12 @@ class StreamDecoder:
         signature = part.thought_signature
         if part.thought:
             self._thoughts.append(part.text or "")
-            yield from self.answer.think(part.text)
+            yield from self.answer.add_reasoning(part.text)
             if signature:
                 yield from self._signed(0, signature, {"thought": part.text or ""})
             return
         yield from self._thought()
-        yield from self.answer.say(part.text)
+        yield from self.answer.add_text(part.text)
         if part.function_call is not None:
             call = part.function_call
             arguments: Any = call.args
@@ -335,7 +335,7 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
     def _explain(self, error: Exception) -> ModelError | None:
         return explain(error)
 
-    async def _shut(self, client: Client) -> None:
+    async def _close_client(self, client: Client) -> None:
         await client.aio.aclose()
 
 

@@ -253,8 +253,8 @@ class StreamDecoder:
             if choice.get("index"):  # lango asks for one answer, and reads one
                 continue
             delta = field_object(choice.get("delta"))
-            yield from answer.say(field_text(delta.get("content")))
-            yield from answer.say(field_text(delta.get("refusal")))
+            yield from answer.add_text(field_text(delta.get("content")))
+            yield from answer.add_text(field_text(delta.get("refusal")))
             if not _EXTENSIONS.isdisjoint(delta):
                 yield from self._think(delta)
             for call in field_objects(delta.get("tool_calls")):
@@ -280,7 +280,7 @@ class StreamDecoder:
             text = extra.get(name)
             if isinstance(text, str) and text:
                 self._thoughts.append(text)
-                yield from self.answer.think(text)
+                yield from self.answer.add_reasoning(text)
                 break  # some servers send the same text under both names
         details = extra.get(_KEPT)
         if isinstance(details, list):

@@ -177,7 +177,7 @@ class StreamDecoder:
 
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the answer."""
-        yield from self.answer.say(self._stops.rest())
+        yield from self.answer.add_text(self._stops.rest())
         if self.answer.finish is not None and not self._stops.reached:
             if self._open and self.answer.finish in ("stop", "tool_calls"):
                 self.answer.broken("The answer broke off in the middle of a tool call.")
@@ -196,16 +196,16 @@ class StreamDecoder:
         return self._say(field_text(event.get("text")))
 
     def _say(self, text: str) -> Sequence[StreamEvent]:
-        events = self.answer.say(self._stops.feed(text))
+        events = self.answer.add_text(self._stops.feed(text))
         if self._stops.reached:
             self.answer.finish, self.answer.over = "stop", True
         return events
 
     def _thought(self, event: JsonObject) -> Sequence[StreamEvent]:
-        return self.answer.think(field_text(event.get("delta")))
+        return self.answer.add_reasoning(field_text(event.get("delta")))
 
     def _next_thought(self, event: JsonObject) -> Sequence[StreamEvent]:
-        return self.answer.think("\n\n") if event.get("summary_index") else Nothing
+        return self.answer.add_reasoning("\n\n") if event.get("summary_index") else Nothing
 
     def _item_added(self, event: JsonObject) -> Sequence[StreamEvent]:
         if required_object(event.get("item")).get("type") == "function_call":

@@ -13,7 +13,7 @@ from lango.errors import ForbiddenError
 from lango.server.http.hosts import LOOPBACK, AllowedHosts
 from lango.server.http.problems import answer
 from lango.server.listening import require_loopback
-from lango.server.process import StopSignal, either, hear_signals, http_server
+from lango.server.process import StopSignal, either, handle_signals, http_server
 
 _TOOLS: Final = "/dev/"
 _READING: Final = ("GET", "HEAD")
@@ -48,7 +48,7 @@ async def serve_dev(
     require_loopback(address)
     http = http_server(AllowedHosts(ReadOnly(app), (*LOOPBACK, address)))
     stop_signal = StopSignal()
-    with hear_signals(stop_signal):
+    with handle_signals(stop_signal):
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         try:
             on_ready()

@@ -15,7 +15,7 @@ from lango.store.sessions.store import SqlSessionStore
 
 logger = logging.getLogger(__name__)
 
-PATIENCE: Final = 5.0  # seconds for the database
+DATABASE_TIMEOUT: Final = 5.0  # seconds for the database
 WRITE_EVERY: Final = 4.0
 """Seconds for which the result of a test write is reused: many clients may probe."""
 Check = Literal["ok", "failing", "starting", "stopping", "none here"]
@@ -48,7 +48,7 @@ class WriteTest:
 
     async def _run(self, store: SqlSessionStore) -> bool:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(DATABASE_TIMEOUT):
                 await store.check_writes()
         except Exception as error:  # noqa: BLE001 - any error means that the store is not ready
             if self._passed:
@@ -111,7 +111,7 @@ async def readiness(health: Health, store: SqlSessionStore) -> Readiness:
 
 async def _answers(store: SqlSessionStore) -> bool:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DATABASE_TIMEOUT):
             await store.check()
     except Exception:  # noqa: BLE001 - any error means that the store is not ready
         return False

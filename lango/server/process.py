@@ -25,7 +25,7 @@ from lango.server.http.connections import (
     ConnectionLimit,
     LimitedProtocol,
     OpenConnections,
-    room_for,
+    connection_limit,
 )
 from lango.server.http.request_throttle import RequestThrottle
 from lango.turns.worker import DRAIN, TurnWorker
@@ -72,7 +72,7 @@ def http_server(
     Above `most` connections it answers that it is busy. It trusts the forwarded client addresses
     of `proxies`.
     """
-    connections = OpenConnections(room_for(most))
+    connections = OpenConnections(connection_limit(most))
     protocol = cast("type[LimitedProtocol]", partial(LimitedProtocol, connections=connections))
     return _Uvicorn(
         uvicorn.Config(
@@ -110,7 +110,7 @@ async def serve(
     options = services_of(app).options
     http = http_server(app, options.max_streams + BESIDE_STREAMS, options.trusted_proxies)
     stop_signal = stop or StopSignal()
-    with hear_signals(stop_signal) if stop is None else nullcontext():
+    with handle_signals(stop_signal) if stop is None else nullcontext():
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         watching = asyncio.create_task(services_of(app).streams.watch())
         try:
@@ -166,7 +166,7 @@ async def either(task: asyncio.Task[None], event: asyncio.Event) -> None:
 
 
 @contextmanager
-def hear_signals(stop_signal: StopSignal) -> Generator[None]:
+def handle_signals(stop_signal: StopSignal) -> Generator[None]:
     """Ask `stop_signal` to stop on SIGTERM and SIGINT, within the block."""
     loop = asyncio.get_running_loop()
     for signal_number in _SIGNALS:

@@ -97,7 +97,7 @@ class KeyStore:
             moment = now(connection)
             used: Any = sa.func.coalesce(api_keys.c.last_used < moment - _USE_NOTED, sa.true())
             statement = sa.select(api_keys, used.label("note")).where(
-                api_keys.c.id == key_text.id, _lives(connection)
+                api_keys.c.id == key_text.id, _is_valid(connection)
             )
             row = (await connection.execute(statement)).one_or_none()
             return None if row is None else (row, bool(row.note))
@@ -182,7 +182,7 @@ async def _replace(
 ) -> None:
     if old.replaced_by is not None:
         raise InvalidKeyError(f"The key {old.id} was rotated already, to {old.replaced_by}.")
-    lives = sa.select(api_keys.c.id).where(_is_key(old.tenant, old.id), _lives(connection))
+    lives = sa.select(api_keys.c.id).where(_is_key(old.tenant, old.id), _is_valid(connection))
     if await connection.scalar(lives) is None:
         raise InvalidKeyError(f"The key {old.id} no longer works. Create a new one.")
     same = ("tenant", "user_id", "name", "scopes", "limits")
@@ -212,7 +212,7 @@ def _is_key(tenant: str, key_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(api_keys.c.tenant == tenant, api_keys.c.id == key_id)
 
 
-def _lives(connection: AsyncConnection) -> sa.ColumnElement[bool]:
+def _is_valid(connection: AsyncConnection) -> sa.ColumnElement[bool]:
     ends = api_keys.c.expires
     return sa.and_(api_keys.c.revoked.is_(None), sa.or_(ends.is_(None), ends > now(connection)))
 

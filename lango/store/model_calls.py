@@ -30,7 +30,7 @@ from lango.store.sessions.entries import SessionKey, readable_time
 from lango.store.sessions.listing import check_limit
 from lango.store.sessions.load import key_is
 
-_MOST_KNOWN_PARTS: Final = 4_096
+_MAX_KNOWN_PARTS: Final = 4_096
 _ROOM: Final = 512
 """Bytes of a name in the index of sessions that are stored elsewhere."""
 _WHILE_LOCKED: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
@@ -122,7 +122,7 @@ class ModelCallStore:
         Not fenced: a worker that has lost its turn has still paid for its calls.
         """
         rows = [
-            {"of_call": record.call, "of_number": record.number, **_came_of(record)}
+            {"of_call": record.call, "of_number": record.number, **_end_columns(record)}
             for record in records
         ]
         failpoint("call.settle.before")
@@ -164,7 +164,7 @@ class ModelCallStore:
     def _remember(self, links: Iterable[PartLink]) -> None:
         for link in links:
             self._known_parts[link] = None
-        while len(self._known_parts) > _MOST_KNOWN_PARTS:
+        while len(self._known_parts) > _MAX_KNOWN_PARTS:
             self._known_parts.popitem(last=False)
 
     async def of_session(
@@ -313,7 +313,7 @@ def row_of(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject
     if session_pk is None:
         key = _indexed(key)
     return {
-        **_came_of(record),
+        **_end_columns(record),
         "session_pk": session_pk,
         "tenant": tenant,
         "app_name": key.app_name,
@@ -340,7 +340,7 @@ def row_of(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject
     }
 
 
-def _came_of(record: ModelCall) -> JsonObject:
+def _end_columns(record: ModelCall) -> JsonObject:
     """The columns that are known only when an attempt ends."""
     attempt, usage = record.attempt, record.attempt.usage
     return {

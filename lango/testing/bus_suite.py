@@ -38,12 +38,12 @@ class Member:
         for topic in topics:
             bus.subscribe(topic)
 
-    def hear(self, topic: str, data: bytes) -> None:
+    def on_message(self, topic: str, data: bytes) -> None:
         """Take note of a message."""
         self.received.append(BusMessage(topic, data))
         self._news.set()
 
-    def joined(self) -> None:
+    def on_connect(self) -> None:
         """Take note of a connection."""
         self.joins += 1
         self._news.set()
@@ -67,7 +67,7 @@ class Member:
 async def on(bus: Bus, *topics: str) -> AsyncGenerator[Member]:
     """A member that subscribes to topics and is connected."""
     member = Member(bus, *topics)
-    listening = asyncio.create_task(bus.listen(member.hear, member.joined))
+    listening = asyncio.create_task(bus.listen(member.on_message, member.on_connect))
     try:
         await member.until(lambda: member.joins > 0, "It does not connect")
         yield member

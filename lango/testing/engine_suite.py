@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from lango.core.turns.events import Cancelled, Completed, Failed, Publish, TurnEvent
-from lango.core.turns.inputs import input_of, said_in
+from lango.core.turns.inputs import input_of, message_or_answers
 from lango.core.turns.states import NewTurn
 from lango.errors import TurnError
 from lango.store.db.database import Database
@@ -81,7 +81,7 @@ class FakeApp:
             return
         turn = claim.turn
         self.starts.append(Start(turn.id, turn.session.tenant, claim.worker, time.time()))
-        message = said_in(turn.input)
+        message = message_or_answers(turn.input)
         if message == HOLD:
             await self._hold(abort)
         self.ends.append(turn.id)
@@ -106,7 +106,7 @@ class MortalWorker(TurnWorker):
         """End without closing or handing over a turn: other workers miss its heartbeat."""
         self._wants_work = False
         self._heartbeat.silence()
-        loops = [*self._loops, self._looking] if self._looking else self._loops
+        loops = [*self._loops, self._dispatching] if self._dispatching else self._loops
         attempts = list(self._attempts.values())
         for loop in loops:
             loop.cancel()

@@ -50,7 +50,7 @@ class HumanReply:
     payload: Any = None
 
 
-Said = str | HumanReply
+TurnInput = str | HumanReply
 """One turn of a sweep: a message, or the answer to the previous turn's question."""
 
 
@@ -59,7 +59,7 @@ class Sweep:
     """The agent under test, its turns, and the database."""
 
     make_app: Callable[[], Root]
-    turns: Sequence[Said]
+    turns: Sequence[TurnInput]
     url: str
     state: dict[str, Any] = field(default_factory=dict[str, Any])
 

@@ -30,8 +30,8 @@ from lango.testing.kill_trials import (
     PROOF_LASTS,
     USER,
     Mode,
-    Said,
     Sweep,
+    TurnInput,
     arm,
     disarm,
     note_error,
@@ -82,7 +82,7 @@ class SweepReport:
 
 def kill_sweep(
     make_app: Callable[[], Root],
-    turns: Sequence[Said],
+    turns: Sequence[TurnInput],
     url: str,
     *,
     count: int | None = None,

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 Limits = Mapping[int, int]
 """Resource limits by the RLIMIT_… constants of the resource module."""
 
-_PATIENCE: Final = 5.0
+_KILL_TIMEOUT: Final = 5.0
 _CHUNK: Final = 64 * 1024
 
 
@@ -51,7 +51,7 @@ async def _ended(process: Process) -> None:
     """Wait for the end; asyncio detects it only after both outputs are read to their end."""
     rest = Output(0)
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_KILL_TIMEOUT):
             await asyncio.gather(rest.follow(process.stdout), rest.follow(process.stderr))
             await process.wait()
     except TimeoutError:  # a process that left the group holds an output open

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 from lango.core.backoff import delays
-from lango.core.causes import MOST_CAUSES, Cause, cause_of
+from lango.core.causes import MAX_CAUSES, Cause, cause_of
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.core.tenants import current_tenant
@@ -45,7 +45,7 @@ from lango.store.turns.log import LoggedEvent, TurnLog, logged_events, types_and
 from lango.store.turns.rows import Claim
 from lango.turns.feeds import AttemptBegun, Feeds
 from lango.turns.log import LogWriter
-from lango.turns.log_replay import resets, stored_events, untold
+from lango.turns.log_replay import missing_events, resets, stored_events
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ T = TypeVar("T")
 
 STOP_GRACE: Final = 5.0
 """Seconds that an agent has to end after a stop request."""
-_AGAIN: Final = 1.0
+_RETRY_EVERY: Final = 1.0
 _TRIES: Final = 5
-_NOT_STORED: Final = "The end of this turn could not be stored; the log says why."
+_NOT_STORED: Final = "The end of this turn could not be stored; see the worker's log for the error."
 
 
 class _RefusedError(Exception):
@@ -91,8 +91,8 @@ class WorkerContext:
     log: TurnLog
     writer: LogWriter
     feeds: Feeds = field(default_factory=Feeds)
-    beginning: LoopThrottle = field(default_factory=lambda: LoopThrottle(per_pass=1))
-    left_behind: set[asyncio.Task[End]] = field(default_factory=set[asyncio.Task[End]])
+    start_throttle: LoopThrottle = field(default_factory=lambda: LoopThrottle(per_pass=1))
+    abandoned_runs: set[asyncio.Task[End]] = field(default_factory=set[asyncio.Task[End]])
     """Agent runs that ignored their cancellation and have not ended yet."""
 
 
@@ -121,30 +121,30 @@ class Attempt:
         self._causes: dict[str, Cause] = {}  # of tools that failed, by error id
         self._began = time.monotonic()
         self._agent: asyncio.Task[End] | None = None
-        self._left_behind = asyncio.Event()
+        self._abandoned = asyncio.Event()
         context.writer.begin(claim, self.give_up)
-        context.feeds.tell(claim.turn, AttemptBegun(claim))
-        self._say("started, attempt %d.", claim.turn.attempts)
+        context.feeds.publish(claim.turn, AttemptBegun(claim))
+        self._log_info("started, attempt %d.", claim.turn.attempts)
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
 
-    def _say(self, text: str, *values: object) -> None:
+    def _log_info(self, text: str, *values: object) -> None:
         """Log a line about the turn."""
         turn = self.claim.turn
         named = (turn.id, turn.session.app_name, turn.session.session_id)
         logger.info(f"Turn %s of %s, session %s: {text}", *named, *values)
 
-    def _say_end(self, end: End) -> None:
+    def _log_end(self, end: End) -> None:
         took = time.monotonic() - self._began
         if not isinstance(end, Failed):
-            self._say("%s after %.1f s.", end.type, took)
+            self._log_info("%s after %.1f s.", end.type, took)
         elif logger.isEnabledFor(logging.INFO):
-            self._say("failed after %.1f s: %s", took, cause_of(end.error))
+            self._log_info("failed after %.1f s: %s", took, cause_of(end.error))
 
     def stop(self) -> None:
         """Ask the agent to end; after STOP_GRACE seconds its task is cancelled."""
         if not self._abort.is_set():
             self._abort.set()
-            asyncio.get_running_loop().call_later(STOP_GRACE, self._cut)
+            asyncio.get_running_loop().call_later(STOP_GRACE, self._cancel_agent)
 
     def give_up(self) -> None:
         """End without closing the turn: another worker owns it, or will own it."""
@@ -156,10 +156,10 @@ class Attempt:
         self._given_up = True
         self.task.cancel()
 
-    def _cut(self) -> None:
+    def _cancel_agent(self) -> None:
         if not self._closing and self._agent is not None and not self._agent.done():
             self._agent.cancel()
-            asyncio.get_running_loop().call_later(STOP_GRACE, self._left_behind.set)
+            asyncio.get_running_loop().call_later(STOP_GRACE, self._abandoned.set)
 
     def _expire(self) -> None:
         if not self._closing:
@@ -171,44 +171,51 @@ class Attempt:
         outlast_outages()
         current_tenant.set(self.claim.turn.session.tenant)
         try:
-            await self._account()
+            await self._run_and_close()
         except asyncio.CancelledError:
-            logger.info("Turn %s was given up.", self.claim.turn.id)
+            logger.info(
+                "Turn %s: this worker stopped running it without closing it.", self.claim.turn.id
+            )
         except BaseException as error:
             if not _is_fence(error):
                 raise
-            logger.info("Turn %s has been taken over by another worker.", self.claim.turn.id)
+            logger.info("Another worker has taken over turn %s.", self.claim.turn.id)
         finally:
             timer.cancel()
             self._context.writer.end(self.claim)
 
-    async def _account(self) -> None:
+    async def _run_and_close(self) -> None:
         """Run the turn to its end and close it, or hand it back to another worker."""
         verdict = self.claim.verdict
         try:
             end = await (self._end() if verdict is None else self._end_as(verdict))
             self._closing = True
             self.closed = await self._close(end)
-            self._say_end(self.end or end)
+            self._log_end(self.end or end)
             failpoint("turn.closed")
         except _RefusedError:
             worker, claim_id, queue = self.claim.worker, self.claim.id, self._context.queue
-            await self._insist(lambda: queue.hand_back(worker, claim_id, unclosed=True), tries=None)
+            await self._retry(lambda: queue.hand_back(worker, claim_id, unclosed=True), tries=None)
 
-    async def _insist(self, step: Callable[[], Awaitable[T]], tries: int | None = _TRIES) -> T:
+    async def _retry(self, step: Callable[[], Awaitable[T]], tries: int | None = _TRIES) -> T:
         """Retry a step for as long as the database is away; _RefusedError if it fails otherwise.
 
         A step that fails for another reason is tried `tries` times, without limit if that is None.
         """
-        waits = delays(tries - 1, first=_AGAIN / 4) if tries else itertools.repeat(_AGAIN)
+        waits = (
+            delays(tries - 1, first=_RETRY_EVERY / 4) if tries else itertools.repeat(_RETRY_EVERY)
+        )
         while True:
             try:
                 return await step()
             except StoreUnavailableError:
-                logger.warning("Turn %s cannot be ended yet.", self.claim.turn.id)
-                await asyncio.sleep(_AGAIN)
+                logger.warning(
+                    "Turn %s cannot be closed: the database is unavailable. Retrying.",
+                    self.claim.turn.id,
+                )
+                await asyncio.sleep(_RETRY_EVERY)
             except Exception as error:
-                logger.exception("Turn %s cannot be ended.", self.claim.turn.id)
+                logger.exception("Turn %s could not be closed.", self.claim.turn.id)
                 wait = next(waits, None)
                 if wait is None:
                     raise _RefusedError from error
@@ -216,35 +223,35 @@ class Attempt:
 
     async def _end(self) -> End:
         """Run the turn and return its end; close the history of a run that ended irregularly."""
-        self._agent = agent = asyncio.create_task(self._drive_all(), name=self.claim.turn.id)
-        leaving = asyncio.create_task(self._left_behind.wait())
+        self._agent = agent = asyncio.create_task(self._run_agent(), name=self.claim.turn.id)
+        abandoning = asyncio.create_task(self._abandoned.wait())
         try:
-            await asyncio.wait([agent, leaving], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([agent, abandoning], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             agent.cancel()
             await asyncio.wait([agent], timeout=STOP_GRACE)
             raise
         finally:
-            leaving.cancel()
+            abandoning.cancel()
             if not agent.done():
-                self._leave(agent)
-        end, in_order = self._outcome(agent)
+                self._abandon_agent(agent)
+        end, is_regular = self._outcome(agent)
         if self._expired and isinstance(end, Cancelled):
             end = Failed(TurnTimeoutError(), end.text, end.usage)
-        if in_order or not isinstance(end, GivenUp):
+        if is_regular or not isinstance(end, GivenUp):
             return end
         return await self._end_by_force(end)
 
-    def _leave(self, agent: asyncio.Task[End]) -> None:
+    def _abandon_agent(self, agent: asyncio.Task[End]) -> None:
         """Abandon a task that does not end; the fence rejects its later writes."""
-        self._context.left_behind.add(agent)
-        agent.add_done_callback(self._context.left_behind.discard)
+        self._context.abandoned_runs.add(agent)
+        agent.add_done_callback(self._context.abandoned_runs.discard)
         agent.add_done_callback(_forget)
         logger.error(
-            "A tool or model of turn %s ignores its cancellation. Its task is left behind (%d such "
-            "in this worker); nothing that it writes is taken.",
+            "A tool or model of turn %s ignores its cancellation. The worker abandoned its task "
+            "(%d such tasks still run) and rejects its writes.",
             self.claim.turn.id,
-            len(self._context.left_behind),
+            len(self._context.abandoned_runs),
         )
 
     def _outcome(self, agent: asyncio.Task[End]) -> tuple[End, bool]:
@@ -275,17 +282,17 @@ class Attempt:
         self._closing = True
         old, claim_id = self.claim, new_id("clm")
         self.claim_ids.add(claim_id)
-        await self._insist(lambda: self._context.writer.write(old))  # the unfinished text
+        await self._retry(lambda: self._context.writer.write(old))  # the unfinished text
         self._context.writer.end(old)
-        self.claim = await self._insist(lambda: self._context.queue.renew(old, end, claim_id))
+        self.claim = await self._retry(lambda: self._context.queue.renew(old, end, claim_id))
         self._context.writer.begin(self.claim, self.give_up)
         return await self._end_as(end)
 
-    async def _drive_all(self) -> End:
+    async def _run_agent(self) -> End:
         if self.claim.resumes:
-            await self._retell()
+            await self._log_missing_events()
             self._calls.clear()  # the agent answers the calls of earlier attempts
-        return await self._drive()
+        return await self._run_app()
 
     async def _end_as(self, verdict: GivenUp) -> End:
         """Close the history of a turn that is not run again.
@@ -294,34 +301,39 @@ class Attempt:
         """
 
         async def close_history() -> End:
-            end = await self._drive()
-            await self._retell()
+            end = await self._run_app()
+            await self._log_missing_events()
             return end
 
         try:
-            end = await self._insist(close_history)
+            end = await self._retry(close_history)
         except _RefusedError:
             if not self.claim.close_failures:
                 raise
-            logger.error("The history of turn %s stays open.", self.claim.turn.id)
+            logger.error(
+                "The history of turn %s could not be closed; the turn ends without it.",
+                self.claim.turn.id,
+            )
             return verdict
         return end if type(end) is type(verdict) else verdict
 
-    async def _drive(self) -> End:
-        await self._context.beginning.enter()  # many starts at once would block the event loop
+    async def _run_app(self) -> End:
+        await self._context.start_throttle.enter()  # many starts at once would block the event loop
         end: End | None = None
         claim = self.claim
-        async with aclosing(self._app.run(claim, abort=self._abort, publish=self._tell)) as events:
+        async with aclosing(
+            self._app.run(claim, abort=self._abort, publish=self._publish)
+        ) as events:
             async for event in events:
                 if claim is not self.claim:  # this run was abandoned and still produces events
                     raise Fenced
                 if isinstance(event, ENDS):
                     end = event
                 elif not isinstance(event, Started):  # the claim has logged Started
-                    self._tell(event)
-        return end or Failed(TurnError("The agent ended without a word."))
+                    self._publish(event)
+        return end or Failed(TurnError("The agent ended without a result."))
 
-    def _tell(self, event: Event) -> None:
+    def _publish(self, event: Event) -> None:
         if isinstance(event, MessageDelta):
             self._texts.setdefault(event.message, []).append(event.text)
         elif isinstance(event, MessageCompleted | MessageReset):
@@ -330,29 +342,31 @@ class Attempt:
             self._calls.add(event.call)
         elif isinstance(event, ToolFinished):
             self._calls.discard(event.call)
-            if event.cause and event.error_id and len(self._causes) < MOST_CAUSES:
+            if event.cause and event.error_id and len(self._causes) < MAX_CAUSES:
                 self._causes[event.error_id] = event.cause
         if isinstance(event, ApprovalRequired):  # logged with the close: only then answerable
             self._questions[event.approval.id] = event
             return
         self._context.writer.add(self.claim, event)
-        self._context.feeds.tell(self.claim.turn, event)
+        self._context.feeds.publish(self.claim.turn, event)
 
     @property
     def _unfinished(self) -> str:
         return "\n\n".join(map("".join, self._texts.values()))
 
-    async def _retell(self) -> None:
+    async def _log_missing_events(self) -> None:
         """Log what earlier attempts stored but did not log, and reset their unfinished messages.
 
         A turn that is given up gets no resets: its unfinished text stays, as nothing replaces it.
         """
         turn = self.claim.turn
         logged = await self._context.log.read_all(turn)
-        missing = untold(logged, await stored_events(self._context.store, turn, full_history=False))
-        forgotten = resets(logged, missing) if self.claim.verdict is None else []
-        for event in [*forgotten, *missing]:
-            self._tell(event)
+        missing = missing_events(
+            logged, await stored_events(self._context.store, turn, full_history=False)
+        )
+        unfinished_messages = resets(logged, missing) if self.claim.verdict is None else []
+        for event in [*unfinished_messages, *missing]:
+            self._publish(event)
 
     async def _close(self, end: End) -> ClosedTurn:
         """Close the turn; raises Fenced if another worker has claimed it.
@@ -360,28 +374,26 @@ class Attempt:
         If an earlier claim also failed to close it, the turn ends as failed.
         """
         try:
-            return await self._insist(lambda: self._close_as(end))
+            return await self._retry(lambda: self._close_as(end))
         except _RefusedError:
             if not self.claim.close_failures:
                 raise
-        return await self._insist(
-            lambda: self._close_as(Failed(TurnError(_NOT_STORED))), tries=None
-        )
+        return await self._retry(lambda: self._close_as(Failed(TurnError(_NOT_STORED))), tries=None)
 
     async def _close_as(self, end: End) -> ClosedTurn:
         rest = await self._context.writer.rest(self.claim)
         questions = tuple(self._questions.values())
         closed = await self._context.queue.close(self.claim, end, (*rest, *questions), self._causes)
         for question in questions:
-            self._context.feeds.tell(self.claim.turn, question)
-        self.end = _as_closed(end, closed)
+            self._context.feeds.publish(self.claim.turn, question)
+        self.end = _with_stored_fields(end, closed)
         entries = types_and_data((*rest, *questions, self.end))
         at = closed.turn.ended or time.time()
         self.last_events = logged_events(entries, closed.turn.last_event, self.claim.epoch, at)
         return closed
 
 
-def _as_closed(end: End, closed: ClosedTurn) -> End:
+def _with_stored_fields(end: End, closed: ClosedTurn) -> End:
     """The end with the usage and the error id that the turn was closed with."""
     if isinstance(end, Failed) and closed.turn.error is not None:
         end = replace(end, error_id=str(closed.turn.error.get("error_id", "")))

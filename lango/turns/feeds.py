@@ -43,7 +43,7 @@ class Feeds:
         self._feeds: dict[tuple[SessionKey, str], list[Feed]] = {}
 
     @contextmanager
-    def listen(self, session: SessionKey, key: str) -> Generator[Feed]:
+    def subscribe(self, session: SessionKey, key: str) -> Generator[Feed]:
         """Subscribe to the events of a turn's attempts, from now on."""
         feed = Feed()
         self._feeds.setdefault((session, key), []).append(feed)
@@ -54,7 +54,7 @@ class Feeds:
             if not self._feeds[session, key]:
                 del self._feeds[session, key]
 
-    def tell(self, turn: Turn, item: AttemptBegun | Event | AttemptOver) -> None:
+    def publish(self, turn: Turn, item: AttemptBegun | Event | AttemptOver) -> None:
         """Publish to the subscribers of a turn."""
         for feed in self._feeds.get((turn.session, turn.idempotency_key), ()):
             feed.put_nowait(item)

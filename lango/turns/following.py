@@ -30,7 +30,7 @@ from lango.turns.feeds import AttemptBegun, AttemptOver, Feed, FeedItem
 from lango.turns.log_replay import name_of
 from lango.turns.service import Turns
 
-_A_MOMENT: Final = 0.05
+_READ_LOG_AFTER: Final = 0.05
 """Seconds before the log is read: an attempt of this process usually begins within them."""
 _ACCEPTED_AND_STARTED: Final = 2
 
@@ -60,7 +60,7 @@ class _Following:
 
     async def events(self) -> AsyncGenerator[TurnEvent]:
         """All events, and possibly more after the end."""
-        self._read()
+        self._start_reading()
         while True:
             for event in await self._events_of(await self._feed.get()):
                 yield event
@@ -70,23 +70,23 @@ class _Following:
             case Exception() as error:
                 raise error
             case AttemptBegun(claim):
-                return await self._begun(claim)
+                return await self._attempt_begun(claim)
             case AttemptOver(end):
-                return self._over(end)
+                return self._attempt_over(end)
             case LoggedEvent() as logged:
                 return self._logged(logged)
             case Event() as event:
                 return [self._received.take(event)] if self._receives and self._received else []
 
-    def _over(self, end: End | None) -> list[TurnEvent]:
+    def _attempt_over(self, end: End | None) -> list[TurnEvent]:
         """The end, if the attempt closed the turn; else start to read the log."""
         events: list[TurnEvent] = [end] if end is not None and self._receives else []
         self._receives = False
         if not events:
-            self._read()
+            self._start_reading()
         return events
 
-    async def _begun(self, claim: Claim) -> list[TurnEvent]:
+    async def _attempt_begun(self, claim: Claim) -> list[TurnEvent]:
         """The log's events before an attempt, whose own events arrive directly from here on."""
         await self.stop()
         last, events = claim.turn.last_event, list[TurnEvent]()
@@ -113,14 +113,14 @@ class _Following:
         else:
             yield from self._received.unreceived(logged, event)
 
-    def _read(self) -> None:
+    def _start_reading(self) -> None:
         """Start to read the log, after the last known event."""
         if self._reading is None:
-            self._reading = asyncio.create_task(self._pass_on())
+            self._reading = asyncio.create_task(self._read_log())
 
-    async def _pass_on(self) -> None:
+    async def _read_log(self) -> None:
         try:
-            await asyncio.sleep(_A_MOMENT)
+            await asyncio.sleep(_READ_LOG_AFTER)
             async for logged in self._turns.events(self._turn.id, after=self._cursor.position):
                 self._feed.put_nowait(logged)
         except Exception as error:  # noqa: BLE001 - raised by the reader of the feed
@@ -141,7 +141,7 @@ class _ReceivedEvents:
         self._epoch = epoch
         self._names: Counter[tuple[str, str]] = Counter()
         self._drafts: dict[str, None] = {}
-        self._forgotten: set[str] = set()
+        self._reset_messages: set[str] = set()
 
     def take(self, event: Event) -> TurnEvent:
         """Record an event and return it."""
@@ -166,9 +166,9 @@ class _ReceivedEvents:
             return
         for message in self._drafts:
             yield MessageReset(message)
-        self._forgotten |= self._drafts.keys()
+        self._reset_messages |= self._drafts.keys()
         self._drafts.clear()
-        if isinstance(event, MessageReset) and event.message in self._forgotten:
+        if isinstance(event, MessageReset) and event.message in self._reset_messages:
             return
         if self._names[name] > 0 and name[1]:
             self._names[name] -= 1

@@ -38,24 +38,24 @@ class Contact:
     def __init__(self, dead_after: float) -> None:
         self._dead_after = dead_after
         self._gap = dead_after / 2  # the longest usual time between two heartbeats
-        self._arrived = time.monotonic()
-        self._doubted = float("-inf")
+        self._last_arrival = time.monotonic()
+        self._doubted_at = float("-inf")
 
     def note(self) -> None:
         """Record that a heartbeat of this worker has arrived."""
         now = time.monotonic()
         # A database that is always slow must not suspend takeovers for ever.
-        may_doubt = now - self._doubted > 2 * self._dead_after
-        if may_doubt and now - self._arrived > self._gap:
-            self._doubted = now
-        self._arrived = now
+        may_doubt = now - self._doubted_at > 2 * self._dead_after
+        if may_doubt and now - self._last_arrival > self._gap:
+            self._doubted_at = now
+        self._last_arrival = now
 
     @property
     def is_sure(self) -> bool:
         """Whether a missing heartbeat means that its worker is dead."""
         now = time.monotonic()
-        has_arrived = now - self._arrived <= self._gap
-        return has_arrived and now - self._doubted >= self._dead_after
+        has_arrived = now - self._last_arrival <= self._gap
+        return has_arrived and now - self._doubted_at >= self._dead_after
 
 
 class Heartbeat:
@@ -66,11 +66,11 @@ class Heartbeat:
     ) -> None:
         self._database = database
         self._worker = worker
-        self._every = dead_after / BEATS_PER_DEATH
+        self._interval = dead_after / BEATS_PER_DEATH
         self._dead_after = dead_after
         self._hang_after = hang_after
         self.contact = Contact(dead_after)
-        self._ticked = time.monotonic()
+        self._last_tick = time.monotonic()
         self._hang_logged = False
         self._stopping = threading.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -81,12 +81,12 @@ class Heartbeat:
         """Register the worker and start its heartbeat."""
         self._stopping.clear()
         self._loop_thread = threading.get_ident()
-        self._ticked = time.monotonic()
+        self._last_tick = time.monotonic()
         await Workers(self._database).register(self._worker)
         self.contact = Contact(self._dead_after)
         self._tasks = [asyncio.create_task(self._tick())]
         if self._database.is_in_memory:  # no other process could take anything over
-            self._tasks.append(asyncio.create_task(self._beat_here()))
+            self._tasks.append(asyncio.create_task(self._beat_in_loop()))
         else:
             name = f"heartbeat of {self._worker.id}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -108,20 +108,20 @@ class Heartbeat:
 
     async def _tick(self) -> None:
         while True:
-            self._ticked = time.monotonic()
+            self._last_tick = time.monotonic()
             await asyncio.sleep(self._hang_after / _TICKS_PER_HANG)
 
     def _run(self) -> None:
         database = self._database.twin()
         with asyncio.Runner() as runner:
-            while not self._stopping.wait(self._every):
+            while not self._stopping.wait(self._interval):
                 if not self._is_hung():
                     runner.run(self._beat(database))
             runner.run(database.close())
 
-    async def _beat_here(self) -> None:
+    async def _beat_in_loop(self) -> None:
         while True:
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._interval)
             await self._beat(self._database)
 
     async def _beat(self, database: Database) -> None:
@@ -140,16 +140,16 @@ class Heartbeat:
                     await database.close()
 
     def _is_hung(self) -> bool:
-        silent = time.monotonic() - self._ticked
-        if silent < self._hang_after:
+        seconds = time.monotonic() - self._last_tick
+        if seconds < self._hang_after:
             self._hang_logged = False
             return False
         if not self._hang_logged:
             self._hang_logged = True
             logger.error(
-                "The event loop has not moved for %.1f s: something in it blocks. Its turns go to "
-                "other workers. It is here:\n%s",
-                silent,
+                "The event loop has been blocked for %.1f s. Other workers take over its turns. "
+                "It is blocked here:\n%s",
+                seconds,
                 self._stack(),
             )
         return True

@@ -25,10 +25,10 @@ GATHER: Final = 0.05
 """Seconds between two writes, in which deltas are merged."""
 GATHER_URGENT: Final = 0.005
 """Seconds of GATHER, for each turn that runs, if the event is not just more text of a message."""
-STREAMED_FOR: Final = 1.0
+STREAM_FOR: Final = 1.0
 """Seconds for which text stays unwritten that all readers receive without the log."""
-AGAIN_AFTER: Final = 0.5
-TOGETHER: Final = 250
+RETRY_AFTER: Final = 0.5
+TURNS_PER_WRITE: Final = 250
 """Turns per write statement: building a large one blocks the event loop."""
 
 
@@ -37,7 +37,7 @@ class _Page:
     """The unwritten events of one turn."""
 
     claim: Claim
-    lost: Callable[[], None]
+    on_lost: Callable[[], None]
     last_number: int  # the last number known to be in the log
     waiting: list[Event] = field(default_factory=list[Event])
     in_doubt: list[Event] = field(default_factory=list[Event])
@@ -70,7 +70,7 @@ class _Page:
         number, epoch = self.last_number + 1, self.claim.epoch
         return LoggedEvent(number, self.waiting[0].type, data, epoch, time.time(), len(text))
 
-    def was_written(self, last_number: int) -> None:
+    def mark_written(self, last_number: int) -> None:
         """Take note that the events in doubt are in the log."""
         self.last_number = last_number
         self.message, self.streamed = _message(self.in_doubt[-1]), 0
@@ -84,24 +84,24 @@ class LogWriter:
         self._log = log
         self._wakes = wakes
         self._pages: dict[str, _Page] = {}
-        self._some = asyncio.Event()
+        self._has_events = asyncio.Event()
         self._urgent = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._flushed = float("-inf")  # time of the last flush
+        self._last_flush = float("-inf")  # time of the last flush
 
-    def begin(self, claim: Claim, lost: Callable[[], None]) -> None:
-        """Open the log of a turn; calls `lost` if another worker has taken over the turn."""
-        self._pages[claim.id] = _Page(claim, lost, claim.turn.last_event)
+    def begin(self, claim: Claim, on_lost: Callable[[], None]) -> None:
+        """Open the log of a turn; calls `on_lost` if another worker has taken over the turn."""
+        self._pages[claim.id] = _Page(claim, on_lost, claim.turn.last_event)
 
     def add(self, claim: Claim, event: Event) -> None:
         """Queue an event for the next write."""
         page = self._pages[claim.id]
-        joined = _joined(page.waiting[-1], event) if page.waiting else None
-        if joined is not None:
-            page.waiting[-1] = joined
+        merged = _merged(page.waiting[-1], event) if page.waiting else None
+        if merged is not None:
+            page.waiting[-1] = merged
         else:
             page.waiting.append(event)
-        self._some.set()
+        self._has_events.set()
         if not page.streams:
             self._urgent.set()
 
@@ -125,15 +125,15 @@ class LogWriter:
             try:
                 await self.flush()
             except Exception as error:  # noqa: BLE001 - the events are kept and retried
-                logger.warning("The logs could not be written, trying again: %s", error)
-                await asyncio.sleep(AGAIN_AFTER)
+                logger.warning("The logs could not be written; retrying: %s", error)
+                await asyncio.sleep(RETRY_AFTER)
 
     async def _wait(self) -> None:
         """Wait for an event, or until streamed text is to be written."""
         due = [p.write_by for p in self._pages.values() if p.streamed and not p.is_closing]
         try:
             async with asyncio.timeout(min(due) - time.monotonic() if due else None):
-                await self._some.wait()
+                await self._has_events.wait()
         except TimeoutError:
             pass
 
@@ -142,7 +142,7 @@ class LogWriter:
 
         Only text that continues a message waits as long: a reader notices any other event.
         """
-        until = self._flushed + GATHER
+        until = self._last_flush + GATHER
         with suppress(TimeoutError):
             async with asyncio.timeout(until - time.monotonic()):
                 await self._urgent.wait()
@@ -153,11 +153,11 @@ class LogWriter:
         async with self._writing:
             for page in [page for page in self._pages.values() if page.in_doubt]:
                 await self._settle(page)
-            self._some.clear()
+            self._has_events.clear()
             self._urgent.clear()
             pages = [p for p in self._pages.values() if p.waiting and not p.is_closing]
             if pages:
-                self._flushed = time.monotonic()
+                self._last_flush = time.monotonic()
             parts: dict[str, Sequence[LoggedEvent]] = {}
             written: list[_Page] = []
             for page in pages:
@@ -165,17 +165,17 @@ class LogWriter:
                     parts[page.claim.turn.id] = [page.next_part()]
                 else:
                     written.append(page)
-            self._wakes.hand(parts)
-            for first in range(0, len(written), TOGETHER):
-                await self._write(written[first : first + TOGETHER])
-                self._flushed = time.monotonic()
+            self._wakes.publish_events(parts)
+            for first in range(0, len(written), TURNS_PER_WRITE):
+                await self._write(written[first : first + TURNS_PER_WRITE])
+                self._last_flush = time.monotonic()
 
     def _may_stream(self, page: _Page) -> bool:
         """Whether the text of a page is sent to its readers now and written later."""
         if not (self._wakes.carries_text and page.streams):
             return False
         if not page.streamed:
-            page.write_by = time.monotonic() + STREAMED_FOR
+            page.write_by = time.monotonic() + STREAM_FOR
         return time.monotonic() < page.write_by
 
     async def write(self, claim: Claim) -> None:
@@ -194,11 +194,13 @@ class LogWriter:
         except StoreUnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 - the database refuses one of the events
-            logger.warning("Events are written one turn at a time, as some are refused: %r", error)
+            logger.warning(
+                "The database refused a batch of events; writing them one turn at a time: %r", error
+            )
             for page in pages:
-                await self._write_apart(page)
+                await self._write_separately(page)
 
-    async def _write_apart(self, page: _Page) -> None:
+    async def _write_separately(self, page: _Page) -> None:
         """Write the events of one turn; if the batch is refused, one by one.
 
         A refused event is left out of the log. The session still has its content: a log never
@@ -206,22 +208,25 @@ class LogWriter:
         """
         await self._settle(page)
         events, page.waiting = page.waiting, []
-        if len(events) > 1 and await self._is_written(page, events):
+        if len(events) > 1 and await self._try_write(page, events):
             return
         rest = deque(events)
         try:
             while rest:
                 event, was_streamed = rest.popleft(), page.streamed > 0
-                if not await self._is_written(page, [event]):
+                if not await self._try_write(page, [event]):
                     left_out = (event.type, page.claim.turn.id)
-                    logger.error("An event (%s) of turn %s is left out of its log.", *left_out)
+                    logger.error(
+                        "The database refused an event (%s) of turn %s; its log lacks the event.",
+                        *left_out,
+                    )
                     if was_streamed:  # its readers expect an event with its number
-                        await self._is_written(page, [_without_text(event)])
+                        await self._try_write(page, [_without_text(event)])
                         page.streamed = 0
         finally:
             page.waiting[:0] = rest
 
-    async def _is_written(self, page: _Page, events: list[Event]) -> bool:
+    async def _try_write(self, page: _Page, events: list[Event]) -> bool:
         """Write events of one turn; False if they are refused."""
         page.in_doubt = events
         try:
@@ -230,7 +235,7 @@ class LogWriter:
             raise
         except Exception as error:  # noqa: BLE001 - the events are at fault
             page.in_doubt = []
-            logger.info("events of turn %s are refused: %r", page.claim.turn.id, error)
+            logger.info("The database refused events of turn %s: %r", page.claim.turn.id, error)
             return False
         return True
 
@@ -239,17 +244,17 @@ class LogWriter:
         try:
             written = await self._log.append_many([LogWrite(p.claim, p.in_doubt) for p in pages])
         except BaseException:
-            self._some.set()
+            self._has_events.set()
             raise
-        news: dict[str, Sequence[LoggedEvent]] = {}
+        published: dict[str, Sequence[LoggedEvent]] = {}
         for page, events in zip(pages, written, strict=True):
             if events is None:
                 page.in_doubt = []
-                page.lost()
+                page.on_lost()
             else:
-                page.was_written(events[-1].number)
-                news[page.claim.turn.id] = events
-        self._wakes.hand(news)
+                page.mark_written(events[-1].number)
+                published[page.claim.turn.id] = events
+        self._wakes.publish_events(published)
 
     async def _settle(self, page: _Page) -> None:
         """Use the log's event counter to find out whether a failed write has arrived."""
@@ -260,14 +265,14 @@ class LogWriter:
             read = await self._log.read(turn.session.tenant, turn.id, after=page.last_number)
         except TurnNotFoundError:  # deleted with its session
             page.in_doubt, page.waiting = [], []
-            page.lost()
+            page.on_lost()
             return
         if read.turn.last_event < page.last_number + len(page.in_doubt):
             page.waiting[:0] = page.in_doubt
             page.last_number = read.turn.last_event
             page.in_doubt = []
         else:
-            page.was_written(read.turn.last_event)
+            page.mark_written(read.turn.last_event)
 
 
 def _message(event: Event) -> _Message | None:
@@ -282,7 +287,7 @@ def _without_text(event: Event) -> Event:
     return type(event)(event.message, "") if is_delta else event
 
 
-def _joined(last: Event, event: Event) -> Event | None:
+def _merged(last: Event, event: Event) -> Event | None:
     """Two deltas of one message merged; None if they cannot be."""
     for kind in (MessageDelta, ReasoningDelta):
         if isinstance(last, kind) and isinstance(event, kind) and last.message == event.message:

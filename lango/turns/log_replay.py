@@ -49,19 +49,19 @@ async def stored_events(store: SqlSessionStore, turn: Turn, *, full_history: boo
     session = await service.get_session(
         app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
     )
-    reader, events, begun = TurnReader(), list[Event](), False
+    reader, events, has_begun = TurnReader(), list[Event](), False
     for event in session.events if session else ():
         if event.id == user_event_id(turn.id):
-            begun = True
+            has_begun = True
             events += reader.read(event)
-        elif begun and event.id.endswith(user_event_id("")):
+        elif has_begun and event.id.endswith(user_event_id("")):
             break
-        elif begun and event.invocation_id == turn.invocation_id and not event.interrupted:
+        elif has_begun and event.invocation_id == turn.invocation_id and not event.interrupted:
             events += reader.read(event)
     return [event for event in events if event.type in _KNOWN_BY]
 
 
-def untold(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event]:
+def missing_events(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event]:
     """The stored events that a log lacks, in order."""
     known = Counter(name_of(event.type, event.data) for event in logged)
     missing: list[Event] = []

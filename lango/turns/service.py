@@ -34,9 +34,9 @@ from lango.turns.engine.protocol import Engine
 from lango.turns.log_replay import stored_events
 from lango.turns.wake import STOP, LogSubscription
 
-_FIRST_LOOK: Final = 0.05
-_LOOK_SQLITE: Final = 0.25
-_LOOK_POSTGRES: Final = 2.0
+_FIRST_POLL: Final = 0.05
+_POLL_SQLITE: Final = 0.25
+_POLL_POSTGRES: Final = 2.0
 _RETRIED: Final = ("failed", "cancelled")
 _RETRY_KEY: Final = "retry-of-{turn}"
 
@@ -130,10 +130,10 @@ class Turns:
         answers = [answer] if isinstance(answer, Answer) else list(answer)
         asking_turn = await self.get(turn_id)
         events = await self._events_of(asking_turn)
-        matched = await self._by_question(asking_turn, answers, events)
-        new = _answering(asking_turn, matched, idempotency_key, key_id, cost_limit)
-        first, *others = (matched_answer.call_id for matched_answer in matched)
-        check = partial(answer_content, matched, events)
+        answers_by_id = await self._by_question(asking_turn, answers, events)
+        new = _answering(asking_turn, answers_by_id, idempotency_key, key_id, cost_limit)
+        first, *others = (answer_by_id.call_id for answer_by_id in answers_by_id)
+        check = partial(answer_content, answers_by_id, events)
         return self._dispatched(
             await self._turns.answer(
                 self.tenant, turn_id, first, new, *others, check=check, admit=admit
@@ -183,12 +183,12 @@ class Turns:
         turn = await self.get(turn_id)
         if turn.state not in _RETRIED:
             raise TurnConflictError(
-                f"Turn {turn.id} is {turn.state}: only one that failed or was cancelled is retried."
+                f"Turn {turn.id} is {turn.state}: only a failed or cancelled turn can be retried."
             )
         if turn.answers is not None or "answers" in turn.input:
             raise TurnConflictError(
-                f"Turn {turn.id} was an answer, which is not given twice. If its call still waits, "
-                "answer it again; else say something new in the session."
+                f"Turn {turn.id} was an answer, which cannot be retried. If its call still waits, "
+                "answer it again; otherwise submit a new message."
             )
         new = NewTurn(
             turn.input,
@@ -250,7 +250,7 @@ class Turns:
         `turn` as for `events`.
         """
         turn_id = _id_of(turn)
-        with self._wakes.read(turn_id) as subscription:
+        with self._wakes.subscribe_to_log(turn_id) as subscription:
             current = self._unended(turn) or await self.get(turn_id)
             if current.ended is not None:
                 return current
@@ -270,7 +270,7 @@ class Turns:
         """
         cursor = LogCursor(after if isinstance(after, Position) else Position(after))
         after_number = cursor.position.number
-        with self._wakes.read(_id_of(turn)) as subscription:
+        with self._wakes.subscribe_to_log(_id_of(turn)) as subscription:
             if (unended := self._unended(turn)) is not None:
                 page = await self.log.read_on(unended, after_number)
             else:
@@ -286,7 +286,7 @@ class Turns:
 
         Events that arrive directly are not read from the log: then it is polled rarely.
         """
-        poll_after = _FIRST_LOOK
+        poll_after = _FIRST_POLL
         while True:
             for event in page.events:
                 if (unread := cursor.read(event)) is not None:
@@ -295,18 +295,18 @@ class Turns:
                 return
             after = cursor.position.number
             if not page.is_full and not await subscription.wait(poll_after):
-                poll_after = min(2 * poll_after, self._longest_wait)
+                poll_after = min(2 * poll_after, self._max_poll)
                 page = await self._page(page.turn.id, after)
-            elif page.is_full or (handed := subscription.take(after)) is None:
+            elif page.is_full or (delivered := subscription.take(after)) is None:
                 page = await self.log.read_on(page.turn, after)
             else:
-                poll_after = self._longest_wait
-                page = LogPage(page.turn, handed)
+                poll_after = self._max_poll
+                page = LogPage(page.turn, delivered)
 
     @property
-    def _longest_wait(self) -> float:
+    def _max_poll(self) -> float:
         """Seconds between two polls of a log of which no news arrives."""
-        return _LOOK_POSTGRES if self._wakes.is_connected else _LOOK_SQLITE
+        return _POLL_POSTGRES if self._wakes.is_connected else _POLL_SQLITE
 
     def _unended(self, turn: str | Turn) -> Turn | None:
         """The turn, if it is known and had not ended when it was read."""
@@ -359,7 +359,7 @@ class Turns:
         if submitted.wakes or submitted.turn.state == "scheduled":
             self._engine.dispatch([submitted.turn.head])
         if submitted.interrupted is not None:
-            self._wakes.tell(STOP)
+            self._wakes.notify(STOP)
         return submitted.turn
 
 

@@ -30,13 +30,13 @@ STOP: Final = "stop"
 """Topic: some running turn should stop."""
 _HELLO: Final = "hello"  # a process has connected: those with readers of logs send _READING
 _READING: Final = "reading"  # a process has readers of logs
-_READING_AGAIN: Final = 10.0
-_READING_HOLDS: Final = 25.0
-_NEWS: Final = frozenset({WORK, STOP, _HELLO, _READING})
+_ANNOUNCE_EVERY: Final = 10.0
+_ANNOUNCEMENT_LASTS: Final = 25.0
+_ALWAYS_SENT: Final = frozenset({WORK, STOP, _HELLO, _READING})
 """Topics that are sent even if no other process reads logs."""
-_HANDED_AT_MOST: Final = 200
+_MAX_PENDING: Final = 200
 """Events kept for one reader. A slower reader reads them from the log."""
-_UNSENT_AT_MOST: Final = 10_000
+_MAX_UNSENT: Final = 10_000
 """Messages kept while the bus does not take them. Receivers that miss the older ones poll."""
 
 
@@ -71,31 +71,31 @@ class LogSubscription(Subscription):
     def __init__(self) -> None:
         super().__init__()
         self.closed: Turn | None = None  # as a worker of this process has closed it
-        self._handed: list[LoggedEvent] = []
-        self._must_look = False
+        self._pending: list[LoggedEvent] = []
+        self._must_read_log = False
 
     def wake(self) -> None:
         """Make the reader read the log."""
-        self._must_look = True
+        self._must_read_log = True
         super().wake()
 
-    def hand(self, events: Sequence[LoggedEvent]) -> None:
+    def deliver(self, events: Sequence[LoggedEvent]) -> None:
         """Pass on events; a slow reader's backlog is dropped."""
-        if len(self._handed) + len(events) > _HANDED_AT_MOST:
-            self._handed.clear()
-            self._must_look = True
-        self._handed += events
+        if len(self._pending) + len(events) > _MAX_PENDING:
+            self._pending.clear()
+            self._must_read_log = True
+        self._pending += events
         super().wake()
 
     def take(self, after: int) -> Sequence[LoggedEvent] | None:
         """The events and parts passed on after a number; None if the log may hold others."""
-        handed, self._handed = self._handed, []
-        must_look, self._must_look = self._must_look, False
-        behind = [event for event in handed if event.number > after]
-        for event in behind:
-            must_look = must_look or event.number > after + 1
+        pending, self._pending = self._pending, []
+        must_read_log, self._must_read_log = self._must_read_log, False
+        newer = [event for event in pending if event.number > after]
+        for event in newer:
+            must_read_log = must_read_log or event.number > after + 1
             after = max(after, event.position.number)
-        return None if must_look else behind
+        return None if must_read_log else newer
 
 
 class WakeUps:
@@ -141,10 +141,10 @@ class WakeUps:
     def open(self) -> None:
         """Start to receive wake-ups of other processes, if the bus can carry them."""
         if self.reaches_others and not self._tasks:
-            hearing = self._bus.listen(self._hear, self._joined)
-            loops = [hearing, self._send_for_ever()]
+            listening = self._bus.listen(self._on_message, self._on_connect)
+            loops = [listening, self._send_repeatedly()]
             if not self._bus.carries_data:
-                loops.append(self._say_who_reads())
+                loops.append(self._announce_repeatedly())
             self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def close(self) -> None:
@@ -157,32 +157,32 @@ class WakeUps:
         await cancel_all(*tasks)
 
     @contextmanager
-    def hear(self, topic: str) -> Generator[Subscription]:
+    def subscribe(self, topic: str) -> Generator[Subscription]:
         """Subscribe to one topic: WORK or STOP."""
         with self._subscribed(self._subscriptions, topic, Subscription()) as subscription:
             yield subscription
 
     @contextmanager
-    def read(self, turn_id: str) -> Generator[LogSubscription]:
+    def subscribe_to_log(self, turn_id: str) -> Generator[LogSubscription]:
         """Subscribe to the log of a turn."""
         with self._subscribed(self._readers, turn_id, LogSubscription()) as subscription:
             if not self._bus.carries_data and time.monotonic() > self._announce_from:
                 self._announce()
             yield subscription
 
-    def tell(self, *topics: str) -> None:
+    def notify(self, *topics: str) -> None:
         """Wake subscribers to these topics or logs: here immediately, in other processes soon."""
         for topic in topics:
             self.wake(topic)
-        self._tell_others(*topics)
+        self._notify_others(*topics)
 
-    def hand(self, logs: Mapping[str, Sequence[LoggedEvent]]) -> None:
+    def publish_events(self, logs: Mapping[str, Sequence[LoggedEvent]]) -> None:
         """Pass events of logs, or parts of their next event, to readers in all processes."""
         for turn_id, events in logs.items():
             for subscription in self._readers.get(turn_id, ()):
-                subscription.hand(events)
+                subscription.deliver(events)
         if not self._bus.carries_data:
-            self._tell_others(*logs)
+            self._notify_others(*logs)
         elif self._bus.is_connected:
             entries = logs.items()
             self._send_soon(BusMessage(turn, encode_events(events)) for turn, events in entries)
@@ -191,11 +191,11 @@ class WakeUps:
         """Pass the last events of a turn to its readers, with the closed turn in this process."""
         for subscription in self._readers.get(closed.id, ()):
             subscription.closed = closed
-        self.hand({closed.id: last_events})
+        self.publish_events({closed.id: last_events})
 
-    def _tell_others(self, *topics: str) -> None:
+    def _notify_others(self, *topics: str) -> None:
         every = self._bus.carries_data or self._others_read
-        self._queue(*(topic for topic in topics if every or topic in _NEWS))
+        self._queue(*(topic for topic in topics if every or topic in _ALWAYS_SENT))
 
     def wake(self, topic: str) -> None:
         """Wake subscribers to a topic or log in this process."""
@@ -204,7 +204,7 @@ class WakeUps:
 
     def _announce(self) -> None:
         """Let other processes know that this one has readers of logs."""
-        self._announce_from = time.monotonic() + _READING_AGAIN
+        self._announce_from = time.monotonic() + _ANNOUNCE_EVERY
         self._queue(_READING)
 
     def _queue(self, *topics: str) -> None:
@@ -214,21 +214,21 @@ class WakeUps:
         if self.reaches_others and self._tasks:
             self._outgoing += messages
             self._to_send.set()
-            if len(self._outgoing) > _UNSENT_AT_MOST:
-                del self._outgoing[: _UNSENT_AT_MOST // 2]
+            if len(self._outgoing) > _MAX_UNSENT:
+                del self._outgoing[: _MAX_UNSENT // 2]
 
-    def _hear(self, topic: str, data: bytes) -> None:
+    def _on_message(self, topic: str, data: bytes) -> None:
         if topic == _READING:
-            self._others_read_until = time.monotonic() + _READING_HOLDS
+            self._others_read_until = time.monotonic() + _ANNOUNCEMENT_LASTS
         elif topic == _HELLO:
             self._announce_again()
         if (events := decode_events(data)) is None:
             self.wake(topic)
             return
         for subscription in self._readers.get(topic, ()):
-            subscription.hand(events)
+            subscription.deliver(events)
 
-    def _joined(self) -> None:
+    def _on_connect(self) -> None:
         """On every connection, wake all waiters: they missed what was sent while there was none."""
         for topic in (*self._subscriptions, *self._readers):
             self.wake(topic)
@@ -242,18 +242,18 @@ class WakeUps:
         if self._readers:
             self._announce()
 
-    async def _say_who_reads(self) -> None:
+    async def _announce_repeatedly(self) -> None:
         while True:
-            await asyncio.sleep(_READING_AGAIN)
+            await asyncio.sleep(_ANNOUNCE_EVERY)
             self._announce_again()
 
-    async def _send_for_ever(self) -> None:
+    async def _send_repeatedly(self) -> None:
         while True:
             await self._to_send.wait()
             try:
                 await self._send()
             except Exception as error:  # noqa: BLE001 - a receiver that misses it polls
-                logger.info("a wake-up was not sent: %s", type(error).__name__)
+                logger.info("A wake-up could not be sent: %s", type(error).__name__)
                 self._announce_from = float("-inf")
 
     async def _send(self) -> None:

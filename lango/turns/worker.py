@@ -36,7 +36,7 @@ DRAIN: Final = 30.0
 _STOP_POLL_SQLITE: Final = 0.1
 _STOP_POLL_POSTGRES: Final = 1.0
 _UPKEEP_EVERY: Final = 60.0
-_AFTER_A_FAULT: Final = 1.0
+_RETRY_AFTER_FAULT: Final = 1.0
 _RESERVED_PART: Final = 4
 _LIGHT_PART: Final = 8
 _FEW_OF_RESERVE: Final = 4  # a tenant may use this fraction of the reserve
@@ -94,7 +94,7 @@ class TurnWorker:
         self._handed_over: list[str] = []  # claims, until the database has recorded it
         self._changed = asyncio.Event()
         self._wants_work = False
-        self._looking: asyncio.Task[None] | None = None
+        self._dispatching: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[Any]] = []
         self.worker = self._new_worker()
         self._heartbeat = self._new_heartbeat()
@@ -122,11 +122,11 @@ class TurnWorker:
         """Register the worker and start to claim turns."""
         await self._heartbeat.start()
         self._wants_work = True
-        loops = (self._writer.run(), self._for_ever(self._watch), self._for_ever(self._keep_up))
+        loops = (self._writer.run(), self._repeat(self._watch), self._repeat(self._do_upkeep))
         self._loops = [asyncio.create_task(loop) for loop in loops]
         if not isinstance(self._engine, ChosenSessions):  # that one runs only its callers' turns
-            self._loops.append(asyncio.create_task(self._for_ever(self._close_unloaded)))
-        self._looking = asyncio.create_task(self._engine.run(self))
+            self._loops.append(asyncio.create_task(self._repeat(self._close_unloaded)))
+        self._dispatching = asyncio.create_task(self._engine.run(self))
 
     async def stop(self, drain: float | None = None) -> None:
         """Claim no more turns, let the running ones end, and hand the rest to other workers.
@@ -138,12 +138,12 @@ class TurnWorker:
         self._engine.wakes.wake(WORK)  # the engine may be waiting for work
         try:
             async with asyncio.timeout(self.options.drain if drain is None else drain):
-                if self._looking is not None:
-                    await asyncio.wait([self._looking])
+                if self._dispatching is not None:
+                    await asyncio.wait([self._dispatching])
                 while self._attempts:
                     await asyncio.wait([attempt.task for attempt in self._attempts.values()])
         except TimeoutError:
-            logger.warning("%d turns are handed to other workers.", len(self._attempts))
+            logger.warning("Handing %d turns to other workers.", len(self._attempts))
         await self._end()
 
     async def _end(self) -> None:
@@ -152,7 +152,7 @@ class TurnWorker:
         self._handed_over += [*self._claiming, *self._unaccounted]
         for attempt in remaining:
             attempt.abandon()
-        loops = [*self._loops, self._looking] if self._looking else self._loops
+        loops = [*self._loops, self._dispatching] if self._dispatching else self._loops
         for loop in loops:
             loop.cancel()
         await asyncio.gather(
@@ -166,7 +166,7 @@ class TurnWorker:
     @property
     def is_running(self) -> bool:
         """Whether it claims turns."""
-        return self._wants_work and self._looking is not None and not self._looking.done()
+        return self._wants_work and self._dispatching is not None and not self._dispatching.done()
 
     @property
     def apps(self) -> Sequence[str]:
@@ -226,7 +226,7 @@ class TurnWorker:
     @property
     def left_behind(self) -> int:
         """The number of agent runs that ignored their cancellation and still run, fenced out."""
-        return len(self._context.left_behind)
+        return len(self._context.abandoned_runs)
 
     def is_in(self, session_pk: int) -> bool:
         """Whether it runs a turn of this session."""
@@ -255,19 +255,19 @@ class TurnWorker:
             raise
         finally:
             self._claiming.discard(claim_id)
-        self._tell_start(claim)
+        self._publish_start(claim)
         attempt.task.add_done_callback(lambda _: self._ended(attempt, claim_id))
         return attempt
 
-    def _tell_start(self, claim: Claim) -> None:
+    def _publish_start(self, claim: Claim) -> None:
         """Pass the event that a first claim has logged to the readers; else let them read it."""
         turn = claim.turn
         if turn.attempts == 1 and turn.started is not None and claim.verdict is None:
             started = types_and_data([Started(turn.attempts)])
             logged = logged_events(started, turn.last_event, claim.epoch, turn.started)
-            self._engine.wakes.hand({turn.id: logged})
+            self._engine.wakes.publish_events({turn.id: logged})
         else:
-            self._engine.wakes.tell(turn.id)
+            self._engine.wakes.notify(turn.id)
 
     async def _close_unloaded(self) -> None:
         """Close lost turns of apps that no living worker has loaded, as far as they are to end.
@@ -280,21 +280,21 @@ class TurnWorker:
         self._unloaded = {pk: self._unloaded.get(pk, now) for pk in session_pks}
         for pk, since in self._unloaded.items():
             if self.may_take_over and not self.is_crowded:
-                gone = now - since >= self.options.app_gone_after
-                await self._take_unloaded(pk, gone=gone)
+                app_gone = now - since >= self.options.app_gone_after
+                await self._take_unloaded(pk, app_gone=app_gone)
 
-    async def _take_unloaded(self, session_pk: int, *, gone: bool) -> None:
+    async def _take_unloaded(self, session_pk: int, *, app_gone: bool) -> None:
         queue = self._engine.queue
 
         async def claim(claim_id: str) -> Claim | None:
-            return await queue.claim_unloaded(session_pk, self.worker, claim_id, gone=gone)
+            return await queue.claim_unloaded(session_pk, self.worker, claim_id, app_gone=app_gone)
 
         await self._begin(claim)
 
     def _ended(self, attempt: Attempt, claim_id: str) -> None:
         self._attempts.pop(claim_id, None)
         self._changed.set()
-        self._feeds.tell(attempt.claim.turn, AttemptOver(attempt.end))
+        self._feeds.publish(attempt.claim.turn, AttemptOver(attempt.end))
         if attempt.closed is not None:
             self._engine.wakes.close_log(attempt.closed.turn, attempt.last_events)
             if attempt.closed.next is not None:
@@ -302,29 +302,29 @@ class TurnWorker:
         else:
             self._unaccounted |= attempt.claim_ids
         if not attempt.task.cancelled() and (error := attempt.task.exception()) is not None:
-            logger.error("Turn %s was left open.", attempt.claim.turn.id, exc_info=error)
+            logger.error("Turn %s was not closed.", attempt.claim.turn.id, exc_info=error)
 
-    async def _for_ever(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat a step until cancelled, also after errors."""
         while True:
             try:
                 await step()
             except Exception as error:  # noqa: BLE001 - most likely an outage of the database
-                logger.warning("A worker's round failed and is repeated: %r", error)
-                await asyncio.sleep(_AFTER_A_FAULT)
+                logger.warning("A periodic task of the worker failed; retrying: %r", error)
+                await asyncio.sleep(_RETRY_AFTER_FAULT)
 
     async def _watch(self) -> None:
         """Poll for turns that other workers have claimed, and for turns that should stop."""
         poll = _STOP_POLL_POSTGRES if self._engine.wakes.reaches_others else _STOP_POLL_SQLITE
-        every, looked = self._engine.queue.dead_after, time.monotonic()
-        with self._engine.wakes.hear(STOP) as subscription:
+        every, last_check = self._engine.queue.dead_after, time.monotonic()
+        with self._engine.wakes.subscribe(STOP) as subscription:
             while True:
                 await subscription.wait(poll)
-                if self._attempts or self._unaccounted or time.monotonic() - looked > every:
-                    await self._look_at_claims()
-                    looked = time.monotonic()
+                if self._attempts or self._unaccounted or time.monotonic() - last_check > every:
+                    await self._reconcile_claims()
+                    last_check = time.monotonic()
 
-    async def _look_at_claims(self) -> None:
+    async def _reconcile_claims(self) -> None:
         """Reconcile the claims that the database records for this worker with its attempts."""
         # Copied before the query: the next round covers what is claimed or ends after it.
         attempts, unaccounted = list(self._attempts.values()), set(self._unaccounted)
@@ -346,10 +346,12 @@ class TurnWorker:
         for claim in held_claims.keys() - run - self._claiming:
             # A locked session is left for the next round: the other claims do not wait for it.
             if await self._engine.queue.hand_back(self.worker.id, claim, wait=False):
-                logger.warning("The claim %s was not run by its worker, and is handed back.", claim)
+                logger.warning(
+                    "This worker held the claim %s without running it, and handed it back.", claim
+                )
                 self._engine.dispatch()
 
-    async def _keep_up(self) -> None:
+    async def _do_upkeep(self) -> None:
         """Delete workers that died without unregistering, and old logs."""
         await Workers(self._store.database).prune(_SILENT_WORKERS_FOR)
         await self._log.trim(self.options.event_retention_seconds)

@@ -119,7 +119,7 @@ def test_a_turn_is_cancelled_and_retried_once(store_url: str, tenant: str) -> No
     filled(store_url, tenant)
     shell = Shell(store_url, tenant)
     turn = queued(store_url, tenant)
-    assert "is queued: only one that failed" in shell.refused("turns", "retry", turn)
+    assert "is queued: only a failed or cancelled turn" in shell.refused("turns", "retry", turn)
     assert shell.out("turns", "cancel", turn) == f"Turn {turn} is cancelled.\n"
     assert shell.out("turns", "cancel", turn) == f"Turn {turn} is cancelled.\n"
     new = shell.out("turns", "retry", turn).strip()
@@ -143,7 +143,7 @@ def test_an_answer_is_not_retried(sqlite_url: str, tenant: str) -> None:
 
     answer = asyncio.run(answered())
     shell.out("turns", "cancel", answer)
-    assert "was an answer, which is not given twice" in shell.refused("turns", "retry", answer)
+    assert "was an answer, which cannot be retried" in shell.refused("turns", "retry", answer)
 
 
 def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:

@@ -27,7 +27,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.ids import MAX_ID_LENGTH
 from lango.store.sessions.entries import SessionKey
 from lango.testing.kill_checks import Snapshot
-from lango.testing.kill_trials import APP, USER, HumanReply, Said, Sweep
+from lango.testing.kill_trials import APP, USER, HumanReply, Sweep, TurnInput
 from tests.durable.dying import cut_off, new_key, resumed, unhurt
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
@@ -101,11 +101,11 @@ async def events_of(url: str, key: SessionKey, *, session: str = "") -> list[typ
     ]
 
 
-def sweep(root: Root, url: str, *turns: Said) -> Sweep:
+def sweep(root: Root, url: str, *turns: TurnInput) -> Sweep:
     return Sweep(lambda: root, turns or (f"{TURN} one",), url)
 
 
-async def ran(root: Root, url: str, *turns: Said) -> tuple[Snapshot, list[types.Part]]:
+async def ran(root: Root, url: str, *turns: TurnInput) -> tuple[Snapshot, list[types.Part]]:
     key = new_key()
     shot = await resumed(sweep(root, url, *turns), key)
     return shot, await events_of(url, key)

@@ -15,7 +15,7 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
 from lango.adk.apps.load import Root
 from lango.adk.models.adapter import ModelAdapter
-from lango.adk.runner import AgentRunner, NextTurn, Said, TurnOptions
+from lango.adk.runner import AgentRunner, NextTurn, TurnOptions, UserInput
 from lango.agent.run import run_turn
 from lango.core.messages.messages import ToolCall
 from lango.core.turns.events import MessageCompleted, TurnEvent
@@ -71,14 +71,18 @@ def runner_of(
     )
 
 
-async def once(runner: AgentRunner, said: Said | None = "hi", **options: Any) -> list[TurnEvent]:
+async def once(
+    runner: AgentRunner, user_input: UserInput | None = "hi", **options: Any
+) -> list[TurnEvent]:
     """The events of a turn that is tried once."""
-    return [event async for event in runner.run(USER, SESSION, said, TurnOptions(**options))]
+    return [event async for event in runner.run(USER, SESSION, user_input, TurnOptions(**options))]
 
 
-async def corrected(runner: AgentRunner, said: Said = "hi", **options: Any) -> list[TurnEvent]:
+async def corrected(
+    runner: AgentRunner, user_input: UserInput = "hi", **options: Any
+) -> list[TurnEvent]:
     """The events of a turn with its second try."""
-    turn = run_turn(runner, USER, SESSION, said, TurnOptions(**options))
+    turn = run_turn(runner, USER, SESSION, user_input, TurnOptions(**options))
     return [event async for event in turn]
 
 

@@ -122,7 +122,7 @@ async def test_probes_share_the_test_of_a_write(
 async def test_a_write_that_hangs_is_not_ready(
     served: House, writes: Writes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "PATIENCE", 0.2)
+    monkeypatch.setattr(health, "DATABASE_TIMEOUT", 0.2)
     writes.hangs = True
     async with asyncio.timeout(10), served.client(None) as client:
         answers = await asyncio.gather(*(client.get("/readyz") for _ in range(5)))

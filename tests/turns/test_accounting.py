@@ -186,7 +186,7 @@ async def test_a_claim_that_is_being_made_is_not_handed_back(
         ) -> Claim | None:
             made = await real(queue, pk, worker_, claim_id, **more)
             if made is not None:  # the database knows of it, and the worker does not yet
-                await worker._look_at_claims()  # pyright: ignore[reportPrivateUsage]
+                await worker._reconcile_claims()  # pyright: ignore[reportPrivateUsage]
                 looks.append(pk)
             return made
 
@@ -212,7 +212,7 @@ class Refusing:
             return await real(queue, claim, end, *more)
 
         monkeypatch.setattr(TurnQueue, "close", close)
-        monkeypatch.setattr(attempt, "_AGAIN", 0.01)
+        monkeypatch.setattr(attempt, "_RETRY_EVERY", 0.01)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ async def test_a_history_that_cannot_be_closed_is_left_to_another_worker_first(
         await here.place.effects.wait(lambda said: "held never" in said)
     await here.turns.cancel(turn)
     monkeypatch.setattr("lango.adk.durable.run.give_up", refusing)
-    monkeypatch.setattr(attempt, "_AGAIN", 0.01)
+    monkeypatch.setattr(attempt, "_RETRY_EVERY", 0.01)
     async with here.worker():
         ended = await _ended(here, turn)
     assert (ended.state, left) == ("cancelled", [])

@@ -49,12 +49,12 @@ class Table:
     async def begin(self, turn: Turn) -> Claim:
         """Claim it in the place of the worker of this process."""
         claim = await self.desk.claim(turn.session_pk, await self.desk.worker())
-        self.feeds.tell(turn, AttemptBegun(claim))
+        self.feeds.publish(turn, AttemptBegun(claim))
         return claim
 
     async def say(self, claim: Claim, *events: Event, written: bool = True) -> None:
         for event in events:
-            self.feeds.tell(claim.turn, event)
+            self.feeds.publish(claim.turn, event)
         if written:
             await self.desk.log.append(claim, events)
 
@@ -67,7 +67,7 @@ class Table:
         """A reader that has subscribed to the turn."""
 
         async def reading() -> list[TurnEvent]:
-            with self.feeds.listen(turn.session, turn.idempotency_key) as feed:
+            with self.feeds.subscribe(turn.session, turn.idempotency_key) as feed:
                 async with aclosing(follow(self.turns, turn, feed)) as events:
                     return [event async for event in events]
 
@@ -91,7 +91,7 @@ async def test_what_runs_here_is_heard_before_it_is_written(table: Table) -> Non
     said = [MessageDelta("m", "Hel"), MessageDelta("m", "lo"), MessageCompleted("m", "a", "Hello")]
     await table.say(claim, *said, written=False)
     error = LookupError("this very one")
-    table.feeds.tell(turn, AttemptOver(Failed(error)))
+    table.feeds.publish(turn, AttemptOver(Failed(error)))
     events = await reading
     assert events == [Started(1), *said, Failed(error)]
     assert isinstance(events[-1], Failed)
@@ -113,7 +113,7 @@ async def test_what_was_heard_and_written_is_not_told_again(table: Table) -> Non
     reading = await table.read(turn)
     mine = await table.begin(turn)
     await table.say(mine, CALL, RESULT, MessageDelta("m", "Hel"))
-    table.feeds.tell(turn, AttemptOver(None))
+    table.feeds.publish(turn, AttemptOver(None))
     other = await table.take_over(turn, mine)
     rest = [MessageReset("m"), MessageDelta("n", "Hello"), MessageCompleted("n", "a", "Hello")]
     await table.desk.log.append(other, rest)
@@ -133,7 +133,7 @@ async def test_what_was_heard_and_never_written_is_not_told_again(table: Table) 
     await table.say(
         mine, RESULT, MessageDelta("m", "Hel"), ReasoningDelta("m", "Hm"), written=False
     )
-    table.feeds.tell(turn, AttemptOver(None))
+    table.feeds.publish(turn, AttemptOver(None))
     other = await table.take_over(turn, mine)
     await table.desk.log.append(other, [RESULT, MessageCompleted("n", "a", "Hello")])
     await table.desk.queue.close(other, Cancelled("Hel"))
@@ -151,7 +151,7 @@ async def test_a_second_attempt_here_is_heard_behind_what_the_log_has(table: Tab
     await table.desk.workers.remove(lost.worker)
     claim = await table.begin(turn)
     await table.say(claim, MessageCompleted("m", "a", "Hello"), written=False)
-    table.feeds.tell(turn, AttemptOver(Completed()))
+    table.feeds.publish(turn, AttemptOver(Completed()))
     assert await reading == [
         *(Started(1), CALL, RESULT, Started(2)),
         *(MessageCompleted("m", "a", "Hello"), Completed()),
@@ -165,7 +165,7 @@ async def test_who_comes_in_the_middle_reads_the_log(table: Table) -> None:
     reading = await table.read(turn)
     await table.say(claim, RESULT)
     await table.desk.finish(claim)
-    table.feeds.tell(turn, AttemptOver(Completed()))
+    table.feeds.publish(turn, AttemptOver(Completed()))
     assert await reading == [Started(1), CALL, RESULT, Completed()]
 
 
@@ -175,7 +175,7 @@ async def test_an_end_that_was_stored_and_not_heard_of_ends_it(table: Table) -> 
     claim = await table.begin(turn)
     await table.say(claim, CALL)
     await table.desk.finish(claim)
-    table.feeds.tell(turn, AttemptOver(None))
+    table.feeds.publish(turn, AttemptOver(None))
     assert await reading == [Started(1), CALL, Completed()]
 
 

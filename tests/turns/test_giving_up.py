@@ -246,7 +246,7 @@ class _Odd:
 async def test_the_verdict_stands(
     here: Process, faults: tuple[Exception, ...], asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "_AGAIN", 0.0)
+    monkeypatch.setattr(attempt, "_RETRY_EVERY", 0.0)
     turn = await _submit(here, "hello")
     await _claim(here, turn)
     await _give_up(here, turn, "late")

@@ -25,7 +25,7 @@ from lango.store.turns.rows import Claim, Turn
 from lango.store.turns.submit import SqlTurnStore
 from lango.store.turns.workers import Worker, Workers
 from lango.turns.log import LogWriter
-from lango.turns.log_replay import resets, untold
+from lango.turns.log_replay import missing_events, resets
 
 REFUSED = "refused"
 
@@ -130,14 +130,15 @@ async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
         assert told == [("thought.delta", "before"), ("thought.delta", "after")]
     left_out = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert left_out == [
-        f"An event (message.delta) of turn {claims[1].turn.id} is left out of its log."
+        f"The database refused an event (message.delta) of turn {claims[1].turn.id}; "
+        "its log lacks the event."
     ]
 
 
 async def test_many_logs_are_written_some_at_a_time(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.turns.log.TOGETHER", 2)
+    monkeypatch.setattr("lango.turns.log.TURNS_PER_WRITE", 2)
     claims = [await claimed(here, f"s{number}") for number in range(5)]
     log = FailingLog(here.store.database)
     writer = LogWriter(log, here.engine.wakes)
@@ -197,7 +198,7 @@ async def test_only_words_that_follow_others_wait(
 async def test_who_reads_in_the_process_that_writes_is_handed_the_words(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.turns.service._FIRST_LOOK", 3600.0)
+    monkeypatch.setattr("lango.turns.service._FIRST_POLL", 3600.0)
     await here.engine.wakes.close()  # the listener may connect late, and then all readers look
     claim, there = await claimed(here), Unread(here.store.database)
     writer = LogWriter(there, here.engine.wakes)
@@ -241,11 +242,11 @@ def test_a_new_attempt_tells_what_is_missing() -> None:
         MessageCompleted("stored", "agent", "b b"),
         ToolStarted("call_1", "step", {}),
     ]
-    missing = untold(logged, stored)
+    missing = missing_events(logged, stored)
     assert missing == stored[1:]
     assert resets(logged, missing) == [MessageReset("lost")]
     again = [*logged, *map(_logged, [*resets(logged, missing), *missing])]
-    assert (untold(again, stored), resets(again, [])) == ([], [])
+    assert (missing_events(again, stored), resets(again, [])) == ([], [])
 
 
 def _logged(event: Event) -> LoggedEvent:

@@ -19,9 +19,9 @@ from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LogCursor, LoggedEvent
 from lango.store.turns.rows import Claim
 from lango.turns.bus.event_messages import decode_events, encode_events
-from lango.turns.bus.protocol import BusMessage, Hear
+from lango.turns.bus.protocol import BusMessage, OnMessage
 from lango.turns.engine.database import LocalEngine
-from lango.turns.log import STREAMED_FOR, LogWriter
+from lango.turns.log import STREAM_FOR, LogWriter
 from lango.turns.service import Turns
 from tests.turns.test_log import claimed
 
@@ -45,19 +45,19 @@ class HubBus:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._hear: Hear | None = None
+        self._on_message: OnMessage | None = None
 
-    async def listen(self, hear: Hear, joined: Callable[[], None]) -> NoReturn:
-        self._hear = hear
-        joined()
+    async def listen(self, on_message: OnMessage, on_connect: Callable[[], None]) -> NoReturn:
+        self._on_message = on_message
+        on_connect()
         await asyncio.Event().wait()
         raise AssertionError("The event is never set.")
 
     async def publish(self, messages: Sequence[BusMessage]) -> None:
         for member in self._hub.members if not self._hub.is_cut else ():
-            if member is not self and member._hear is not None:
+            if member is not self and member._on_message is not None:
                 for message in messages:
-                    member._hear(message.topic, message.data)
+                    member._on_message(message.topic, message.data)
 
     def subscribe(self, topic: str) -> None: ...
 
@@ -114,10 +114,10 @@ class Writing:
     async def close(self) -> None:
         rest = await self.writer.rest(self.claim)
         await self._process.engine.queue.close(self.claim, Completed(), rest)
-        self._process.engine.wakes.tell(self.claim.turn.id)
+        self._process.engine.wakes.notify(self.claim.turn.id)
 
     async def reaches(self, texts: list[str]) -> bool:
-        for _ in range(int(20 * STREAMED_FOR / _AGAIN)):
+        for _ in range(int(20 * STREAM_FOR / _AGAIN)):
             if await self.in_log() == texts:
                 return True
             await asyncio.sleep(_AGAIN)
@@ -178,7 +178,7 @@ async def test_text_that_no_other_process_reads_is_written_later(
             await turn.say("b")
             assert (await anext(events)).data["text"] == "b"
         assert await turn.in_log() == ["a"]
-        with other.engine.wakes.read(turn.claim.turn.id):
+        with other.engine.wakes.subscribe_to_log(turn.claim.turn.id):
             await _until(lambda: not here.engine.wakes.carries_text)
             await turn.say("c")
             assert await turn.in_log() == ["a", "bc"]

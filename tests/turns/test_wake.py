@@ -13,7 +13,7 @@ from lango.store.db.database import Database
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
 from lango.turns.bus.database import DatabaseBus
-from lango.turns.bus.protocol import BusMessage, Hear
+from lango.turns.bus.protocol import BusMessage, OnMessage
 from lango.turns.wake import STOP, WORK, LogSubscription, WakeUps
 from tests.store.rows import beside
 
@@ -22,16 +22,19 @@ FOREVER = 30.0
 
 async def _joined(wakes: WakeUps) -> None:
     """Wait until it listens to other processes: it then wakes all local subscriptions."""
-    with wakes.hear(WORK) as ear:
-        assert await ear.wait(FOREVER)
+    with wakes.subscribe(WORK) as subscription:
+        assert await subscription.wait(FOREVER)
 
 
 async def test_a_wake_up_in_the_process_needs_no_database(sqlite_url: str) -> None:
     async with WakeUps(DatabaseBus(Database(sqlite_url))) as wakes:
-        with wakes.read("turn_a") as ear, wakes.read("turn_b") as other:
-            wakes.tell("turn_a")
-            assert await ear.wait(FOREVER)
-            assert not await ear.wait(0.01)
+        with (
+            wakes.subscribe_to_log("turn_a") as subscription,
+            wakes.subscribe_to_log("turn_b") as other,
+        ):
+            wakes.notify("turn_a")
+            assert await subscription.wait(FOREVER)
+            assert not await subscription.wait(0.01)
             assert not await other.wait(0.01)
 
 
@@ -40,36 +43,36 @@ def _events(*numbers: int) -> list[LoggedEvent]:
 
 
 def test_a_reader_takes_what_it_is_handed() -> None:
-    ear = LogSubscription()
-    ear.hand(_events(3))
-    ear.hand(_events(4, 5))
-    assert ear.take(3) == _events(4, 5)
-    assert ear.take(5) == []  # once
+    subscription = LogSubscription()
+    subscription.deliver(_events(3))
+    subscription.deliver(_events(4, 5))
+    assert subscription.take(3) == _events(4, 5)
+    assert subscription.take(5) == []  # once
 
 
 def test_a_reader_that_has_read_what_it_is_handed_does_not_look_again() -> None:
-    ear = LogSubscription()
-    ear.hand(_events(3))
-    assert ear.take(3) == []
+    subscription = LogSubscription()
+    subscription.deliver(_events(3))
+    assert subscription.take(3) == []
 
 
 def test_a_reader_that_may_have_missed_something_looks_at_the_log() -> None:
-    ear = LogSubscription()
-    ear.hand(_events(4))
-    assert ear.take(2) is None
-    ear.hand(_events(3))  # and another process has written 4
-    ear.hand(_events(5))
-    assert ear.take(2) is None
-    ear.hand(_events(3))
-    ear.wake()  # a notice from another process
-    assert ear.take(2) is None
+    subscription = LogSubscription()
+    subscription.deliver(_events(4))
+    assert subscription.take(2) is None
+    subscription.deliver(_events(3))  # and another process has written 4
+    subscription.deliver(_events(5))
+    assert subscription.take(2) is None
+    subscription.deliver(_events(3))
+    subscription.wake()  # a notice from another process
+    assert subscription.take(2) is None
 
 
 def test_what_a_slow_reader_does_not_take_is_not_kept() -> None:
-    ear = LogSubscription()
+    subscription = LogSubscription()
     for number in range(3, 1_003):
-        ear.hand(_events(number))
-    assert ear.take(2) is None
+        subscription.deliver(_events(number))
+    assert subscription.take(2) is None
 
 
 @asynccontextmanager
@@ -87,17 +90,17 @@ async def two_processes(url: str) -> AsyncGenerator[tuple[WakeUps, WakeUps]]:
 
 async def test_wake_ups_reach_other_processes(postgres_url: str) -> None:
     async with two_processes(postgres_url) as (here, there):
-        with here.hear(STOP) as ear:
-            there.tell(STOP)
-            assert await ear.wait(FOREVER)
+        with here.subscribe(STOP) as subscription:
+            there.notify(STOP)
+            assert await subscription.wait(FOREVER)
 
 
 async def test_a_log_notifies_other_processes_while_they_read(postgres_url: str) -> None:
     async with two_processes(postgres_url) as (here, there):
-        with here.read("turn_a") as ear:
+        with here.subscribe_to_log("turn_a") as subscription:
             async with asyncio.timeout(FOREVER):
-                while not await ear.wait(0.05):  # until `there` knows of the reader
-                    there.tell("turn_a")
+                while not await subscription.wait(0.05):  # until `there` knows of the reader
+                    there.notify("turn_a")
 
 
 class StubbornBus:
@@ -105,9 +108,9 @@ class StubbornBus:
 
     reaches_others = carries_data = is_connected = True
 
-    async def listen(self, hear: Hear, joined: Callable[[], None]) -> NoReturn:
-        del hear
-        joined()
+    async def listen(self, on_message: OnMessage, on_connect: Callable[[], None]) -> NoReturn:
+        del on_message
+        on_connect()
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         await asyncio.Event().wait()
@@ -129,14 +132,16 @@ async def test_a_lost_connection_comes_back(postgres_url: str) -> None:
     listening = "datname = current_database() and (query like 'LISTEN%' or query = 'select 1')"
     cut = f"select pg_terminate_backend(pid) from pg_stat_activity where {listening}"  # noqa: S608
     async with two_processes(postgres_url) as (here, there):
-        with here.hear(WORK) as ear:
+        with here.subscribe(WORK) as subscription:
             async with beside(postgres_url) as connection:
                 await connection.execute(sa.text(cut))
-            assert await ear.wait(FOREVER)  # back, and told to look: it may have missed something
-        with here.hear(STOP) as ear:
+            assert await subscription.wait(
+                FOREVER
+            )  # back, and told to look: it may have missed something
+        with here.subscribe(STOP) as subscription:
             async with asyncio.timeout(FOREVER):
-                while not await ear.wait(0.1):
-                    there.tell(STOP)
+                while not await subscription.wait(0.1):
+                    there.notify(STOP)
 
 
 async def test_turns_run_on_a_database_in_memory(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ async def test_a_hanging_loop_is_taken_over(here: Process) -> None:
             assert hanging.join() == 0
         assert await _written(here, turn) == before
         said = (here.place.folder / f"worker-{hanging.pid}.log").read_text()
-    assert "The event loop has not moved" in said
+    assert "The event loop has been blocked" in said
     assert "time.sleep(0.02)" in said
 
 

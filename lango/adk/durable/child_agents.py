@@ -111,7 +111,7 @@ def _runner(
 ) -> Runner:
     around = context.get_invocation_context()
     plugins = around.plugin_manager.plugins if tool.include_plugins else []
-    ours = [plugin for plugin in around.plugin_manager.plugins if _is_always_there(plugin)]
+    ours = [plugin for plugin in around.plugin_manager.plugins if _is_always_included(plugin)]
     runner = Runner(
         app=App(
             name=context.session.app_name,
@@ -127,7 +127,7 @@ def _runner(
     return runner
 
 
-def _is_always_there(plugin: BasePlugin) -> bool:
+def _is_always_included(plugin: BasePlugin) -> bool:
     """Whether a child always has this plugin, even without its caller's: it keeps records."""
     return isinstance(plugin, RecordingPlugin) or plugin.name.startswith("lango_ledger")
 

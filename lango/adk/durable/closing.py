@@ -28,7 +28,7 @@ from lango.core.turns.events import (
     MessageReset,
     ReasoningDelta,
 )
-from lango.core.turns.inputs import said_in
+from lango.core.turns.inputs import message_or_answers
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.ledger import Finished, key_of_call
 from lango.store.turns.log import LoggedEvent
@@ -90,7 +90,9 @@ def _open_questions(
     questions = {call for event in own_events[:own] for call in event.long_running_tool_ids or ()}
     if own is None:
         return questions
-    answered = {answer.call_id for answer in said_in(turn.input) if isinstance(answer, Answer)}
+    answered = {
+        answer.call_id for answer in message_or_answers(turn.input) if isinstance(answer, Answer)
+    }
     return questions - answered - {turn.answers}
 
 

@@ -25,7 +25,7 @@ _OURS: Final = ("lango.", BasePlugin.__module__)
 def hides_partials(app: App) -> bool:
     """Whether only ADK's own classes and plugins that ignore them see an app's partial events."""
     is_plain = all(_is_of_adk(node) for node in _nodes(root_of(app)))
-    return is_plain and not any(map(_looks_at_partials, app.plugins))
+    return is_plain and not any(map(_reads_partials, app.plugins))
 
 
 def is_direct(ctx: InvocationContext) -> bool:
@@ -55,7 +55,7 @@ def _is_of_adk(node: BaseNode) -> bool:
     return type(node).__module__.startswith(_OF_ADK)
 
 
-def _looks_at_partials(plugin: BasePlugin) -> bool:
+def _reads_partials(plugin: BasePlugin) -> bool:
     return any(not getattr(plugin, name).__module__.startswith(_OURS) for name in _SEES_PARTIALS)
 
 

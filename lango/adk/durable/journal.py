@@ -97,7 +97,7 @@ def finishes(event: Event) -> bool:
     """Whether an event completes its agent: an end mark, a final text, or a way out."""
     if is_end(event):
         return True
-    return step_of(event) is None and (is_final_text(event) or _leaves(event))
+    return step_of(event) is None and (is_final_text(event) or _ends_agent(event))
 
 
 def is_final_text(event: Event) -> bool:
@@ -109,7 +109,7 @@ def is_final_text(event: Event) -> bool:
     return not event.error_code and not event.actions.compaction and event.is_final_response()
 
 
-def _leaves(event: Event) -> bool:
+def _ends_agent(event: Event) -> bool:
     """Whether a tool's result ends its agent: a transfer, an escalation, or the final answer."""
     actions = event.actions
     leaves = actions.transfer_to_agent or actions.escalate or actions.skip_summarization
@@ -361,7 +361,7 @@ class Journal:
             return None
         if not place.in_container:
             return self._after(begun, lambda e: e.actions.transfer_to_agent == place.name) or begun
-        return self._after(begun, lambda event: _comes_to(event, parent.name, place.name))
+        return self._after(begun, lambda event: _starts_agent(event, parent.name, place.name))
 
     def _after(self, first: int, begins: Callable[[Event], bool]) -> int | None:
         for number in range(len(self._events) - 1, first - 1, -1):
@@ -370,7 +370,7 @@ class Journal:
         return None
 
 
-def _comes_to(event: Event, container: str, name: str) -> bool:
+def _starts_agent(event: Event, container: str, name: str) -> bool:
     """Whether a cursor event starts the agent; a parallel agent's starts all its sub-agents."""
     state = event.actions.agent_state
     if event.author != container or state is None:

@@ -46,7 +46,7 @@ def missing_confirmations(events: Sequence[Event], results: Results) -> Iterator
             continue
         question = confirmation_request(calls, event)
         if question is not None:
-            yield _beside(question, event, "confirm")
+            yield _placed_after(question, event, "confirm")
 
 
 def missing_credentials(events: Sequence[Event], results: Results) -> Iterator[Event]:
@@ -59,7 +59,7 @@ def missing_credentials(events: Sequence[Event], results: Results) -> Iterator[E
         requested = set(event.actions.requested_auth_configs)
         request = credential_request(event) if requested - stored_requests else None
         if request is not None:
-            yield _beside(request, event, "credential")
+            yield _placed_after(request, event, "credential")
 
 
 def missing_ends(events: Sequence[Event], results: Results) -> Iterator[Event]:
@@ -162,7 +162,7 @@ def _calls(events: Sequence[Event], name: str) -> Iterator[types.FunctionCall]:
         yield from (call for call in event.get_function_calls() if call.name == name)
 
 
-def _beside(repair: Event, event: Event, name: str) -> Event:
+def _placed_after(repair: Event, event: Event, name: str) -> Event:
     repair.id = f"{event.id}.{name}"
     repair.node_info = event.node_info.model_copy()
     repair.isolation_scope = event.isolation_scope

@@ -48,7 +48,7 @@ from lango.adk.tools.approvals import QUESTIONS, answer_content, approval_of
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
 from lango.core.turns.events import ENDS, Answer, Failed, GivenUp, Publish, Started, TurnEvent
-from lango.core.turns.inputs import FileRef, files_in, said_in
+from lango.core.turns.inputs import FileRef, files_in, message_or_answers
 from lango.errors import (
     AgentChangedError,
     ConfigError,
@@ -68,15 +68,15 @@ class DurableAgent:
     """An agent whose turns another process can resume."""
 
     def __init__(self, runner: AgentRunner, store: SqlSessionStore) -> None:
-        node_input.put_right()
-        function_nodes.put_right()
-        later_results.put_right()
+        node_input.install_patch()
+        function_nodes.install_patch()
+        later_results.install_patch()
         self.runner = runner
         self.store = store
         self.shape = shape_of(runner.root)
         self.fingerprint = fingerprint(runner.root)
         if not isinstance(runner.session_service, SessionServiceAdapter):
-            raise ConfigError("Durable turns need the sessions in lango's own store.")
+            raise ConfigError("Durable turns need lango's own session store.")
         self.sessions = runner.session_service
         self.output_keys = output_keys(runner.root)
         self.proof_lasts = PROOF_LASTS
@@ -136,7 +136,7 @@ class _ClaimedTurn:
         children = ChildAgents(self._sessions_for, gated_if_exact)
         ledger = LedgerPlugin(self.sessions.ledger, self.claim, children)
         app = self.agent.runner.app
-        ours = {
+        durable_parts = {
             "root_agent": self.agent.root,
             "resumability_config": RESUMABLE,
             "plugins": [
@@ -145,7 +145,7 @@ class _ClaimedTurn:
                 ledger,
             ],
         }
-        durable: App = app.model_copy(update=ours)
+        durable: App = app.model_copy(update=durable_parts)
         return AgentRunner(
             durable,
             self.sessions,
@@ -156,17 +156,18 @@ class _ClaimedTurn:
 
     def _artifacts(self) -> BaseArtifactService | None:
         artifacts = self.agent.runner.artifact_service
-        ours = isinstance(artifacts, SqlArtifactService)
-        return ClaimedArtifacts(artifacts, self.sessions.writes) if ours else artifacts
+        if isinstance(artifacts, SqlArtifactService):
+            return ClaimedArtifacts(artifacts, self.sessions.writes)
+        return artifacts
 
     async def events(self, abort: asyncio.Event | None) -> AsyncGenerator[TurnEvent]:
         """The turn's events, from its current position."""
-        if not self.claim.resumes and (over := await self._over_limit()) is not None:
-            yield Failed(over)
+        if not self.claim.resumes and (limit_error := await self._over_limit()) is not None:
+            yield Failed(limit_error)
             return
         problem = await self._problem() if self.claim.resumes else None
         if problem is not None:
-            for turn_event in await self._closed(TurnReader()):
+            for turn_event in await self._close_history(TurnReader()):
                 yield turn_event
             yield Failed(problem)
             return
@@ -183,15 +184,15 @@ class _ClaimedTurn:
         for event in resumed.repaired:
             for turn_event in reader.read(event):
                 yield turn_event
-        async with aclosing(self._driven(resumed, reader, abort)) as events:
+        async with aclosing(self._run(resumed, reader, abort)) as events:
             async for event in events:
                 yield event
 
-    async def _driven(
+    async def _run(
         self, resumed: Resumed, reader: TurnReader, abort: asyncio.Event | None
     ) -> AsyncGenerator[TurnEvent]:
         node_ledger.set(NodeLedger(self.sessions.ledger, self.claim))
-        claimed_turn.set(await self._claimed())
+        claimed_turn.set(await self._claimed_turn())
         how = TurnOptions(
             abort=abort,
             invocation_id=self.claim.turn.invocation_id,
@@ -209,7 +210,7 @@ class _ClaimedTurn:
                     while delivered and self.sessions.message_id is None:  # the message is stored
                         yield delivered.pop(0)
                     if isinstance(event, GivenUp):
-                        for turn_event in await self._closed(reader):
+                        for turn_event in await self._close_history(reader):
                             yield turn_event
                     if not isinstance(event, Started):  # the claim has reported it
                         yield event
@@ -230,7 +231,7 @@ class _ClaimedTurn:
         )
         return list(reader.read(message))
 
-    async def _closed(self, reader: TurnReader) -> list[TurnEvent]:
+    async def _close_history(self, reader: TurnReader) -> list[TurnEvent]:
         """Answer the calls that a failed or cancelled run leaves open; the events to report.
 
         ADK leaves the calls of a failed run unanswered and hides them from the model, though their
@@ -242,7 +243,7 @@ class _ClaimedTurn:
         written = await close_history(self.sessions, session, self.message_id)
         return [turn_event for event in written for turn_event in reader.read(event)]
 
-    async def _claimed(self) -> ClaimedTurn:
+    async def _claimed_turn(self) -> ClaimedTurn:
         """The turn with its usage so far; unfinished calls of earlier attempts are marked."""
         if not self.claim.resumes:
             return ClaimedTurn(self.holding)
@@ -263,8 +264,8 @@ class _ClaimedTurn:
         spent = Allowances(self.agent.store.database)
         try:
             await spent.check_cost(self.key.tenant, turn.key_id, turn.cost_limit)
-        except KeyLimitError as over:
-            return over
+        except KeyLimitError as limit_error:
+            return limit_error
         return None
 
     async def _problem(self) -> TurnError | None:
@@ -275,7 +276,9 @@ class _ClaimedTurn:
             return None  # nothing has happened that could be repeated
         if not self.agent.shape.is_exact:
             why = "; ".join(self.agent.shape.problems)
-            return NotResumableError(f"The turn's worker died, and it cannot go on: {why}.")
+            return NotResumableError(
+                f"The turn's worker died, and the turn cannot be resumed: {why}."
+            )
         if self.claim.ran_under != self.agent.fingerprint:
             return self._changed(written)
         return None
@@ -299,20 +302,20 @@ class _ClaimedTurn:
 
     def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
         """The error if a deploy removed parts the turn needs; ended agents may be missing."""
-        begun = before_closing(written, self.claim.turn)
-        needed, target = unfinished_agents(begun), open_transfer(begun)
+        turn_events = before_closing(written, self.claim.turn)
+        needed, target = unfinished_agents(turn_events), open_transfer(turn_events)
         calls = {
             call.name or "": event.author
-            for event, call in open_calls(begun)
+            for event, call in open_calls(turn_events)
             if call.name not in QUESTIONS
         }
-        return self._lacks(needed | ({target} if target else set()), calls)
+        return self._missing_error(needed | ({target} if target else set()), calls)
 
-    def _lacks(self, needed: set[str], calls: dict[str, str]) -> AgentChangedError | None:
-        gone = missing_parts(self.agent.runner.root, needed, calls)
-        if not gone:
+    def _missing_error(self, needed: set[str], calls: dict[str, str]) -> AgentChangedError | None:
+        missing = missing_parts(self.agent.runner.root, needed, calls)
+        if not missing:
             return None
-        what = ", ".join(gone)
+        what = ", ".join(missing)
         return AgentChangedError(f"The agent was changed since the turn began: it lacks {what}.")
 
     def _check_asker(self, events: Sequence[Event]) -> None:
@@ -321,7 +324,9 @@ class _ClaimedTurn:
         NotResumableError if the agents around it could not continue after the answer.
         """
         answers = [
-            answer for answer in said_in(self.claim.turn.input) if isinstance(answer, Answer)
+            answer
+            for answer in message_or_answers(self.claim.turn.input)
+            if isinstance(answer, Answer)
         ]
         answered = {self.claim.turn.answers, *(answer.call_id for answer in answers)}
         askers, calls = set[str](), dict[str, str]()
@@ -332,7 +337,7 @@ class _ClaimedTurn:
                     askers.add(event.author)
                     name = approval.name if approval else call.name
                     calls |= {name: event.author} if name and name not in QUESTIONS else {}
-        problem = self._lacks(askers, calls)
+        problem = self._missing_error(askers, calls)
         if problem is not None:
             raise problem
         for asker in sorted(askers):
@@ -340,7 +345,8 @@ class _ClaimedTurn:
 
     async def _message(self) -> types.Content:
         """The input that the turn was submitted with, as ADK's content."""
-        turn_input, files = said_in(self.claim.turn.input), files_in(self.claim.turn.input)
+        turn_input = message_or_answers(self.claim.turn.input)
+        files = files_in(self.claim.turn.input)
         if isinstance(turn_input, str) and not files:
             return types.Content(role="user", parts=[types.Part(text=turn_input)])
         session = await load(self.sessions, self.key)
@@ -390,6 +396,6 @@ class _ClaimedTurn:
             for event in (session.events if session else [])
             if event.invocation_id == self.claim.turn.invocation_id
         ]
-        turn_input = said_in(self.claim.turn.input)
+        turn_input = message_or_answers(self.claim.turn.input)
         answered = {answer.call_id for answer in turn_input if isinstance(answer, Answer)}
         return open_waits(own_events) - answered - {self.claim.turn.answers}

@@ -136,11 +136,11 @@ def check_answerable(root: BaseNode, asker: str) -> None:
     while agent is not None and around is not None:
         if _all_containers(around):
             return
-        if _goes_on_after(around, agent):
+        if _has_agents_after(around, agent):
             raise NotResumableError(
                 f"{asker} asked in {around.name}, a {type(around).__name__} that is not the root "
-                "agent. ADK would not go on with the agents that follow there, so the answer was "
-                f"not taken. Make {around.name} the root agent, or let its last agent ask."
+                "agent. ADK would not run the agents that follow there, so the answer was "
+                f"refused. Make {around.name} the root agent, or let its last agent ask."
             )
         agent, around = around, around.parent_agent
 
@@ -150,7 +150,7 @@ def _all_containers(agent: BaseAgent | None) -> bool:
     return agent is None or (isinstance(agent, CONTAINERS) and _all_containers(agent.parent_agent))
 
 
-def _goes_on_after(container: BaseAgent, agent: BaseAgent) -> bool:
+def _has_agents_after(container: BaseAgent, agent: BaseAgent) -> bool:
     """Whether a container has agents to run after this one."""
     if isinstance(container, SequentialAgent):  # pyright: ignore[reportDeprecated]
         return container.sub_agents[-1] is not agent

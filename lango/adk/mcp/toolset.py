@@ -104,7 +104,7 @@ class ServerToolset(ConnectedToolset):
         """The tools that the server lists now; if unreachable, its last listing and a note."""
         offered = await self.offered(agent_of(readonly_context), readonly_context)
         for problem in offered.problems:
-            self._complain(problem)
+            self._log_once(problem)
         note = [UnreachableNote(self.server)] if offered.error else []
         return [*offered.tools, *note]
 
@@ -186,7 +186,7 @@ class ServerToolset(ConnectedToolset):
     def _usable(self, tools: list[types.Tool]) -> ListedTools:
         """The allowed tools with a valid schema, and the problems of the others."""
         usable: list[types.Tool] = []
-        problems = list(self._misspelt({tool.name for tool in tools}))
+        problems = list(self._unknown_names({tool.name for tool in tools}))
         for tool in tools:
             if self.server.offers(tool.name):
                 try:
@@ -197,7 +197,7 @@ class ServerToolset(ConnectedToolset):
                     problems.append(f"offers a tool that cannot be used and is left out. {error}")
         return ListedTools(tuple(usable), tuple(problems))
 
-    def _misspelt(self, listed: set[str]) -> Iterator[str]:
+    def _unknown_names(self, listed: set[str]) -> Iterator[str]:
         """Configured names that the server lacks: else a tool is missing, or needs no approval."""
         require_confirmation = (
             ()
@@ -207,7 +207,7 @@ class ServerToolset(ConnectedToolset):
         for name in sorted({*(self.server.tools or ()), *require_confirmation} - listed):
             yield f"has no tool {name!r}; there are: {', '.join(sorted(listed))}."
 
-    def _complain(self, text: str) -> None:
+    def _log_once(self, text: str) -> None:
         """Log a problem once, not in every turn."""
         if text not in self._complaints:
             self._complaints.add(text)

@@ -175,7 +175,7 @@ class ModelAdapter(BaseLlm):
         try:
             reported = self.on_model_call(record)
         except Exception:
-            logger.exception("on_model_call failed; the turn goes on without it.")
+            logger.exception("on_model_call failed; the turn continues.")
             return []
         return [reported] if inspect.isawaitable(reported) else []
 
@@ -185,7 +185,7 @@ async def _all(waiting: Sequence[Awaitable[None]]) -> None:
         try:
             await report
         except Exception:
-            logger.exception("on_model_call failed; the turn goes on without it.")
+            logger.exception("on_model_call failed; the turn continues.")
 
 
 LLMRegistry.register(ModelAdapter)

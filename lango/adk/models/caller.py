@@ -88,7 +88,7 @@ class ModelCaller:
             try:
                 subscriber(self, record)
             except Exception:
-                logger.exception("A model call was not noted; the turn goes on without it.")
+                logger.exception("A model call was not recorded; the turn continues.")
 
 
 Report = Callable[[ModelCaller, ModelCall], None]

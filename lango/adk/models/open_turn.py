@@ -30,7 +30,7 @@ def turn_start(messages: Sequence[Message], events: Sequence[Event]) -> int:
         return open_turn(messages)
     start = places[-min(own.count(own[0]), len(places))]
     earlier = {message for invocation, message in user_messages if invocation != turn}
-    while start > 0 and _comes_with_the_turn(messages[start - 1], earlier):
+    while start > 0 and _was_added_by_adk(messages[start - 1], earlier):
         start -= 1
     return start
 
@@ -42,6 +42,6 @@ def _user_messages(event: Event) -> list[Message]:
     return [message for message in convert_messages([event.content]) if message.role == _USER]
 
 
-def _comes_with_the_turn(message: Message, earlier: Collection[Message]) -> bool:
+def _was_added_by_adk(message: Message, earlier: Collection[Message]) -> bool:
     """Whether ADK added the message for this request, as it does with memories."""
     return message.role == _USER and message not in earlier and not is_quote(message)

@@ -10,7 +10,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from lango.adk.models.reasoning import thought_part
-from lango.adk.sessions.fast_model import build, mould
+from lango.adk.sessions.fast_model import build, fast_model
 from lango.core.ids import MAX_ID_LENGTH, as_id, new_id
 from lango.core.messages.messages import Reasoning, ToolCall
 from lango.core.messages.streams import (
@@ -176,14 +176,14 @@ def usage_metadata(usage: Usage | None) -> types.GenerateContentResponseUsageMet
     )
 
 
-# Created for every delta, where little else is done: hence the stamps.
-_text: Final = mould(types.Part).stamp("text")
-_thought: Final = mould(types.Part).stamp("text", thought=True)
-_content: Final = mould(types.Content).stamp("parts", role="model")
-_response: Final = mould(LlmResponse).stamp("content", partial=True)
+# Created for every delta, where little else is done: hence the factories.
+_text: Final = fast_model(types.Part).factory("text")
+_thought: Final = fast_model(types.Part).factory("text", thought=True)
+_content: Final = fast_model(types.Content).factory("parts", role="model")
+_response: Final = fast_model(LlmResponse).factory("content", partial=True)
 
 
 def partial_response(delta: TextDelta | ThoughtDelta) -> LlmResponse:
     """A delta as ADK's partial response."""
-    stamp = _text if isinstance(delta, TextDelta) else _thought
-    return _response(_content([stamp(delta.text)]))
+    make_part = _text if isinstance(delta, TextDelta) else _thought
+    return _response(_content([make_part(delta.text)]))

@@ -104,13 +104,13 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
     def _reached(self, used: _Used) -> Iterator[TurnLimitError]:
         """The limits that allow no further model call."""
         if self.model_calls is not None and used.model_calls >= self.model_calls:
-            yield _over("model_calls", self.model_calls, used.model_calls + 1)
+            yield _limit_error("model_calls", self.model_calls, used.model_calls + 1)
         if self.tool_calls is not None and used.tool_calls > self.tool_calls:
-            yield _over("tool_calls", self.tool_calls, used.tool_calls)
+            yield _limit_error("tool_calls", self.tool_calls, used.tool_calls)
         if self.tokens is not None and used.tokens >= self.tokens:
-            yield _over("tokens", self.tokens, used.tokens)
+            yield _limit_error("tokens", self.tokens, used.tokens)
         if self.cost is not None and used.cost >= self.cost:
-            yield _over("cost", self.cost, used.cost)
+            yield _limit_error("cost", self.cost, used.cost)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -151,7 +151,7 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
             logger.warning("%s has no known price: its calls count as free.", model)
 
 
-def _over(limit: str, allowed: float, used: float) -> TurnLimitError:
+def _limit_error(limit: str, allowed: float, used: float) -> TurnLimitError:
     figures = (
         f"{used:.4f} of {allowed:.4f} US dollars" if limit == "cost" else f"{used} of {allowed}"
     )

@@ -11,7 +11,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 
 T = TypeVar("T")
 
-MOST_TURNS: Final = 10_000
+MAX_TURNS: Final = 10_000
 """An interrupted turn never reports its end, so the oldest values are dropped."""
 
 
@@ -30,7 +30,7 @@ class PerTurn(Generic[T]):
     def __setitem__(self, turn: str, thing: T) -> None:
         self.end(turn)
         self._things[turn] = thing
-        while len(self._things) > MOST_TURNS:
+        while len(self._things) > MAX_TURNS:
             self._things.popitem(last=False)
 
     def __len__(self) -> int:

@@ -125,7 +125,7 @@ class Writer(Generic[T]):
     def _lose(self, number: int, error: Exception | None) -> None:
         if self._lost == 0:
             logger.error(
-                "%s cannot be written and are lost; the turns go on.", self._what, exc_info=error
+                "%s cannot be written and are lost; the turns continue.", self._what, exc_info=error
             )
         self._lost += number
 

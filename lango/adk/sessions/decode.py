@@ -11,7 +11,7 @@ from google.genai import types
 from pydantic_core import from_json
 
 from lango.adk.sessions.encode import CONTENT_ROLES
-from lango.adk.sessions.fast_model import build, mould
+from lango.adk.sessions.fast_model import build, fast_model
 from lango.adk.sessions.parts import MOVED
 from lango.core.messages.authors import author_of
 from lango.core.messages.messages import ASSISTANT_ROLES, CONTROL, TOOL_ROLES, Message, ToolCall
@@ -22,20 +22,20 @@ Blobs = Mapping[str, bytes]
 NO_BLOBS: Final[Blobs] = {}
 
 _AUTH: Final = "requested_auth_configs"
-_EVENT: Final = mould(Event)
-_ACTIONS: Final = mould(EventActions)
-_NODE_INFO: Final = mould(NodeInfo)
-_PART: Final = mould(types.Part)
-_CALL: Final = mould(types.FunctionCall)
-_RESPONSE: Final = mould(types.FunctionResponse)
+_EVENT: Final = fast_model(Event)
+_ACTIONS: Final = fast_model(EventActions)
+_NODE_INFO: Final = fast_model(NodeInfo)
+_PART: Final = fast_model(types.Part)
+_CALL: Final = fast_model(types.FunctionCall)
+_RESPONSE: Final = fast_model(types.FunctionResponse)
 _EVENT_FIELDS: Final = {"id", "timestamp", "invocation_id", "author", "content"}
 
 # Created about once per row, hence the stamps.
-_text_part: Final = _PART.stamp("text")
-_call_part: Final = _PART.stamp("function_call")
-_response_part: Final = _PART.stamp("function_response")
+_text_part: Final = _PART.factory("text")
+_call_part: Final = _PART.factory("function_call")
+_response_part: Final = _PART.factory("function_response")
 _contents: Final = {
-    role: mould(types.Content).stamp("parts", role=CONTENT_ROLES[kind])
+    role: fast_model(types.Content).factory("parts", role=CONTENT_ROLES[kind])
     for kind, roles in {"user": {"user"}, "assistant": ASSISTANT_ROLES, "tool": TOOL_ROLES}.items()
     for role in roles
 }
@@ -168,7 +168,7 @@ def _fill(values: dict[str, Any], rest: JsonObject, changes: str | None) -> None
 def _actions(data: JsonObject) -> EventActions:
     """Validate auth configs with ADK's own validator; revive all else."""
     configs = data.pop(_AUTH, None)
-    actions = _ACTIONS.revive(data, vouched=True)
+    actions = _ACTIONS.revive(data, skip_validation=True)
     if configs is not None:
         actions.requested_auth_configs = EventActions.model_validate(
             {_AUTH: configs}
@@ -225,7 +225,7 @@ def _laid_out(
         if isinstance(length, int):
             fields["text"] = content[place : place + length]
             place += length + 1
-        _bring_back(fields.get("inline_data"), blobs)
+        _restore_bytes(fields.get("inline_data"), blobs)
         values = _PART.revive(fields).__dict__ | _calls_of(item, calls, blobs)
         parts.append(_PART.assemble(values, set(item)))
     return parts
@@ -239,12 +239,12 @@ def _calls_of(item: JsonObject, calls: Iterator[JsonObject], blobs: Blobs) -> di
     if "function_response" in item:
         extra = item["function_response"]
         for part in extra.get("parts") or ():
-            _bring_back(part.get("inline_data"), blobs)
+            _restore_bytes(part.get("inline_data"), blobs)
         fields["function_response"] = _response(next(calls), extra)
     return fields
 
 
-def _bring_back(inline_data: JsonObject | None, blobs: Blobs) -> None:
+def _restore_bytes(inline_data: JsonObject | None, blobs: Blobs) -> None:
     """Put back bytes that were moved out of the row."""
     if inline_data is not None and MOVED in inline_data:
         inline_data["data"] = blobs.get(inline_data.pop(MOVED), b"")

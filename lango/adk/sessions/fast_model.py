@@ -76,14 +76,14 @@ class FastModel(Generic[M]):
         fields.update(values)
         return self.assemble(fields, set(values))
 
-    def stamp(self, field: str, **fixed: Any) -> Callable[[Any], M]:
+    def factory(self, field: str, **fixed: Any) -> Callable[[Any], M]:
         """A function that creates instances which differ in one field and share the fixed ones.
 
         The cheapest way to create thousands.
         """
         names = {field, *fixed}
-        anew = [(name, factory) for name, factory in self._factories if name not in names]
-        start, assemble = _starter(self.defaults | fixed, anew), self.assemble
+        factories = [(name, factory) for name, factory in self._factories if name not in names]
+        start, assemble = _starter(self.defaults | fixed, factories), self.assemble
 
         def make(value: Any) -> M:
             values = start()
@@ -92,9 +92,9 @@ class FastModel(Generic[M]):
 
         return make
 
-    def revive(self, data: dict[str, Any], *, vouched: bool = False) -> M:
+    def revive(self, data: dict[str, Any], *, skip_validation: bool = False) -> M:
         """See the function `revive`."""
-        if not (vouched or self.is_plain):
+        if not (skip_validation or self.is_plain):
             return self.model.model_validate(data)
         values = self._fresh_defaults()
         self.fill(values, data)
@@ -108,28 +108,28 @@ class FastModel(Generic[M]):
             values[name] = value if convert is None or value is None else convert(value)
 
 
-_moulds: dict[type[BaseModel], Any] = {}
+_fast_models: dict[type[BaseModel], Any] = {}
 
 
-def mould(model: type[M]) -> FastModel[M]:
+def fast_model(model: type[M]) -> FastModel[M]:
     """The `FastModel` of a class, created once."""
-    fast_model = _moulds.get(model)
-    if fast_model is None:
-        fast_model = _moulds[model] = FastModel(model)
-    return fast_model
+    known = _fast_models.get(model)
+    if known is None:
+        known = _fast_models[model] = FastModel(model)
+    return known
 
 
-def revive(model: type[M], data: dict[str, Any], *, vouched: bool = False) -> M:
+def revive(model: type[M], data: dict[str, Any], *, skip_validation: bool = False) -> M:
     """The model that was dumped as `data` (JSON mode, by field name, without Nones).
 
-    `vouched` skips validation: the caller guarantees that validators would change nothing.
+    `skip_validation` skips validation: the caller guarantees that validators would change nothing.
     """
-    return mould(model).revive(data, vouched=vouched)
+    return fast_model(model).revive(data, skip_validation=skip_validation)
 
 
 def build(model: type[M], **values: Any) -> M:
     """An instance with these field values, unchecked, and defaults for the rest."""
-    return mould(model).build(**values)
+    return fast_model(model).build(**values)
 
 
 def _starter(
@@ -181,7 +181,7 @@ def _converter(annotation: Any) -> Converter | None:
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _enum(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return mould(annotation).revive
+        return fast_model(annotation).revive
     return _generic(annotation)
 
 

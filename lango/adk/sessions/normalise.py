@@ -18,7 +18,7 @@ from google.adk.events.event_actions import EventActions
 from google.genai import types
 from pydantic import BaseModel
 
-from lango.adk.sessions.fast_model import mould
+from lango.adk.sessions.fast_model import fast_model
 from lango.core.ids import check_id
 from lango.core.messages.call_ids import with_fallback_ids
 from lango.core.values import JsonObject, json_text, storable_json, storable_text
@@ -241,7 +241,7 @@ def _storable_field(model: BaseModel, name: str, value: Any) -> Any:
 def _may_be_absent(model: BaseModel, name: str) -> bool:
     """Whether a number may become None; a class with its own validators may need it."""
     by_default = type(model).model_fields[name].default is None
-    return by_default and (isinstance(model, _RULES_ASIDE) or mould(type(model)).is_plain)
+    return by_default and (isinstance(model, _RULES_ASIDE) or fast_model(type(model)).is_plain)
 
 
 def _storable_items(model: BaseModel, name: str, value: Any) -> Any:

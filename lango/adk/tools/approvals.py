@@ -86,7 +86,9 @@ def questions_in(events: Iterable[Event]) -> dict[str, Question]:
     return questions
 
 
-def matched(answers: Sequence[Answer], questions: Mapping[str, Question]) -> dict[str, Answer]:
+def answers_by_question(
+    answers: Sequence[Answer], questions: Mapping[str, Question]
+) -> dict[str, Answer]:
     """The answers by question id; each must match an open question of the same turn."""
     answer_by_question: dict[str, Answer] = {}
     for answer in answers:
@@ -152,7 +154,7 @@ def answer_content(answers: Sequence[Answer], events: Sequence[Event]) -> types.
     if to_calls:
         raise TurnConflictError("Answer approvals and long-running calls in turns of their own.")
     questions = questions_in(events)
-    return content_of(matched(answers, questions), questions)
+    return content_of(answers_by_question(answers, questions), questions)
 
 
 def _long_running_calls(events: Iterable[Event]) -> dict[str, str]:

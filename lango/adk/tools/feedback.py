@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 2_000
 """Characters of an error's own text that a model sees."""
-_MOST_RECENT: Final = 1_000
+_MAX_RECENT: Final = 1_000
 _recent: Final[OrderedDict[str, Cause]] = OrderedDict()
 """Causes of the newest failures by error id, until their turns take them."""
 
@@ -33,7 +33,7 @@ def feedback(error: Exception, tool_name: str) -> dict[str, str]:
     text = str(error) if meant_for_model else f"The tool {tool_name} failed unexpectedly."
     if not meant_for_model:
         _recent[error_id] = cause_of(error)
-        if len(_recent) > _MOST_RECENT:
+        if len(_recent) > _MAX_RECENT:
             _recent.popitem(last=False)
     return {"error": storable_text(text[:MAX_TEXT]), "error_id": error_id}
 

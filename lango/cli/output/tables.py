@@ -15,9 +15,9 @@ from lango.cli.output.printable import one_line
 if TYPE_CHECKING:
     from lango.core.messages.streams import Usage
 
-_LONGEST: Final = 200
+_MAX_CELL: Final = 200
 _GAP: Final = 2
-_LEAST: Final = 4
+_MIN_COLUMN: Final = 4
 _ENOUGH: Final = 16
 """Characters that each text column gets before spare columns are shown."""
 
@@ -41,7 +41,7 @@ def print_table(
     from rich.markup import escape
     from rich.table import Table
 
-    cells = [[one_line(cell, _LONGEST) for cell in row] for row in rows]
+    cells = [[one_line(cell, _MAX_CELL) for cell in row] for row in rows]
     widths = _widths(columns, [*cells, *([total] if total else [])])
     console = Console(highlight=False)
     shown = _fitting(columns, widths, console.width)
@@ -112,8 +112,8 @@ def _rooms(
     rooms = {number: widths[number] for number in shown if not columns[number].is_text}
     texts = sorted((number for number in shown if columns[number].is_text), key=widths.__getitem__)
     remaining = room - sum(rooms.values()) - _GAP * (len(shown) - 1)
-    for behind, number in enumerate(texts):
-        share = max(remaining // (len(texts) - behind), _LEAST)
+    for index, number in enumerate(texts):
+        share = max(remaining // (len(texts) - index), _MIN_COLUMN)
         rooms[number] = min(widths[number], share)
         remaining -= rooms[number]
     return rooms

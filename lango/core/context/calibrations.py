@@ -16,7 +16,7 @@ from typing import Final
 from lango.core.context.budget import Calibration
 from lango.core.messages.messages import Message
 
-_MOST: Final = 1_024
+_MAX_CALIBRATIONS: Final = 1_024
 _END: Final = 3
 
 Key = tuple[Hashable, ...]
@@ -45,7 +45,7 @@ class ModelConversation:
 class Calibrations:
     """Keeps the `most` calibrations that were learned last."""
 
-    most: int = _MOST
+    most: int = _MAX_CALIBRATIONS
     _known: OrderedDict[Key, Calibration] = field(default_factory=OrderedDict[Key, Calibration])
 
     def of(self, conversation: ModelConversation) -> Calibration:

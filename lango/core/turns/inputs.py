@@ -25,7 +25,7 @@ def input_of(content: str | Sequence[Answer], files: Sequence[FileRef] = ()) -> 
     return {"answers": [storable_json(asdict(answer)) for answer in content]}
 
 
-def said_in(turn_input: JsonObject) -> str | list[Answer]:
+def message_or_answers(turn_input: JsonObject) -> str | list[Answer]:
     """The message or the answers in an input."""
     if "answers" in turn_input:
         return [Answer(**answer) for answer in turn_input["answers"]]
@@ -37,7 +37,7 @@ def files_in(turn_input: JsonObject) -> list[FileRef]:
     return [FileRef(**file) for file in turn_input.get("files", ())]
 
 
-def as_asked(turn_input: JsonObject) -> JsonObject:
+def as_submitted(turn_input: JsonObject) -> JsonObject:
     """An input as the client submitted it: files by name, without the resolved version.
 
     A repeated request therefore equals the first, even if a file has a newer version by then.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from lango.core.ids import check_id
 from lango.core.turns.events import Event
-from lango.core.turns.inputs import as_asked
+from lango.core.turns.inputs import as_submitted
 from lango.core.values import JsonObject, storable_json
 from lango.errors import InvalidRunAtError, InvalidTimeLimitError
 
@@ -103,7 +103,11 @@ class NewTurn:
         It covers the message, the names of its files, the app, the options and the call it answers
         (by invocation and id), but not when the turn runs.
         """
-        identity: JsonObject = {"app": app, "input": as_asked(self.input), "options": self.options}
+        identity: JsonObject = {
+            "app": app,
+            "input": as_submitted(self.input),
+            "options": self.options,
+        }
         if answers:
             identity["answers"] = answers
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -40,12 +40,12 @@ from lango.providers.policy.timeouts import Timeouts, Watch
 
 logger = logging.getLogger(__name__)
 
-_OURS: Final = (BadRequestError, MissingExtraError)
+_CALLER_ERRORS: Final = (BadRequestError, MissingExtraError)
 """Errors of the caller: a fallback to another model does not help."""
 
 Slots = dict[tuple[str, str, int], asyncio.Semaphore]
 _SLOTS: Final[PerLoop[Slots]] = PerLoop(dict)
-_ARRIVALS: Final[PerLoop[LoopThrottle]] = PerLoop(LoopThrottle)
+_EVENT_THROTTLE: Final[PerLoop[LoopThrottle]] = PerLoop(LoopThrottle)
 """Throttles the events of all models: many at the same time would block the event loop."""
 
 OnAttempt = Callable[[ModelAttempt], None]
@@ -86,20 +86,24 @@ class Draft(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Finished:
+class _SameRequest:
     """A draft that sends the same request to every model."""
 
-    finished: ModelRequest
+    same_request: ModelRequest
 
     def request(self, fallback: Fallback | None) -> ModelRequest:
-        return self.finished if fallback is None else replace(self.finished, model=fallback.model)
+        return (
+            self.same_request
+            if fallback is None
+            else replace(self.same_request, model=fallback.model)
+        )
 
     def shorter(self) -> ModelRequest | None:
         return None
 
 
 @dataclass(slots=True)
-class _Try:
+class _Attempt:
     """One attempt in progress."""
 
     provider: Provider
@@ -120,7 +124,7 @@ class _Try:
     def _note_usage(self, usage: Usage) -> None:
         self.usage = usage
 
-    def see(self, event: StreamEvent) -> None:
+    def record_event(self, event: StreamEvent) -> None:
         """Update the attempt from an event."""
         if isinstance(event, TextDelta):
             self.text.append(event.text)
@@ -136,13 +140,13 @@ class _Try:
     def fail(self, error: Exception) -> None:
         """Record the failure: a timeout, a stream without an end, or the provider's error."""
         if isinstance(error, TimeoutError):
-            error = self._typed(ModelTimeoutError(), error)
+            error = self._with_context(ModelTimeoutError(), error)
         elif isinstance(error, StopAsyncIteration):
-            error = self._typed(BadStreamError(), error)
+            error = self._with_context(BadStreamError(), error)
         self.outcome, self.error = "failed", error
         self.request_id = getattr(error, "request_id", "")
 
-    def _typed(self, error: ModelError, cause: Exception) -> ModelError:
+    def _with_context(self, error: ModelError, cause: Exception) -> ModelError:
         error.__cause__ = cause
         error.provider, error.model = self.provider.name, self.request.model
         error.partial_text = "".join(self.text)
@@ -169,7 +173,7 @@ class _Try:
         )
 
 
-class _Course:
+class _RetryPlan:
     """Decides which model gets the next request, which request, and when."""
 
     def __init__(
@@ -180,57 +184,60 @@ class _Course:
         self._draft = draft
         self._policy = policy
         self._waits = self._new_waits()
-        self._request = self._fitting(None)
+        self._request = self._fitting_request(None)
 
-    def attempt(self) -> _Try:
+    def attempt(self) -> _Attempt:
         """The next attempt."""
-        return _Try(self._provider, self._request)
+        return _Attempt(self._provider, self._request)
 
-    def wait(self, failed: _Try, deadline: float) -> float | None:
+    def wait(self, failed: _Attempt, deadline: float) -> float | None:
         """The seconds until the next attempt; None if there is none."""
         error, model = failed.error, failed.request.model
-        over = asyncio.get_running_loop().time() >= deadline
-        if failed.first_byte is not None or error is None or over:
+        is_late = asyncio.get_running_loop().time() >= deadline
+        if failed.first_byte is not None or error is None or is_late:
             return None
         if isinstance(error, ContextTooLongError):
             shorter = self._draft.shorter()
             if shorter is not None:
-                logger.info("%s: too long for the model; sent once more with less.", model)
+                logger.info(
+                    "%s: the request is too long for the model; retrying with a shorter request.",
+                    model,
+                )
                 self._request = shorter
                 return 0.0
-        wait = self._patience(error, deadline)
+        wait = self._retry_wait(error, deadline)
         if wait is not None:
-            logger.info("%s: %s; trying again in %.1f s.", model, error, wait)
+            logger.info("%s: %s; retrying in %.1f s.", model, error, wait)
             return wait
-        return 0.0 if self._turn_to_another(error, model) else None
+        return 0.0 if self._fall_back(error, model) else None
 
-    def _turn_to_another(self, error: Exception, model: str) -> bool:
-        if isinstance(error, _OURS) or not self._fallbacks:
+    def _fall_back(self, error: Exception, model: str) -> bool:
+        if isinstance(error, _CALLER_ERRORS) or not self._fallbacks:
             return False
         try:
-            self._request = self._next()
+            self._request = self._next_request()
         except ContextTooLongError:
             return False  # report the first error, which says more
         self._waits = self._new_waits()
-        logger.warning("%s: %s; asking %s instead.", model, error, self._request.model)
+        logger.warning("%s: %s; falling back to %s.", model, error, self._request.model)
         return True
 
-    def _next(self) -> ModelRequest:
+    def _next_request(self) -> ModelRequest:
         fallback = self._fallbacks.popleft()
         self._provider = fallback.provider
-        return self._fitting(fallback)
+        return self._fitting_request(fallback)
 
-    def _fitting(self, fallback: Fallback | None) -> ModelRequest:
+    def _fitting_request(self, fallback: Fallback | None) -> ModelRequest:
         """The request for a model, or for the next fallback that it fits."""
         try:
             return self._draft.request(fallback)
         except ContextTooLongError as error:
             if not self._fallbacks:
                 raise
-            logger.info("%s The next model may take it.", error)
-            return self._next()
+            logger.info("%s Trying the next model.", error)
+            return self._next_request()
 
-    def _patience(self, error: Exception, deadline: float) -> float | None:
+    def _retry_wait(self, error: Exception, deadline: float) -> float | None:
         """The seconds until a retry with the same model; None for no retry."""
         wait = next(self._waits, None)
         if wait is None or not isinstance(error, ModelError) or not error.retryable:
@@ -267,7 +274,7 @@ class PolicyProvider:
         self, request: ModelRequest, *, on_attempt: OnAttempt | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
         """Stream the answer of the first model that gives one."""
-        return self.answer(_Finished(request), on_attempt=on_attempt)
+        return self.answer(_SameRequest(request), on_attempt=on_attempt)
 
     async def answer(
         self,
@@ -280,27 +287,27 @@ class PolicyProvider:
 
         Raises ContextTooLongError before sending anything if it fits none of them.
         """
-        course = _Course(self._provider, self._fallbacks, draft, self._policy)
+        plan = _RetryPlan(self._provider, self._fallbacks, draft, self._policy)
         deadline = asyncio.get_running_loop().time() + self._policy.timeouts.total
-        watch, arrivals = Watch(deadline=deadline), _ARRIVALS.get()
+        watch, throttle = Watch(deadline=deadline), _EVENT_THROTTLE.get()
         try:
             while True:
-                attempt = course.attempt()
+                attempt = plan.attempt()
                 if on_start is not None:
                     await on_start(attempt.record("started"))
                 slot = self._slot(attempt.provider.name, attempt.request.model)
                 events = attempt.stream()
                 try:
-                    async with _place(slot, watch), _closing(events):
+                    async with _hold_slot(slot, watch), _closing(events):
                         while attempt.outcome != "completed":
                             with watch:
                                 event = await anext(events)
-                            attempt.see(event)
+                            attempt.record_event(event)
                             if attempt.error is not None:
                                 break
                             if isinstance(event, Done):
                                 attempt.report(on_attempt)  # immediately: it is billed
-                            await arrivals.enter()
+                            await throttle.enter()
                             yield event
                 except Exception as error:  # noqa: BLE001 - a provider that raises
                     attempt.fail(error)
@@ -308,7 +315,7 @@ class PolicyProvider:
                     attempt.report(on_attempt)
                 if attempt.error is None:
                     return
-                wait = course.wait(attempt, deadline)
+                wait = plan.wait(attempt, deadline)
                 if wait is None:
                     yield StreamEventError(attempt.error)
                     return
@@ -344,7 +351,7 @@ async def close_provider(provider: Provider) -> None:
 
 
 @asynccontextmanager
-async def _place(slot: asyncio.Semaphore, watch: Watch) -> AsyncGenerator[None, None]:
+async def _hold_slot(slot: asyncio.Semaphore, watch: Watch) -> AsyncGenerator[None, None]:
     """Hold a slot; waits for it no longer than the watch allows."""
     with watch:
         await slot.acquire()

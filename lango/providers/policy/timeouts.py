@@ -43,7 +43,7 @@ class Watch:
         if self._idle is not None:
             self._over = self._now() + self._idle
         if self._handle is None:
-            self._handle = self._loop.call_at(self._over, self._look)
+            self._handle = self._loop.call_at(self._over, self._check)
 
     def __exit__(
         self,
@@ -59,7 +59,7 @@ class Watch:
         if not task.uncancel() and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def hurry(self, idle: float) -> None:
+    def shorten(self, idle: float) -> None:
         """Shorten the limit of each further wait."""
         if self._idle is not None and idle < self._idle:
             self._idle = idle
@@ -71,12 +71,12 @@ class Watch:
             self._handle.cancel()
             self._handle = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._handle = None
         if self._task is None:
             return  # the next wait sets it again
         if self._now() < self._over:
-            self._handle = self._loop.call_at(self._over, self._look)
+            self._handle = self._loop.call_at(self._over, self._check)
         else:
             self._fired = True
             self._task.cancel()

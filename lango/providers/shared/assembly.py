@@ -85,7 +85,7 @@ class Assembly:
         """The place of the next piece in the answer; see `opaque`."""
         return 1 + len(self._calls) if self._calls or self._text else 0
 
-    def say(self, text: str | None) -> Sequence[StreamEvent]:
+    def add_text(self, text: str | None) -> Sequence[StreamEvent]:
         """Add text."""
         if not text:
             return Nothing
@@ -96,7 +96,7 @@ class Assembly:
         self._text.append(text)
         return (TextDelta(text),)
 
-    def think(self, text: str | None) -> Sequence[StreamEvent]:
+    def add_reasoning(self, text: str | None) -> Sequence[StreamEvent]:
         """Add reasoning text."""
         if not text:
             return Nothing

@@ -121,7 +121,7 @@ def required_object(value: Any) -> JsonObject:
     """A field that holds an object."""
     if isinstance(value, dict):
         return cast(JsonObject, value)
-    raise _wrong("an object", value)
+    raise _type_error("an object", value)
 
 
 def field_object(value: Any) -> JsonObject:
@@ -134,7 +134,7 @@ def field_objects(value: Any) -> list[JsonObject]:
     if not value:
         return []
     if not isinstance(value, list):
-        raise _wrong("a list", value)
+        raise _type_error("a list", value)
     return [required_object(item) for item in cast(list[Any], value)]
 
 
@@ -144,14 +144,14 @@ def field_text(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    raise _wrong("text", value)
+    raise _type_error("text", value)
 
 
 def field_key(value: Any) -> str | float | None:
     """A field that names a part of the answer, or why it ended: by a text or a number."""
     if value is None or isinstance(value, str | float | int):
         return value
-    raise _wrong("a text or a number", value)
+    raise _type_error("a text or a number", value)
 
 
 def field_label(value: Any) -> str:
@@ -164,9 +164,9 @@ def field_count(value: Any) -> int:
     try:
         return int(value or 0)
     except (ValueError, TypeError, OverflowError):
-        raise _wrong("a number", value) from None
+        raise _type_error("a number", value) from None
 
 
-def _wrong(expected: str, value: Any) -> BadStreamError:
+def _type_error(expected: str, value: Any) -> BadStreamError:
     kind = type(value).__name__
     return BadStreamError(f"A chunk of the answer holds {kind} in place of {expected}.")

@@ -11,7 +11,7 @@ from lango.core.messages.streams import StreamEvent, StreamEventError
 from lango.errors import BadRequestError, MissingExtraError, ModelError
 from lango.providers.policy.timeouts import Timeouts, Watch
 from lango.providers.shared.assembly import Assembly
-from lango.providers.shared.errors import of_nonsense, of_transport
+from lango.providers.shared.errors import of_invalid_stream, of_transport
 
 Chunk = TypeVar("Chunk")
 Chunk_contra = TypeVar("Chunk_contra", contravariant=True)
@@ -61,7 +61,7 @@ async def decoded(
                 for event in decoder.feed(chunk):
                     yield event
                 if answer.finish is not None:
-                    watch.hurry(AFTERWORD)
+                    watch.shorten(AFTERWORD)
         except StopAsyncIteration:
             pass
         except Exception:
@@ -87,7 +87,9 @@ def _typed(
     if typed is None:
         # An unknown error before the stream opened: the SDK refused the arguments.
         typed = (
-            of_nonsense(error) if opened else BadRequestError(f"{type(error).__name__}: {error}")
+            of_invalid_stream(error)
+            if opened
+            else BadRequestError(f"{type(error).__name__}: {error}")
         )
     if typed is not error:
         typed.__cause__ = error

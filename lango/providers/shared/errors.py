@@ -35,7 +35,7 @@ BY_STATUS: Final[Mapping[int, type[ModelError]]] = {
 """Errors by status, if no code is more specific; other 4xx: bad request, 5xx: unavailable."""
 
 _TRANSPORTS: Final = frozenset({"aiohttp", "anyio", "httpcore", "httpcore2", "httpx", "httpx2"})
-_MOST_SECONDS: Final = 86_400.0
+_MAX_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def of_transport(error: BaseException) -> ModelError | None:
     return ModelUnavailableError(_reason(error)) if isinstance(error, OSError) else None
 
 
-def of_nonsense(error: Exception) -> ModelError:
+def of_invalid_stream(error: Exception) -> ModelError:
     """The error for any other exception in a stream: the data was not a valid answer."""
     return BadStreamError(f"The answer could not be read: {_reason(error)}")
 
@@ -127,4 +127,4 @@ def _number(value: str | None) -> float | None:
 
 
 def _sane(seconds: float) -> float:
-    return min(max(seconds, 0.0), _MOST_SECONDS)
+    return min(max(seconds, 0.0), _MAX_SECONDS)

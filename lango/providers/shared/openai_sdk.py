@@ -90,7 +90,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI", JsonObject]):
     def _explain(self, error: Exception) -> ModelError | None:
         return explain(error)
 
-    async def _shut(self, client: AsyncOpenAI) -> None:
+    async def _close_client(self, client: AsyncOpenAI) -> None:
         await client.close()
 
 

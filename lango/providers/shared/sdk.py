@@ -71,7 +71,7 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         """Close the connections of the running loop; a later request opens new ones."""
         client = self._made.pop()
         if client is not None:
-            await self._shut(client)
+            await self._close_client(client)
 
     @abstractmethod
     def _make(self) -> Client:
@@ -96,5 +96,5 @@ class SdkProvider(ABC, Generic[Client, Chunk]):
         """The lango error for an SDK error; None for other exceptions."""
 
     @abstractmethod
-    async def _shut(self, client: Client) -> None:
+    async def _close_client(self, client: Client) -> None:
         """Close a client."""

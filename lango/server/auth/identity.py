@@ -23,7 +23,7 @@ LOCAL_USER: Final = "user"
 RUN_KEY: Final = "this-run"
 TRUST: Final = 5.0
 """Seconds for which a key's lookup is cached: revocation takes effect within this time."""
-_MOST_KNOWN: Final = 10_000
+_MAX_KNOWN: Final = 10_000
 _Name = tuple[str, str]
 _V = TypeVar("_V")
 _SCHEME: Final = "bearer"
@@ -126,14 +126,16 @@ class Keys:
             self._known.move_to_end(name)
             return known
         first = known is None
-        key = await (self._first_look(key_text, address) if first else self._keys.find(key_text))
+        key = await (
+            self._look_up_uncached(key_text, address) if first else self._keys.find(key_text)
+        )
         if key is None:
             self._known.pop(name, None)
         else:
             _remember(self._known, name, (key, moment + TRUST))
         return key
 
-    async def _first_look(self, key_text: KeyText, address: str) -> ApiKey | None:
+    async def _look_up_uncached(self, key_text: KeyText, address: str) -> ApiKey | None:
         """Look up a key that is not in the cache of valid ones: it may be a guess."""
         name = (key_text.id, key_text.hash)
         if self._is_unknown(name):
@@ -144,7 +146,7 @@ class Keys:
                 return known
             key = await self._keys.find(key_text)
             if key is None:
-                self._attempts.was_wrong(address)
+                self._attempts.count_unknown(address)
                 _remember(self._unknown, name, self.clock() + TRUST)
             return key
 
@@ -155,7 +157,7 @@ class Keys:
 def _remember(known: OrderedDict[_Name, _V], name: _Name, what: _V) -> None:
     """Add an entry; above the limit, remove the oldest."""
     known[name] = what
-    if len(known) > _MOST_KNOWN:
+    if len(known) > _MAX_KNOWN:
         known.popitem(last=False)
 
 

@@ -24,16 +24,16 @@ from lango.server.auth.callers import Caller, NamedCaller, User
 from lango.server.backend import EndpointServices, Served
 from lango.store.allowances import Allowances
 
-MOST_ATTEMPTS: Final = 50
+MAX_ATTEMPTS: Final = 50
 """Burst of unknown keys that one address may send."""
 ATTEMPTS_A_SECOND: Final = 2.0
 """Sustained rate of unknown keys per address, after that burst."""
-LOOK_UPS_AT_A_TIME: Final = 8
+MAX_CONCURRENT_LOOKUPS: Final = 8
 """Concurrent key lookups per address."""
-_MOST_BUCKETS: Final = 10_000
+_MAX_BUCKETS: Final = 10_000
 _SHARES: Final = 30  # a process takes 1/30 of a minute's requests at a time
 _SHARE_LASTS: Final = 10.0
-_TURN_ENDS: Final = 2.0  # seconds until a retry: when a turn will end is unknown
+_RETRY_AFTER_TURN: Final = 2.0  # seconds until a retry: when a turn will end is unknown
 
 Clock = Callable[[], float]
 
@@ -65,7 +65,7 @@ class Buckets:
 
     def _keep(self, name: str, tokens: float, moment: float) -> None:
         self._tokens[name] = (tokens, moment)
-        if len(self._tokens) > _MOST_BUCKETS:
+        if len(self._tokens) > _MAX_BUCKETS:
             self._tokens.popitem(last=False)
 
 
@@ -97,7 +97,7 @@ class Rates:
             return
         share = self._shares.setdefault(caller.key_id, _Share())
         self._shares.move_to_end(caller.key_id)
-        if len(self._shares) > _MOST_BUCKETS:
+        if len(self._shares) > _MAX_BUCKETS:
             self._shares.popitem(last=False)
         async with share.lock:
             wait = await self._use(share, caller.key_id, allowed)
@@ -127,7 +127,7 @@ class Rates:
 class Attempts:
     """Limits how many unknown keys an address may send: each costs a lookup.
 
-    An address has LOOK_UPS_AT_A_TIME concurrent lookups; others wait. So valid keys that arrive
+    An address has MAX_CONCURRENT_LOOKUPS concurrent lookups; others wait. So valid keys that arrive
     together, as after a restart, do not count as guesses, and concurrent guesses gain nothing.
     """
 
@@ -138,16 +138,16 @@ class Attempts:
     @asynccontextmanager
     async def look_up(self, address: str) -> AsyncGenerator[None]:
         """Allow one key lookup within the block; TooManyAttemptsError if too many were wrong."""
-        slots = self._at_a_time.setdefault(address, asyncio.Semaphore(LOOK_UPS_AT_A_TIME))
+        slots = self._at_a_time.setdefault(address, asyncio.Semaphore(MAX_CONCURRENT_LOOKUPS))
         async with slots:
-            wait = self._buckets.wait(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
+            wait = self._buckets.wait(address, MAX_ATTEMPTS, ATTEMPTS_A_SECOND)
             if wait:
                 raise TooManyAttemptsError(retry_after=wait)
             yield
 
-    def was_wrong(self, address: str) -> None:
+    def count_unknown(self, address: str) -> None:
         """Count an unknown key."""
-        self._buckets.take(address, MOST_ATTEMPTS, ATTEMPTS_A_SECOND)
+        self._buckets.take(address, MAX_ATTEMPTS, ATTEMPTS_A_SECOND)
 
 
 class TurnLimits:
@@ -163,7 +163,7 @@ class TurnLimits:
             raise KeyLimitError(
                 f"This caller may have {most} turns at once, and has them.",
                 limit="turns",
-                retry_after=_TURN_ENDS,
+                retry_after=_RETRY_AFTER_TURN,
             )
         if caller.limits.cost is not None:
             await self._allowances.check_cost(caller.tenant, caller.key_id, caller.limits.cost)

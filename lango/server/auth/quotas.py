@@ -23,9 +23,9 @@ FRESH: Final = 1.0
 """Seconds for which a count from the database is used."""
 HISTORY_FRESH: Final = 10.0
 """The same for the history: its sum reads a row for each session."""
-_TURN_ENDS: Final = 2.0
-_DATA_GOES: Final = 60.0
-_MOST_TENANTS: Final = 10_000
+_RETRY_AFTER_TURN: Final = 2.0
+_RETRY_AFTER_DELETE: Final = 60.0
+_MAX_TENANTS: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Usages:
             at = time.monotonic()
             known = self._known[tenant] = _Usage(await read(), at)
             self._known.move_to_end(tenant)
-            if len(self._known) > _MOST_TENANTS:
+            if len(self._known) > _MAX_TENANTS:
                 self._known.popitem(last=False)
         return known
 
@@ -77,7 +77,7 @@ class Quotas:
                 f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
                 "cancel some.",
                 quota="open_turns",
-                retry_after=_TURN_ENDS,
+                retry_after=_RETRY_AFTER_TURN,
             )
         usage.used += 1
 
@@ -93,7 +93,7 @@ class Quotas:
                 f"The history of this tenant may have {most} tokens, and has {usage.used}. "
                 "Delete sessions that are not needed.",
                 quota="history_tokens",
-                retry_after=_DATA_GOES,
+                retry_after=_RETRY_AFTER_DELETE,
             )
 
     async def take_bytes(self, tenant: str, size: int) -> None:
@@ -107,6 +107,6 @@ class Quotas:
                 f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "
                 "Delete sessions whose files are not needed.",
                 quota="file_bytes",
-                retry_after=_DATA_GOES,
+                retry_after=_RETRY_AFTER_DELETE,
             )
         usage.used += size

@@ -39,9 +39,9 @@ LEAST_RATE: Final = 8_192
 """Bytes per second at which a body must arrive, with PATIENCE as slack."""
 UNREAD: Final = 60.0
 """Seconds after which the server drops a client that does not read its answer."""
-MOST_OF_HEAD: Final = 65_536
+MAX_HEAD_BYTES: Final = 65_536
 """Limit of the bytes of a request's head."""
-MOST_PIPELINED: Final = 16
+MAX_PIPELINED: Final = 16
 """Pipelined requests per connection: sent without waiting for the answers."""
 _REFUSAL: Final = "HTTP/1.1 {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _LATE: Final = _REFUSAL.format("408 Request Timeout").encode()
@@ -147,7 +147,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._wait_no_more()
         super().on_headers_complete()
         self._all.serve(self)
-        if len(self.pipeline) > MOST_PIPELINED:
+        if len(self.pipeline) > MAX_PIPELINED:
             raise _TooManyRequestsError
 
     def on_response_complete(self) -> None:
@@ -160,7 +160,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse malformed data; during an answer, only close the connection."""
-        if self._is_in_head and self._parsed_head > MOST_OF_HEAD:
+        if self._is_in_head and self._parsed_head > MAX_HEAD_BYTES:
             self._refuse(_TOO_LONG)
         elif self._is_in_head:
             super().send_400_response(msg)
@@ -193,12 +193,12 @@ class LimitedProtocol(HttpToolsProtocol):
     def _measure(self, more: int) -> None:
         """Stop parsing a head that is too long, even if all of it came at once."""
         self._parsed_head += more
-        if self._parsed_head > MOST_OF_HEAD:
+        if self._parsed_head > MAX_HEAD_BYTES:
             raise _TooLongError
 
     def _await_head(self, more: int) -> None:
         self._head += more
-        if self._head > MOST_OF_HEAD:
+        if self._head > MAX_HEAD_BYTES:
             if self.cycle and self.cycle.more_body:  # its request was answered early
                 self.transport.close()
             self._refuse(_TOO_LONG)
@@ -262,7 +262,7 @@ class ConnectionLimit:
         await refusal(scope, receive, send)
 
 
-def room_for(most: int) -> int:
+def connection_limit(most: int) -> int:
     """How many connections this process can have, up to `most`.
 
     Raises the process's limit of open files if needed, as far as the hard limit allows.

@@ -8,13 +8,13 @@ from lango.providers.policy.loop_throttle import LoopThrottle
 
 
 class RequestThrottle:
-    """Middleware whose requests start through a turnstile."""
+    """Middleware that lets a limited number of requests start per pass."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._turnstile = LoopThrottle()
+        self._throttle = LoopThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on as soon as the turnstile allows."""
-        await self._turnstile.enter()
+        """Pass the request on when it may start."""
+        await self._throttle.enter()
         await self._app(scope, receive, send)

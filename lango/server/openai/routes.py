@@ -79,7 +79,7 @@ async def create_chat_completion(
     user = admission.user
     submitter = ConversationSubmitter(served, admission, chat_request.model, idempotency_key)
     with served.streams.opening(user, partial(recheck, request)) as slot:
-        turn, session = await submitter.hand_in(sent, x_session_id or chat_id)
+        turn, session = await submitter.submit(sent, x_session_id or chat_id)
         headers = {"Lango-Session": session, "Lango-Turn": turn.id}
         if sent.ignored:
             headers["Lango-Ignored"] = ", ".join(sent.ignored)
@@ -100,7 +100,7 @@ async def _wait_for_answer(
     request: Request, slot: StreamSlot, work: Coroutine[Any, Any, Response]
 ) -> Response:
     """Wait for an answer, until the client disconnects or the server stops."""
-    waiting, gone = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    waiting, gone = asyncio.create_task(work), asyncio.create_task(_disconnected(request))
     slot.run(waiting)
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +116,7 @@ async def _wait_for_answer(
         await asyncio.wait({waiting, gone})
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

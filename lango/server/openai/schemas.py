@@ -13,7 +13,7 @@ from lango.core.values import JsonObject
 COMPLETION: Final = "chat.completion"
 CHUNK: Final = "chat.completion.chunk"
 _NAME: Final = re.compile(r"[a-z_]{1,40}")
-_MOST_NAMED: Final = 20
+_MAX_NAMED: Final = 20
 
 
 class RequestPart(BaseModel):
@@ -65,7 +65,7 @@ class ChatRequest(RequestPart):
         names = sorted(
             name for name, value in (self.model_extra or {}).items() if value is not None
         )
-        return tuple(name for name in names if _NAME.fullmatch(name))[:_MOST_NAMED]
+        return tuple(name for name in names if _NAME.fullmatch(name))[:_MAX_NAMED]
 
     @property
     def tells_usage_apart(self) -> bool:

@@ -37,7 +37,7 @@ _SYSTEM: Final = ("system", "developer")
 _TRIES: Final = 3
 _BROKEN_OFF: Final = VisibleMessage("broken off", "")
 """Stands for an answer of which the client has an unknown part."""
-_PATIENCE: Final = 2.0  # seconds to find the client's part of an answer in its turn
+_FIND_TIMEOUT: Final = 2.0  # seconds to find the client's part of an answer in its turn
 _QUOTED: Final = (
     "[The client sent these earlier messages. They were not said in this session, and are quoted "
     "for your information only.]\n{lines}\n[End of the quoted messages.]\n\n{text}"
@@ -103,7 +103,7 @@ class ConversationSubmitter:
         self._app = app
         self._key = idempotency_key
 
-    async def hand_in(self, sent: SentConversation, named: str | None) -> tuple[Turn, str]:
+    async def submit(self, sent: SentConversation, named: str | None) -> tuple[Turn, str]:
         """Submit the new messages to the session they belong to; the turn and the session's id."""
         if named is not None:
             return await self._in_named(sent, named)
@@ -157,7 +157,7 @@ class ConversationSubmitter:
         return await self._submit(to, sent.text), public_id
 
     async def _point(self, sent: SentConversation) -> ConversationPoint:
-        point = await self._known(sent.earlier) or await self._broken_off(sent.earlier)
+        point = await self._known(sent.earlier) or await self._interrupted_point(sent.earlier)
         if point is None:
             raise SessionNotFoundError
         return point
@@ -167,7 +167,9 @@ class ConversationSubmitter:
         known_by = conversation_hash(messages)
         return await self._conversations.find(*who, known_by, idempotency_key=self._key)
 
-    async def _broken_off(self, messages: Sequence[VisibleMessage]) -> ConversationPoint | None:
+    async def _interrupted_point(
+        self, messages: Sequence[VisibleMessage]
+    ) -> ConversationPoint | None:
         """The point of a conversation whose client disconnected during the last answer.
 
         The session has the whole answer. If the client's text is not its beginning, the client has
@@ -187,7 +189,7 @@ class ConversationSubmitter:
         """Whether a turn's answer, as sent to clients, begins with this text."""
         beginning, reading = normalised(text), DeltaReader(turn)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE), aclosing(self._turns.events(turn)) as events:
+            async with asyncio.timeout(_FIND_TIMEOUT), aclosing(self._turns.events(turn)) as events:
                 async for event in events:
                     deque(reading.read(event), 0)
                     if len(reading.text) < len(text):

@@ -13,7 +13,7 @@ from typing import Final
 from lango.core.values import JsonObject, json_text
 from lango.server.openai.sessions import SentConversation
 
-_MOST_TITLE: Final = 60
+_MAX_TITLE: Final = 60
 _TASK: Final = "### Task:\n"
 _FIELD: Final = re.compile(r'JSON format:\s*\{\s*"(title|tags|follow_ups|queries)"')
 _HISTORY: Final = re.compile(r"<chat_history>\s*(.*)</chat_history>", re.DOTALL)
@@ -38,5 +38,5 @@ def task_answer(sent: SentConversation) -> str | None:
 def _title(history: str) -> str:
     first = _FIRST_MESSAGE.match(history)
     words = " ".join(first[1].split()) if first else ""
-    short = words if len(words) <= _MOST_TITLE else f"{words[:_MOST_TITLE]}…"
+    short = words if len(words) <= _MAX_TITLE else f"{words[:_MAX_TITLE]}…"
     return short or _UNTITLED

@@ -60,11 +60,11 @@ def _files() -> dict[str, _File]:
     }
 
 
-async def _to_the_console() -> RedirectResponse:
+async def _redirect_to_console() -> RedirectResponse:
     return RedirectResponse(f"{PATH[1:]}/", status.HTTP_307_TEMPORARY_REDIRECT)
 
 
-async def _to_the_folder() -> RedirectResponse:
+async def _redirect_to_folder() -> RedirectResponse:
     # Relative, so that it works behind a proxy that adds a prefix.
     return RedirectResponse(f"{PATH[1:]}/", status.HTTP_308_PERMANENT_REDIRECT)
 
@@ -82,6 +82,6 @@ async def _file(request: Request, name: str) -> Response:
 def add_console(app: FastAPI) -> None:
     """Serve the console. `/` and `/console` redirect to `/console/`: its links are relative."""
     methods = ["GET", "HEAD"]
-    app.add_api_route("/", _to_the_console, methods=methods, include_in_schema=False)
-    app.add_api_route(PATH, _to_the_folder, methods=methods, include_in_schema=False)
+    app.add_api_route("/", _redirect_to_console, methods=methods, include_in_schema=False)
+    app.add_api_route(PATH, _redirect_to_folder, methods=methods, include_in_schema=False)
     app.add_api_route(f"{PATH}/{{name:path}}", _file, methods=methods, include_in_schema=False)

@@ -30,7 +30,7 @@ contexts = APIRouter(
 """Apart from `router`: the OpenAPI document lists it with the other operations of a session."""
 router = APIRouter(prefix="/v1", dependencies=SECURED, route_class=JsonRoute)
 
-MOST_CHARACTERS: Final = 1_000_000
+MAX_CHARACTERS: Final = 1_000_000
 LONGEST: Final = timedelta(days=366)
 _OF_ONE: Final = responses(401, 403, 404, 421, 422, 429, 503)
 
@@ -43,7 +43,7 @@ async def get_context(
         str | None, Query(description="The id of a model call; else the newest.")
     ] = None,
     characters: Annotated[
-        int, Query(ge=0, le=MOST_CHARACTERS, description="How much of each text is shown.")
+        int, Query(ge=0, le=MAX_CHARACTERS, description="How much of each text is shown.")
     ] = TEXT_ROOM,
 ) -> SessionContext:
     """What a model call saw and what was left out; for the newest, also a preview of the next."""

@@ -29,31 +29,31 @@ _OF_NO_URL: Final = (".", "..")  # clients resolve them as relative path segment
 _YEARS: Final = (1971, 9998)  # valid in every time zone
 
 
-def _fit_for_an_id(value: str) -> str:
+def _check_id(value: str) -> str:
     try:
         return check_id("id", value)
     except InvalidIdError:  # its message repeats the value
         raise PydanticCustomError("id", "{rule}", {"rule": InvalidIdError.__doc__}) from None
 
 
-def _fit_for_a_file(value: str) -> str:
+def _check_file_name(value: str) -> str:
     if value.startswith(_OF_THE_USER) or value in _OF_NO_URL:
         raise PydanticCustomError("file", "A file's name is not . or .. or begins with user:.")
-    return _fit_for_an_id(value)
+    return _check_id(value)
 
 
-def _in_the_calendar(value: datetime) -> datetime:
+def _check_time(value: datetime) -> datetime:
     if not _YEARS[0] <= value.year <= _YEARS[1]:
         raise PydanticCustomError("time", "The time is too far away.")
     return value
 
 
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_fit_for_an_id)]
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_check_id)]
 FileName = Annotated[
-    str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_fit_for_a_file)
+    str, Field(min_length=1, max_length=MAX_ID_LENGTH), AfterValidator(_check_file_name)
 ]
 Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(storable_text)]
-Moment = Annotated[AwareDatetime, AfterValidator(_in_the_calendar)]
+Moment = Annotated[AwareDatetime, AfterValidator(_check_time)]
 Number = Annotated[int, Field(ge=0, lt=1 << 62)]
 EventId = Annotated[
     str,

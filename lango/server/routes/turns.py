@@ -237,12 +237,12 @@ class TurnContinuation:
     idempotency_key: str | None
     thoughts: bool
 
-    async def by(self, hand_in: Callable[..., Awaitable[Turn]], *arguments: Any) -> Response:
+    async def by(self, submit: Callable[..., Awaitable[Turn]], *arguments: Any) -> Response:
         """Submit the answer that the turn waits for."""
         session = await self.served.store.summary(self.turn.session)
         user = self.admission.user
         with self.requested_slot as slot:
-            new_turn = await hand_in(
+            new_turn = await submit(
                 self.turn.id,
                 *arguments,
                 idempotency_key=self.idempotency_key,
@@ -253,7 +253,7 @@ class TurnContinuation:
             return _accepted(new_turn, session, self.turns, slot, thoughts=self.thoughts)
 
 
-async def goes_on(
+async def continuation(
     turn: OwnTurn,
     admission: Admitting,
     turns: TenantsTurns,
@@ -268,19 +268,21 @@ async def goes_on(
     )
 
 
-Going = Annotated[TurnContinuation, Depends(goes_on)]
+Continuing = Annotated[TurnContinuation, Depends(continuation)]
 
 
 @router.post("/turns/{turn_id}/approvals", **_ACCEPTING)
-async def answer_approval(new: NewApproval, turns: TenantsTurns, goes_on: Going) -> Response:
+async def answer_approval(
+    new: NewApproval, turns: TenantsTurns, continuation: Continuing
+) -> Response:
     """Answer an approval that a turn waits for. The answer is a new turn, which continues it."""
-    return await goes_on.by(turns.answer, Answer(new.call, new.approved, new.payload))
+    return await continuation.by(turns.answer, Answer(new.call, new.approved, new.payload))
 
 
 @router.post("/turns/{turn_id}/results", **_ACCEPTING)
-async def deliver_result(new: NewResult, turns: TenantsTurns, goes_on: Going) -> Response:
+async def deliver_result(new: NewResult, turns: TenantsTurns, continuation: Continuing) -> Response:
     """Deliver the result of a long-running call. It is a new turn, which continues the old one."""
-    return await goes_on.by(turns.deliver, new.call, new.result)
+    return await continuation.by(turns.deliver, new.call, new.result)
 
 
 def _accepted(

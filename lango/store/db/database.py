@@ -31,7 +31,7 @@ from lango.store.db.engines import (
 )
 from lango.store.db.leases import Leases
 from lango.store.db.pooler import local_settings
-from lango.store.db.retry import in_our_words, is_locked_out, retrying
+from lango.store.db.retry import as_lango_errors, is_locked_out, retrying
 from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
 from lango.store.db.stuck_transactions import END_SILENT
 from lango.store.db.waiting import SessionQueues, acquired
@@ -133,7 +133,7 @@ class Database:
         Raises StoreUnavailableError while the server is read-only, as after a failover.
         """
         engine = await self._opened()
-        with in_our_words():
+        with as_lango_errors():
             async with self._acquired(self._connections):
                 await migrate.ensure(engine, create=False)
             if not self.is_sqlite:
@@ -306,7 +306,7 @@ class Database:
         connection_free = self._acquired(self._connections)
         queue, begun = self.queue_of(session), engine.begin()
         try:
-            with in_our_words():
+            with as_lango_errors():
                 async with queue, one_writer, connection_free, begun as connection:
                     yield connection
         except Exception as error:
@@ -320,7 +320,7 @@ class Database:
         options: dict[str, Any] = dict(READ_ONLY)
         if not self.is_sqlite:
             options |= {"isolation_level": "REPEATABLE READ"}
-        with in_our_words():
+        with as_lango_errors():
             async with self._acquired(self._connections), engine.connect() as connection:
                 yield await connection.execution_options(**options)
 

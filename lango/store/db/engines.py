@@ -174,14 +174,14 @@ def create_engine(
         pool_timeout=pool_timeout,
         async_creator=_postgres_connector(url, settings, patience, local),
     )
-    event.listen(engine.sync_engine, "handle_error", _is_of_no_more_use)
+    event.listen(engine.sync_engine, "handle_error", _drop_if_read_only)
     idle_connections(engine)
     if local is not None:
         local.listen(engine)
     return engine
 
 
-def _is_of_no_more_use(context: ExceptionContext) -> None:
+def _drop_if_read_only(context: ExceptionContext) -> None:
     """Drop a connection to a server that has become read-only, and with it all in the pool.
 
     The same for one that did not answer: SQLAlchemy would drop it alone, after a graceful close.

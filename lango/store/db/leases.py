@@ -20,10 +20,10 @@ from lango.store.db.liveness import (
     ANSWERS_WITHIN,
     idle_connections,
     is_in_transaction,
-    must_be_tried,
+    must_be_probed,
 )
 from lango.store.db.pooler import local_settings
-from lango.store.db.retry import in_our_words, is_out_of_step, is_read_only
+from lango.store.db.retry import as_lango_errors, is_out_of_step, is_read_only
 from lango.store.db.statement import DriverStatement, Prepared, Row, only
 from lango.store.db.waiting import acquired
 
@@ -159,7 +159,7 @@ class Leases:
             lease = self._idle.pop()
             if await self._is_usable(lease):
                 return lease
-        with in_our_words():
+        with as_lango_errors():
             connection = await self._engine.connect()
         return Lease(connection, (await connection.get_raw_connection()).driver_connection)
 
@@ -190,7 +190,7 @@ class Leases:
         self._closed = True
         while self._idle:
             lease = self._idle.pop()
-            if must_be_tried(lease.used):
+            if must_be_probed(lease.used):
                 lease.raw.terminate()  # a graceful close could wait for an answer
             await lease.connection.close()
 

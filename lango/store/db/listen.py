@@ -22,10 +22,10 @@ MAX_BYTES: Final = 7_900
 """The longest notification; PostgreSQL's own limit is 8,000 bytes."""
 _CHANNEL: Final = "lango"
 _SEND: Final = "select pg_notify($1, $2)"
-_IS_THERE: Final = 10.0  # seconds between probes of a silent server
-_ARRIVES_WITHIN: Final = 2.0
-_TRIES_THAT_GROW: Final = 8
-_LONGEST_WAIT: Final = 2.0
+_PROBE_EVERY: Final = 10.0  # seconds between probes of a silent server
+_ARRIVAL_TIMEOUT: Final = 2.0
+_BACKOFF_STEPS: Final = 8
+_MAX_WAIT: Final = 2.0
 _NO_SESSION: Final = (
     "A pooler in transaction mode delivers no notifications: set `store.direct_url` to the URL of "
     "the database itself."
@@ -44,21 +44,25 @@ class Notices:
         """Notify all processes that listen now, including this one."""
         await self.database.fetch(_SEND, self._channel, text)
 
-    async def listen(self, hear: Callable[[str], None], joined: Callable[[], None]) -> NoReturn:
+    async def listen(
+        self, on_notification: Callable[[str], None], on_connect: Callable[[], None]
+    ) -> NoReturn:
         """Listen until cancelled, on a connection of its own; reconnect after each fault.
 
-        Calls `joined` whenever it has connected: notifications sent before are lost.
+        Calls `on_connect` whenever it has connected: notifications sent before are lost.
         """
         if not self.database.can_listen:
             raise StoreError(_NO_SESSION)
         while True:
-            waits = chain(delays(_TRIES_THAT_GROW), repeat(_LONGEST_WAIT))
+            waits = chain(delays(_BACKOFF_STEPS), repeat(_MAX_WAIT))
             for wait in waits:
                 try:
-                    await self._listen_once(hear, joined)
+                    await self._listen_once(on_notification, on_connect)
                     break  # it was connected: restart with short waits
                 except Exception as error:  # noqa: BLE001 - retry after any fault
-                    logger.info("cannot listen, trying again: %s", type(error).__name__)
+                    logger.info(
+                        "Cannot listen for notifications; retrying: %s", type(error).__name__
+                    )
                 await asyncio.sleep(wait)
 
     async def arrive(self) -> bool:
@@ -67,28 +71,30 @@ class Notices:
             return False
         text, connected, arrived = new_id("try"), asyncio.Event(), asyncio.Event()
 
-        def hear(received: str) -> None:
+        def on_notification(received: str) -> None:
             if received == text:
                 arrived.set()
 
-        listening = asyncio.create_task(self.listen(hear, connected.set))
+        listening = asyncio.create_task(self.listen(on_notification, connected.set))
         try:
             await _set_within(connected, CONNECT_TIMEOUT)
             await self.send(text)
-            await _set_within(arrived, _ARRIVES_WITHIN)
+            await _set_within(arrived, _ARRIVAL_TIMEOUT)
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
         return arrived.is_set()
 
-    async def _listen_once(self, hear: Callable[[str], None], joined: Callable[[], None]) -> None:
+    async def _listen_once(
+        self, on_notification: Callable[[str], None], on_connect: Callable[[], None]
+    ) -> None:
         lost = asyncio.Event()
         async with self._connection() as raw:
             raw.add_termination_listener(_without_arguments(lost.set))
-            await raw.add_listener(self._channel, _with_the_text(hear))
-            joined()
+            await raw.add_listener(self._channel, _pass_text_to(on_notification))
+            on_connect()
             while not lost.is_set() and await answers(raw):
-                await _set_within(lost, _IS_THERE)
+                await _set_within(lost, _PROBE_EVERY)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Any]:
@@ -115,9 +121,9 @@ def _without_arguments(call: Callable[[], None]) -> Callable[..., None]:
     return listener
 
 
-def _with_the_text(hear: Callable[[str], None]) -> Callable[..., None]:
+def _pass_text_to(on_notification: Callable[[str], None]) -> Callable[..., None]:
     def listener(_connection: Any, _pid: int, _channel: str, text: str) -> None:
-        hear(text)
+        on_notification(text)
 
     return listener
 

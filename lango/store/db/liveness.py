@@ -130,7 +130,7 @@ def is_in_transaction(raw: Any) -> bool:
     return not raw.is_closed() and bool(raw.is_in_transaction())
 
 
-def must_be_tried(used: float) -> bool:
+def must_be_probed(used: float) -> bool:
     """Whether a connection that was last used at `used` may have died since."""
     return time.monotonic() - used > TRY_AFTER
 
@@ -147,7 +147,7 @@ class IdleConnections:
 
     async def answers(self, raw: Any, used: float) -> bool:
         """Whether asyncpg's connection, last used at `used`, is usable; else it is terminated."""
-        if not must_be_tried(used):
+        if not must_be_probed(used):
             return True
         if used < self._dead_before:
             raw.terminate()
@@ -165,7 +165,7 @@ class IdleConnections:
 
     def _try(self, connection: Any, record: Any, _lent: object) -> None:
         used = record.info.get(_USED)
-        if used is None or not must_be_tried(used):
+        if used is None or not must_be_probed(used):
             return
         if not connection.run_async(partial(self.answers, used=used)):
             raise InvalidatePoolError("An idle connection to the database is gone.")
@@ -178,7 +178,7 @@ def _note_use(_connection: object, record: Any) -> None:
 def _terminate_idle(connection: Any, record: Any) -> None:
     """Terminate an idle connection: the graceful close of a dead one would wait for an answer."""
     used = record.info.get(_USED)
-    if used is not None and must_be_tried(used):
+    if used is not None and must_be_probed(used):
         connection.driver_connection.terminate()
 
 

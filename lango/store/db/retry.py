@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 RETRIES: Final = 9  # over about seven seconds
 RETRY_FOR: Final = 30.0
 """Seconds after which nothing is retried, if each try takes long, as with a locked row."""
-_LONGEST_WAIT: Final = 2.0
+_MAX_WAIT: Final = 2.0
 _outlasts_outages: ContextVar[bool] = ContextVar("lango_outlasts_outages", default=False)
 
 _READ_ONLY: Final = "25006"
@@ -129,7 +129,7 @@ def is_locked_out(error: BaseException) -> bool:
 
 
 @contextmanager
-def in_our_words() -> Generator[None]:
+def as_lango_errors() -> Generator[None]:
     """Inside, StoreBusyError replaces the pool's own error when no connection becomes free."""
     try:
         yield
@@ -156,7 +156,7 @@ def outlast_outages() -> None:
 def _waits() -> Iterator[float]:
     """Seconds between tries: for ever in a task that outlasts outages."""
     if _outlasts_outages.get():
-        return chain(delays(RETRIES), repeat(_LONGEST_WAIT))
+        return chain(delays(RETRIES), repeat(_MAX_WAIT))
     return delays(RETRIES)
 
 
@@ -191,5 +191,5 @@ async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
             if delay is None:
                 kind = StoreBusyError if is_locked_out(error) else StoreUnavailableError
                 raise kind(f"{kind.__doc__} The last fault was {type(error).__name__}.") from error
-            logger.info("transient database fault, trying again: %s", type(error).__name__)
+            logger.info("Transient database fault; retrying: %s", type(error).__name__)
         await asyncio.sleep(delay)

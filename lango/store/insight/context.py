@@ -52,7 +52,7 @@ class SeenMessages:
 
         return await self._database.read(read)
 
-    async def stretch(self, first: int, end: int) -> MessageRange | None:
+    async def message_range(self, first: int, end: int) -> MessageRange | None:
         """The range of messages from seq `first` on, before `end`; None if it is empty."""
         column = messages.c.seq
         counted = sa.select(

@@ -19,7 +19,7 @@ from lango.store.turns.rows import Turn, turn_of
 
 ARGUMENTS_ROOM: Final = 500
 """Characters shown of a tool's arguments."""
-MOST_STEPS: Final = 1_000
+MAX_STEPS: Final = 1_000
 _TYPES: Final = tuple(
     kind.type for kind in (Started, Retrying, ToolStarted, ToolFinished, ApprovalRequired)
 )
@@ -84,7 +84,7 @@ async def _read(connection: AsyncConnection, turn: Turn) -> TimelineRows:
     return TimelineRows(
         session=public_id or "",
         turns=related,
-        calls=await calls_of_turn(connection, turn.session_pk, turn.invocation_id, MOST_STEPS),
+        calls=await calls_of_turn(connection, turn.session_pk, turn.invocation_id, MAX_STEPS),
         runs=await _runs(connection, turn),
         events=await _events(
             connection, turn.session_pk, [related_turn.number for related_turn in related]
@@ -120,7 +120,7 @@ async def _runs(connection: AsyncConnection, turn: Turn) -> list[LedgerRun]:
             sa.or_(tool_ledger.c.invocation_id == turn.invocation_id, inner),
         )
         .order_by(tool_ledger.c.started)
-        .limit(MOST_STEPS)
+        .limit(MAX_STEPS)
     )
     return [
         LedgerRun(
@@ -151,7 +151,7 @@ async def _events(
             turn_events.c.type.in_(_TYPES),
         )
         .order_by(turn_events.c.turn, turn_events.c.number)
-        .limit(4 * MOST_STEPS)
+        .limit(4 * MAX_STEPS)
     )
     return [
         TimelineEvent(

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.insight import BY, MOST_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
+from lango.core.insight import BY, MAX_ROWS, UsageBy, UsageReport, UsageRow, UsageSum
 from lango.store.db.database import Database
 from lango.store.schema.tables import model_calls
 from lango.store.turns.usage import CUT_OFF, TOKEN_SUMS
@@ -47,15 +47,15 @@ async def read_usage(
         total = (await connection.execute(_sums().where(*where))).one()
         groups = _groups(connection, grouping)
         grouped = _sums(*groups).where(*where).group_by(*(group.element for group in groups))
-        ordered = grouped.order_by(*_order(groups)).limit(MOST_ROWS + 1)
+        ordered = grouped.order_by(*_order(groups)).limit(MAX_ROWS + 1)
         rows = (await connection.execute(ordered)).all()
         return UsageReport(
             since=whose.since,
             until=whose.until,
             by=grouping,
             total=UsageSum(**_figures(total)),
-            rows=tuple(_row(row, grouping) for row in rows[:MOST_ROWS]),
-            more=len(rows) > MOST_ROWS,
+            rows=tuple(_row(row, grouping) for row in rows[:MAX_ROWS]),
+            more=len(rows) > MAX_ROWS,
         )
 
     return await database.read(once)

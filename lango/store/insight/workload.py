@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.insight import MOST_RUNNING, LiveWorker, OpenTurns, RunningTurn, Workload
+from lango.core.insight import MAX_RUNNING, LiveWorker, OpenTurns, RunningTurn, Workload
 from lango.core.times import moment, moment_or_none
 from lango.store.db.clock import seconds
 from lango.store.db.database import Database
@@ -93,7 +93,7 @@ async def _oldest(connection: AsyncConnection, tenant: str) -> Any:
 async def _running(connection: AsyncConnection, tenant: str) -> list[RunningTurn]:
     statement = _of(tenant, turns, sessions.c.public_id, sessions.c.user_id).where(IS_RUNNING)
     rows = await connection.execute(
-        statement.order_by(turns.c.started, turns.c.id).limit(MOST_RUNNING)
+        statement.order_by(turns.c.started, turns.c.id).limit(MAX_RUNNING)
     )
     return [
         RunningTurn(

@@ -16,7 +16,7 @@ from lango.store.db.connection_errors import in_words
 from lango.store.db.engines import create_engine, is_sqlite, pooled_url, session_url, store_url
 from lango.store.schema.revisions import OURS, VERSION_TABLE, Revisions
 from lango.store.schema.tables import metadata
-from lango.store.schema.upgrade import alone, patiently
+from lango.store.schema.upgrade import hold_upgrade_lock, retry_while_locked
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ async def _engine(url: str, schema: str | None) -> AsyncGenerator[AsyncEngine]:
         await engine.dispose()
 
 
-async def _looked(url: str, schema: str | None, look: Callable[[sa.Connection], T]) -> T:
+async def _inspect(url: str, schema: str | None, look: Callable[[sa.Connection], T]) -> T:
     async with _engine(url, schema) as engine, engine.begin() as connection:
         return await connection.run_sync(look)
 
@@ -146,7 +146,7 @@ async def upgrade(url: str, schema: str | None = None) -> str:
     """
     work = partial(_upgrade, schema=schema)
     if is_sqlite(store_url(url)):
-        return await _looked(url, schema, work)
+        return await _inspect(url, schema, work)
     session = session_url(_checked(url))
     if session is None:
         raise SchemaError(
@@ -156,15 +156,15 @@ async def upgrade(url: str, schema: str | None = None) -> str:
         )
     direct = session.render_as_string(hide_password=False)
     async with _engine(direct, schema) as engine, engine.connect() as connection:
-        await alone(connection)
-        return await patiently(connection, lambda: connection.run_sync(work))
+        await hold_upgrade_lock(connection)
+        return await retry_while_locked(connection, lambda: connection.run_sync(work))
 
 
 async def check(url: str, schema: str | None = None) -> str:
     """The revision of the database; SchemaError if this version cannot use its tables."""
-    return await _looked(url, schema, _require_fitting)
+    return await _inspect(url, schema, _require_fitting)
 
 
 async def current(url: str, schema: str | None = None) -> str | None:
     """The revision of the database; None if it has no lango tables."""
-    return await _looked(url, schema, _current)
+    return await _inspect(url, schema, _current)

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 LOCK_WAIT: Final = 2.0
 """Seconds to wait for a table's lock: less than the timeout of statements that wait after it."""
 ATTEMPTS: Final = 12  # over about a minute
-_LONGEST_PAUSE: Final = 5.0
+_MAX_PAUSE: Final = 5.0
 _IDLE: Final = 60
 """Seconds after which PostgreSQL ends the transaction of an upgrade whose process hangs."""
 _ASK_AGAIN: Final = 0.2
@@ -43,7 +43,7 @@ order by xact_start limit 3
 """)
 
 
-async def alone(connection: AsyncConnection) -> None:
+async def hold_upgrade_lock(connection: AsyncConnection) -> None:
     """Wait for the upgrade lock of this database, and hold it until the connection ends.
 
     Polls, each time in a new transaction: `create index concurrently` in the upgrade that holds
@@ -62,12 +62,12 @@ async def alone(connection: AsyncConnection) -> None:
     await connection.commit()
 
 
-async def patiently(connection: AsyncConnection, work: Callable[[], Awaitable[T]]) -> T:
+async def retry_while_locked(connection: AsyncConnection, work: Callable[[], Awaitable[T]]) -> T:
     """Do the work, and retry while other transactions hold the tables: ATTEMPTS attempts in all.
 
     On a retry, the work must recognise what it has already committed.
     """
-    waits = delays(ATTEMPTS - 1, first=0.5, cap=_LONGEST_PAUSE)
+    waits = delays(ATTEMPTS - 1, first=0.5, cap=_MAX_PAUSE)
     while True:
         try:
             return await work()

@@ -29,7 +29,7 @@ Lines = Callable[[], Iterator[bytes]]
 """Returns the lines of an export, from the first one on each call."""
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 4 << 20
-_MOST: Final = 1 << 63
+_INT64_BOUND: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
     if isinstance(kind, sa.DateTime):
         return _time(column.name, value)
     if isinstance(kind, sa.Integer | sa.BigInteger):
-        fits = type(value) is int and -_MOST <= value < _MOST
+        fits = type(value) is int and -_INT64_BOUND <= value < _INT64_BOUND
     else:
         fits = isinstance(value, _TYPES.get(type(kind), object))
     if not fits:

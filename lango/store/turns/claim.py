@@ -39,7 +39,7 @@ from lango.store.turns.log import types_and_data
 from lango.store.turns.rows import OF_SESSION, Claim, Head, LockedSession, Turn, turn_of
 from lango.store.turns.statements import CLAIM, CLOSE, CLOSE_LOCKS, next_row, turn_and_rest
 from lango.store.turns.usage import read_usage
-from lango.store.turns.workers import LiveWorkers, Worker, Workers, call_roll
+from lango.store.turns.workers import LiveWorkers, Worker, Workers, find_live_workers
 
 _WHILE_LOCKED: Final = (0.01, 0.02, 0.04)
 """Seconds between tries to lock a session that another transaction has locked, mostly briefly."""
@@ -63,16 +63,16 @@ _LOST: Final = Prepared(
     )
     .limit(sa.bindparam("at_most"))
 )
-_GONE: Final = (
+_APP_GONE: Final = (
     "The turn's worker died, and no worker has loaded the app {app!r} since. Start a worker that "
-    "has it, and hand the message in again."
+    "has it, and submit the message again."
 )
-_HELD: Final = Prepared(
+_WORKER_CLAIMS: Final = Prepared(
     sa.select(turns.c.claim_id, turns.c.cancel_requested).where(
         IS_RUNNING, turns.c.worker == sa.bindparam("by_worker")
     )
 )
-_HELD_CLAIM: Final = Prepared(
+_WORKER_CLAIM: Final = Prepared(
     sa.select(turns.c.session_pk).where(
         IS_RUNNING,
         turns.c.worker == sa.bindparam("by_worker"),
@@ -193,15 +193,17 @@ class TurnQueue:
         if session.key.app_name not in worker.apps:
             return None
         # The workers first: of one that has unregistered, we then see what it handed over.
-        roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
+        live_workers = await find_live_workers(
+            transaction, self.dead_after, worker.id, session.owner
+        )
         running = await turn_rows.running_turn(transaction, session_pk)
         if running is not None and running.claim_id == taker.claim_id:
-            return _claim(session.key, running, taker, roll)
-        if roll is None or worker.id not in roll.living:
+            return _claim(session.key, running, taker, live_workers)
+        if live_workers is None or worker.id not in live_workers.ids:
             return None
-        if session.owner in roll.living or not (take_over or running is None):
+        if session.owner in live_workers.ids or not (take_over or running is None):
             return None
-        return await _take(transaction, session, running, taker, roll)
+        return await _take(transaction, session, running, taker, live_workers)
 
     async def unloaded(self, limit: int = 1_000) -> list[int]:
         """Sessions whose running turn lost its worker, and whose app no living worker has."""
@@ -212,12 +214,12 @@ class TurnQueue:
         return [row.session_pk for row in rows if row.app not in loaded]
 
     async def claim_unloaded(
-        self, session_pk: int, worker: Worker, claim_id: str, *, gone: bool
+        self, session_pk: int, worker: Worker, claim_id: str, *, app_gone: bool
     ) -> Claim | None:
         """Claim a dead worker's turn of an app that this worker has not loaded, to close it.
 
         None unless the turn was cancelled, is over its time, has lost too many workers, or its app
-        counts as `gone`. None, too, while the session's row is locked.
+        counts as gone (`app_gone`). None, too, while the session's row is locked.
         """
         taker = _Taker(worker, claim_id)
 
@@ -225,24 +227,26 @@ class TurnQueue:
             session = await turn_rows.lock_session(transaction, session_pk, wait=False)
             if session is None:
                 return None
-            roll = await call_roll(transaction, self.dead_after, worker.id, session.owner)
+            live_workers = await find_live_workers(
+                transaction, self.dead_after, worker.id, session.owner
+            )
             running = await turn_rows.running_turn(transaction, session_pk)
-            if running is None or roll is None or worker.id not in roll.living:
+            if running is None or live_workers is None or worker.id not in live_workers.ids:
                 return None
             app = session.key.app_name
-            taker.verdict = _hopeless(running, running.lost_alone, roll.clock)
-            if taker.verdict is None and gone:
-                taker.verdict = Failed(AppGoneError(_GONE.format(app=app)))
+            taker.verdict = _verdict(running, running.lost_alone, live_workers.clock)
+            if taker.verdict is None and app_gone:
+                taker.verdict = Failed(AppGoneError(_APP_GONE.format(app=app)))
             if running.claim_id == claim_id:
-                return _claim(session.key, running, taker, roll)
-            if session.owner in roll.living or taker.verdict is None:
+                return _claim(session.key, running, taker, live_workers)
+            if session.owner in live_workers.ids or taker.verdict is None:
                 return None
             epoch = session.epoch + 1
             await turn_rows.change_session(transaction, session, epoch=epoch, owner=worker.id)
             claimed = await turn_rows.change_turn(
                 transaction, running, epoch=epoch, worker=worker.id, claim_id=claim_id, closing=True
             )
-            return _claim(session.key, claimed, taker, roll)
+            return _claim(session.key, claimed, taker, live_workers)
 
         return await self.database.transact(once)
 
@@ -338,7 +342,7 @@ class TurnQueue:
         """
 
         async def once(transaction: Transaction) -> bool:
-            claimed = await transaction.one(_HELD_CLAIM, by_worker=worker_id, of_claim=claim_id)
+            claimed = await transaction.one(_WORKER_CLAIM, by_worker=worker_id, of_claim=claim_id)
             if claimed is None:
                 return False
             session = await turn_rows.lock_session(transaction, claimed.session_pk, wait=wait)
@@ -417,7 +421,7 @@ class TurnQueue:
 
         A claim that is not among them is lost: taken over, or its session deleted.
         """
-        rows = await self.database.read(_HELD, by_worker=worker_id)
+        rows = await self.database.read(_WORKER_CLAIMS, by_worker=worker_id)
         return {str(row.claim_id): row.cancel_requested for row in rows}
 
 
@@ -435,7 +439,7 @@ async def _take(
     session: LockedSession,
     running: Row | None,
     taker: _Taker,
-    roll: LiveWorkers,
+    live_workers: LiveWorkers,
 ) -> Claim | None:
     """Take over a dead worker's turn, to run or to close it, or claim the first queued one."""
     row = running or await turn_rows.first_queued(transaction, session.pk)
@@ -445,7 +449,7 @@ async def _take(
     if running is not None:
         if session.owner and not running.closing:
             alone += await suspects.is_to_blame(transaction, session.owner, running.id)
-        taker.verdict = _hopeless(running, alone, roll.clock)
+        taker.verdict = _verdict(running, alone, live_workers.clock)
         losses = suspects.losses_of(running)
         if taker.verdict is None and not await suspects.may_run(
             transaction, taker.worker.id, losses
@@ -465,7 +469,7 @@ async def _take(
             closing=True,
             lost_alone=alone,
         )
-    return _claim(session.key, claimed, taker, roll)
+    return _claim(session.key, claimed, taker, live_workers)
 
 
 def _concerns_answers(turn: Turn, end: End) -> bool:
@@ -477,7 +481,7 @@ def _json_or_null(value: Any) -> str | None:
     return None if value is None else json_text(value)
 
 
-def _hopeless(row: Row, alone: int, clock: float) -> GivenUp | None:
+def _verdict(row: Row, alone: int, clock: float) -> GivenUp | None:
     """The end of a dead worker's turn; None if it gets another attempt."""
     if row.cancel_requested:
         return Cancelled()
@@ -532,10 +536,10 @@ def _ran_under(row: Row, agent: str) -> str:
     return row.ran_under if is_same and row.ran_under else row.fingerprint
 
 
-def _claim(key: SessionKey, row: Row, taker: _Taker, roll: LiveWorkers | None) -> Claim:
+def _claim(key: SessionKey, row: Row, taker: _Taker, live_workers: LiveWorkers | None) -> Claim:
     time_left = kept_time_limit(row.time_limit)
-    if roll is not None:
-        time_left = seconds(row.deadline) - roll.clock
+    if live_workers is not None:
+        time_left = seconds(row.deadline) - live_workers.clock
     return Claim(
         id=row.claim_id,
         turn=turn_of(row, key),

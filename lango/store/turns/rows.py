@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.causes import MOST_CAUSES, Causes, cause_of
+from lango.core.causes import MAX_CAUSES, Causes, cause_of
 from lango.core.messages.streams import Usage
 from lango.core.turns.events import End, Event, Failed, GivenUp, InputRequired, error_data
 from lango.core.turns.states import TurnState, waits_on
@@ -424,13 +424,13 @@ def ending_of(
 
 
 def _all_causes(turn: Row | Turn, end: End, causes: Causes) -> JsonObject | None:
-    """The causes of all attempts at a turn, that of its end first; MOST_CAUSES at most."""
+    """The causes of all attempts at a turn, that of its end first; MAX_CAUSES at most."""
     all_causes: JsonObject = {}
     if isinstance(end, Failed) and end.error_id:
         all_causes[end.error_id] = asdict(cause_of(end.error))
     all_causes |= turn.causes or {}
     all_causes |= {error_id: asdict(cause) for error_id, cause in causes.items()}
-    return dict(list(all_causes.items())[:MOST_CAUSES]) or None
+    return dict(list(all_causes.items())[:MAX_CAUSES]) or None
 
 
 async def _stored_answer(transaction: Transaction, row: Row) -> bool:

@@ -293,7 +293,7 @@ class SqlTurnStore:
         busy: Busy,
         after: int | None = None,
     ) -> Submitted:
-        queue = await _glance(transaction, session.pk)
+        queue = await _summarise_queue(transaction, session.pk)
         if after is not None and queue.last_number != after:
             raise SessionBusyError("Another turn was submitted to this session in the meantime.")
         if new["state"] == "scheduled":
@@ -303,7 +303,7 @@ class SqlTurnStore:
             raise SessionBusyError("A turn of this session is running or waits to run.")
         first = queue.running is None and (busy == "interrupt" or queue.first_position is None)
         if busy == "interrupt":
-            await _make_way(transaction, session.pk)
+            await _interrupt_running(transaction, session.pk)
         row = await _insert(
             transaction,
             session,
@@ -355,13 +355,13 @@ async def _insert(
     return inserted
 
 
-async def _glance(transaction: Transaction, session_pk: int) -> _Queue:
+async def _summarise_queue(transaction: Transaction, session_pk: int) -> _Queue:
     """Summarise a session's queue, each value from the end of an index."""
     (row,) = await transaction.all(_GLANCE, of_session=session_pk)
     return _Queue(row.last_number or 0, row.running, row.first_position, row.last_position)
 
 
-async def _make_way(transaction: Transaction, session_pk: int) -> None:
+async def _interrupt_running(transaction: Transaction, session_pk: int) -> None:
     """Ask the running turn to stop, and make the next queued turn unclaimable."""
     await transaction.all(_STOP_RUNNING, of_session=session_pk)
     await transaction.all(_HIDE_READY, of_session=session_pk)

@@ -98,7 +98,7 @@ def beat_since(connection: AsyncConnection, dead_after: float) -> sa.ColumnEleme
 class LiveWorkers:
     """Which of two workers are alive, and the database's time of that query."""
 
-    living: frozenset[str]
+    ids: frozenset[str]
     clock: float
 
 
@@ -108,18 +108,18 @@ _BEAT: Final = Prepared(
     .values(beat=NOW)
     .returning(workers.c.id)
 )
-_ROLL: Final = Prepared(
+_HEARTBEATS: Final = Prepared(
     sa.select(workers.c.id, workers.c.beat, NOW.label("clock")).where(
         sa.or_(workers.c.id == sa.bindparam("one"), workers.c.id == sa.bindparam("other"))
     )
 )
 
 
-async def call_roll(
-    transaction: Transaction, dead_after: float, worker_id: str, other: str | None
+async def find_live_workers(
+    transaction: Transaction, dead_after: float, worker_id: str, other_id: str | None
 ) -> LiveWorkers | None:
     """Query whether two workers are alive; None if neither is registered."""
-    rows = await transaction.all(_ROLL, one=worker_id, other=other)
+    rows = await transaction.all(_HEARTBEATS, one=worker_id, other=other_id)
     if not rows:
         return None
     clock = seconds(rows[0].clock)

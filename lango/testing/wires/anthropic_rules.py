@@ -26,7 +26,7 @@ _ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
-_MOST_MARKS: Final = 4
+_MAX_MARKS: Final = 4
 
 
 def check(request: HttpRequest, body: JsonObject) -> Problems:
@@ -69,7 +69,7 @@ def _check_marks(problems: Problems, body: JsonObject) -> None:
     blocks = [*objects(body.get("tools")), *objects(body.get("system"))]
     blocks += [b for m in objects(body.get("messages")) for b in objects(m.get("content"))]
     marked = [block for block in (body, *blocks) if "cache_control" in block]
-    problems.need(len(marked) <= _MOST_MARKS, f"cache_control: {len(marked)} blocks, 4 at most")
+    problems.need(len(marked) <= _MAX_MARKS, f"cache_control: {len(marked)} blocks, 4 at most")
     for block in marked:
         mark = obj(block["cache_control"])
         problems.need(mark.get("type") == "ephemeral", "cache_control: type")

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from lango.core.backoff import delays
-from lango.turns.bus.protocol import Hear
+from lango.turns.bus.protocol import OnMessage
 
 logger = logging.getLogger(__name__)
 
@@ -20,9 +20,9 @@ ANSWER_WITHIN: Final = 5.0
 """Seconds that the server of a bus has to accept a connection or a message."""
 PING_EVERY: Final = 10.0
 """Seconds of silence after which a connection is tested."""
-_TRIES_THAT_GROW: Final = 8
-_LONGEST_WAIT: Final = 2.0
-_CANCEL_AGAIN: Final = 1.0
+_BACKOFF_STEPS: Final = 8
+_MAX_WAIT: Final = 2.0
+_CANCEL_EVERY: Final = 1.0
 
 C = TypeVar("C")
 
@@ -32,12 +32,12 @@ async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
     while pending := [task for task in tasks if not task.done()]:
         for task in pending:
             task.cancel()
-        await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
+        await asyncio.wait(pending, timeout=_CANCEL_EVERY)
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class BusConnection(Generic[C]):
-    """A connection to a bus that is made again after each fault, with its subscriptions."""
+    """A connection to a bus that reconnects after each fault and restores its subscriptions."""
 
     reaches_others = True
     carries_data = True
@@ -73,15 +73,15 @@ class BusConnection(Generic[C]):
         """The name of a topic on a server that other databases may share."""
         return f"{self.namespace}.{topic}"
 
-    async def listen(self, hear: Hear, joined: Callable[[], None]) -> NoReturn:
+    async def listen(self, on_message: OnMessage, on_connect: Callable[[], None]) -> NoReturn:
         """Receive messages until cancelled; reconnect after each fault."""
         while True:
-            for wait in chain(delays(_TRIES_THAT_GROW), repeat(_LONGEST_WAIT)):
+            for wait in chain(delays(_BACKOFF_STEPS), repeat(_MAX_WAIT)):
                 try:
-                    await self._listen_once(hear, joined)
+                    await self._listen_once(on_message, on_connect)
                     break  # it was connected: restart with short waits
                 except Exception as error:  # noqa: BLE001 - retry after any fault
-                    logger.info("cannot reach the bus, trying again: %s", type(error).__name__)
+                    logger.info("The bus cannot be reached; retrying: %s", type(error).__name__)
                 await asyncio.sleep(wait)
 
     async def probe(self) -> None:
@@ -89,15 +89,15 @@ class BusConnection(Generic[C]):
         async with asyncio.timeout(ANSWER_WITHIN), self.connected(_ignore) as (client, _):
             await self.settle(client)
 
-    async def _listen_once(self, hear: Hear, joined: Callable[[], None]) -> None:
+    async def _listen_once(self, on_message: OnMessage, on_connect: Callable[[], None]) -> None:
         """Listen until the connection is lost; raises if there was none."""
-        async with self.connected(hear) as (client, lost):
+        async with self.connected(on_message) as (client, lost):
             self._changed.extend(self._topics)
             async with asyncio.timeout(ANSWER_WITHIN):
                 await self._apply_changes(client)
                 await self.settle(client)
             self.client = client
-            joined()
+            on_connect()
             following = asyncio.create_task(self._follow_changes(client))
             ended = asyncio.create_task(lost.wait())
             try:
@@ -105,7 +105,7 @@ class BusConnection(Generic[C]):
             finally:
                 self.client = None
                 await cancel_all(following, ended)
-        logger.info("The connection to the bus is lost; it is made again.")
+        logger.info("The connection to the bus is lost; reconnecting.")
 
     async def _follow_changes(self, client: C) -> NoReturn:
         while True:
@@ -122,7 +122,9 @@ class BusConnection(Generic[C]):
                 await self.ignore(client, topic)
 
     @abstractmethod
-    def connected(self, hear: Hear) -> AbstractAsyncContextManager[tuple[C, asyncio.Event]]:
+    def connected(
+        self, on_message: OnMessage
+    ) -> AbstractAsyncContextManager[tuple[C, asyncio.Event]]:
         """A connection, and an event that is set when it is lost."""
 
     @abstractmethod

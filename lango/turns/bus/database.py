@@ -12,7 +12,7 @@ from typing import NoReturn
 from lango.core.ids import new_id
 from lango.store.db.database import Database
 from lango.store.db.listen import MAX_BYTES, Notices
-from lango.turns.bus.protocol import BusMessage, Hear
+from lango.turns.bus.protocol import BusMessage, OnMessage
 
 
 class DatabaseBus:
@@ -26,16 +26,16 @@ class DatabaseBus:
         self._notices = Notices(database)
         self._id = new_id("prc")
 
-    async def listen(self, hear: Hear, joined: Callable[[], None]) -> NoReturn:
+    async def listen(self, on_message: OnMessage, on_connect: Callable[[], None]) -> NoReturn:
         """Listen until cancelled, on a connection of its own."""
 
         def received(text: str) -> None:
             sender, *topics = text.split(" ")
             if sender != self._id:
                 for topic in topics:
-                    hear(topic, b"")
+                    on_message(topic, b"")
 
-        await self._notices.listen(received, joined)
+        await self._notices.listen(received, on_connect)
 
     async def publish(self, messages: Sequence[BusMessage]) -> None:
         """Send each topic once, in as few notifications as possible."""

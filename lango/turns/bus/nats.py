@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from lango.turns.bus.connection import ANSWER_WITHIN, PING_EVERY, BusConnection
-from lango.turns.bus.protocol import BusMessage, Hear
+from lango.turns.bus.protocol import BusMessage, OnMessage
 
 logger = logging.getLogger(__name__)
 
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 class _Connection(Client):
     """A connection with its subscriptions, by topic."""
 
-    def __init__(self, hear: Hear) -> None:
+    def __init__(self, on_message: OnMessage) -> None:
         super().__init__()
-        self.hear = hear
+        self.on_message = on_message
         self.subscriptions: dict[str, NatsSubscription] = {}
 
 
@@ -30,9 +30,11 @@ class NatsBus(BusConnection[_Connection]):
     """Wake-ups and streamed text over NATS; each topic is a subject."""
 
     @asynccontextmanager
-    async def connected(self, hear: Hear) -> AsyncGenerator[tuple[_Connection, asyncio.Event]]:
+    async def connected(
+        self, on_message: OnMessage
+    ) -> AsyncGenerator[tuple[_Connection, asyncio.Event]]:
         """A connection; this class reconnects, not the client, so that readers learn of the gap."""
-        client, lost = _Connection(hear), asyncio.Event()
+        client, lost = _Connection(on_message), asyncio.Event()
 
         async def closed() -> None:
             lost.set()
@@ -64,7 +66,7 @@ class NatsBus(BusConnection[_Connection]):
             return
 
         async def received(message: Msg) -> None:
-            client.hear(topic, message.data)
+            client.on_message(topic, message.data)
 
         subscribed = client.subscribe(self.channel(topic), cb=received)  # pyright: ignore[reportUnknownMemberType]
         client.subscriptions[topic] = await subscribed

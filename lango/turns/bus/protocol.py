@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
-Hear = Callable[[str, bytes], None]
+OnMessage = Callable[[str, bytes], None]
 """Called with the topic and the data of each message from another process."""
 
 
@@ -38,10 +38,10 @@ class Bus(Protocol):
         """Whether messages arrive at present, as far as is known."""
         ...
 
-    async def listen(self, hear: Hear, joined: Callable[[], None]) -> NoReturn:
+    async def listen(self, on_message: OnMessage, on_connect: Callable[[], None]) -> NoReturn:
         """Receive messages until cancelled; reconnect after each fault.
 
-        Calls `joined` whenever it has connected: messages sent before are lost.
+        Calls `on_connect` whenever it has connected: messages sent before are lost.
         """
         ...
 

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from lango.core.ids import new_id
 from lango.turns.bus.connection import ANSWER_WITHIN, PING_EVERY, BusConnection, cancel_all
-from lango.turns.bus.protocol import BusMessage, Hear
+from lango.turns.bus.protocol import BusMessage, OnMessage
 
 _FIRST: Final = "first"  # a connection reads only when it has subscribed to something
 _LAST: Final = "last"
@@ -34,7 +34,7 @@ class RedisBus(BusConnection[Any]):
         self._has_settled = asyncio.Event()
 
     @asynccontextmanager
-    async def connected(self, hear: Hear) -> AsyncGenerator[tuple[Any, asyncio.Event]]:
+    async def connected(self, on_message: OnMessage) -> AsyncGenerator[tuple[Any, asyncio.Event]]:
         """A connection that receives, and one that sends."""
         lost = asyncio.Event()
         # No limit for a read: a timer for each message would cost as much as the message.
@@ -44,7 +44,7 @@ class RedisBus(BusConnection[Any]):
         try:
             await receiver.subscribe(self.channel(_FIRST))
             self._last_message_at = time.monotonic()
-            for work in (self._receive_all(receiver, hear), self._watch(receiver)):
+            for work in (self._receive(receiver, on_message), self._watch(receiver)):
                 tasks.append(asyncio.create_task(work))
                 tasks[-1].add_done_callback(lambda _: lost.set())
             self._sender = sender
@@ -62,11 +62,11 @@ class RedisBus(BusConnection[Any]):
         )
         return client
 
-    async def _receive_all(self, receiver: Any, hear: Hear) -> None:
+    async def _receive(self, receiver: Any, on_message: OnMessage) -> None:
         """Pass on messages until the connection is lost."""
         async for message in receiver.listen():
             self._last_message_at = time.monotonic()
-            self._pass_on(message, hear)
+            self._handle(message, on_message)
 
     async def _watch(self, receiver: Any) -> None:
         """Ping a silent server; return if it stays silent."""
@@ -75,14 +75,14 @@ class RedisBus(BusConnection[Any]):
                 await receiver.ping()
             await asyncio.sleep(PING_EVERY)
 
-    def _pass_on(self, message: dict[str, Any], hear: Hear) -> None:
+    def _handle(self, message: dict[str, Any], on_message: OnMessage) -> None:
         topic = bytes(message["channel"] or b"").decode().removeprefix(f"{self.namespace}.")
         if message["type"] == "subscribe" and topic == _LAST:
             self._has_settled.set()
         elif message["type"] == "message":
             sender, _, data = bytes(message["data"]).partition(b" ")
             if sender != self._id:
-                hear(topic, data)
+                on_message(topic, data)
 
     async def receive(self, client: Any, topic: str) -> None:
         """Subscribe to the channel of a topic."""

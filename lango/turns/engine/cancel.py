@@ -12,9 +12,9 @@ async def cancel_turn(turns: SqlTurnStore, engine: Engine, tenant: str, turn_id:
     """Cancel a turn that has not started, ask a running one to stop; ended turns stay as is."""
     turn = await turns.cancel(tenant, turn_id)
     if turn.state == "running":
-        engine.wakes.tell(STOP)
+        engine.wakes.notify(STOP)
         return turn
-    engine.wakes.tell(turn.id)
+    engine.wakes.notify(turn.id)
     if turn.state == "cancelled":
         engine.withdraw(turn.id)
     engine.dispatch()

@@ -20,10 +20,10 @@ from lango.turns.wake import WORK, Subscription
 
 logger = logging.getLogger(__name__)
 
-_AT_A_TIME: Final = 16
-_SLOW_CLAIM: Final = 0.5
+_MAX_CONCURRENT_CLAIMS: Final = 16
+_CLAIM_WAIT: Final = 0.5
 """Seconds after which the next sessions are claimed although a claim is still in progress."""
-_AFTER_A_FAULT: Final = 1.0
+_RETRY_AFTER_FAULT: Final = 1.0
 _IDLE: Final = 60.0
 
 
@@ -43,7 +43,7 @@ class LocalEngine(OpenedEngine):
         due = [head for head in heads if head.run_at is None or head.run_at <= now]
         is_begun = bool(due) and all(self._begin(head) for head in due)
         if not is_begun and (due or not heads):
-            self.wakes.tell(WORK)
+            self.wakes.notify(WORK)
 
     def _begin(self, head: Head) -> bool:
         return any(dispatch.begin(head) for dispatch in self._dispatches)
@@ -53,8 +53,8 @@ class LocalEngine(OpenedEngine):
 
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker sessions with work until it takes no more; retry if the database fails."""
-        dispatch = _Dispatch(self.queue, worker, self.poll, partial(self.wakes.tell, WORK))
-        with self.wakes.hear(WORK) as subscription:
+        dispatch = _Dispatch(self.queue, worker, self.poll, partial(self.wakes.notify, WORK))
+        with self.wakes.subscribe(WORK) as subscription:
             self._dispatches += (dispatch,)
             try:
                 while room := await worker.room():
@@ -63,8 +63,8 @@ class LocalEngine(OpenedEngine):
                         if not await dispatch.hand_over(room):
                             await subscription.wait(self.poll)
                     except Exception:
-                        logger.exception("Looking for turns failed; it is tried again.")
-                        await asyncio.sleep(_AFTER_A_FAULT)
+                        logger.exception("Polling for turns failed; retrying.")
+                        await asyncio.sleep(_RETRY_AFTER_FAULT)
                 await dispatch.finish()
             finally:
                 self._dispatches = tuple(d for d in self._dispatches if d is not dispatch)
@@ -84,10 +84,10 @@ class _Dispatch:
     """
 
     def __init__(
-        self, queue: TurnQueue, worker: EngineWorker, poll: float, tell: Callable[[], None]
+        self, queue: TurnQueue, worker: EngineWorker, poll: float, wake_workers: Callable[[], None]
     ) -> None:
         self._queue, self._worker, self._poll = queue, worker, poll
-        self._tell = tell  # wakes all workers
+        self._wake_workers = wake_workers  # wakes all workers
         self._claims: dict[int, asyncio.Task[bool]] = {}
         self._skipped: dict[int, float] = {}  # sessions, and until when
         self._others_wait = True  # as far as the last poll has shown
@@ -103,16 +103,16 @@ class _Dispatch:
         if self._others_wait or not (has_room and is_new):
             return False
         self._unpolled.add(head.session_pk)
-        self._claim(head.session_pk).add_done_callback(self._tell_unless_begun)
+        self._claim(head.session_pk).add_done_callback(self._wake_unless_begun)
         return True
 
-    def _tell_unless_begun(self, claim: asyncio.Task[bool]) -> None:
+    def _wake_unless_begun(self, claim: asyncio.Task[bool]) -> None:
         if claim.cancelled() or not claim.result():
-            self._tell()
+            self._wake_workers()
 
     async def hand_over(self, room: int) -> bool:
         """Poll for work once; True if the caller should poll again without waiting."""
-        at_once = min(room - len(self._claims), _AT_A_TIME)
+        at_once = min(room - len(self._claims), _MAX_CONCURRENT_CLAIMS)
         if at_once <= 0:
             await asyncio.wait(
                 self._claims.values(), timeout=self._poll, return_when=asyncio.FIRST_COMPLETED
@@ -131,7 +131,7 @@ class _Dispatch:
         claims = [self._claim(head.session_pk) for head in chosen]
         if not claims:
             return False
-        done, _ = await asyncio.wait(claims, timeout=_SLOW_CLAIM)
+        done, _ = await asyncio.wait(claims, timeout=_CLAIM_WAIT)
         begun = any(not claim.cancelled() and claim.result() for claim in done)
         return begun and self._others_wait
 
@@ -151,7 +151,7 @@ class _Dispatch:
         try:
             begun = await self._worker.take(session_pk) is not None
         except Exception:
-            logger.exception("A session could not be claimed; it is tried again.")
+            logger.exception("A session could not be claimed; retrying.")
         if not begun:
             self._skipped[session_pk] = time.monotonic() + self._poll
         return begun
@@ -191,7 +191,7 @@ class ChosenSessions:
         """Do nothing: its owner closes the wrapped engine."""
 
     def dispatch(self, heads: Sequence[Head] = ()) -> None:
-        """Dispatch as the wrapped engine does: other processes may run what this one hands in."""
+        """Dispatch as the wrapped engine does: other processes may run what this one submits."""
         self._engine.dispatch(heads)
 
     def withdraw(self, turn_id: str) -> None:
@@ -213,7 +213,7 @@ class ChosenSessions:
 
     async def run(self, worker: EngineWorker) -> None:
         """Give a worker chosen sessions until it takes no more; retry if the database fails."""
-        with self.wakes.hear(WORK) as subscription:
+        with self.wakes.subscribe(WORK) as subscription:
             self._subscriptions.add(subscription)
             try:
                 while await worker.room():
@@ -229,6 +229,6 @@ class ChosenSessions:
             begun = await asyncio.gather(*map(worker.take, idle))
             return any(attempt is not None for attempt in begun)
         except Exception:
-            logger.exception("Looking for turns failed; it is tried again.")
-            await asyncio.sleep(_AFTER_A_FAULT)
+            logger.exception("Polling for turns failed; retrying.")
+            await asyncio.sleep(_RETRY_AFTER_FAULT)
             return False

@@ -11,8 +11,8 @@ from lango.turns.engine.protocol import Engine, EngineWorker
 
 READY_FOR: Final = 3.0
 """Seconds that a turn is seen as ready before a sweep dispatches it."""
-_AT_MOST: Final = 100
-_READY_AT_MOST: Final = 20
+_MAX_HEADS: Final = 100
+_MAX_READY: Final = 20
 """Ready turns that one sweep dispatches: most of them only wait for their turn in the engine."""
 _REMEMBERED: Final = 60.0
 
@@ -38,17 +38,17 @@ class MissedTurnSweep:
         """
         due = await self._engine.queue.promote_due()
         worker = self._worker
-        heads = await self._engine.queue.heads(worker.apps, _AT_MOST, worker.most_losses)
+        heads = await self._engine.queue.heads(worker.apps, _MAX_HEADS, worker.most_losses)
         candidates = [head for head in heads if worker.may_begin(head)]
         lost = [head for head in candidates if head.lost]
         ready = [head for head in candidates if not head.lost and not self._is_known(head.turn)]
         ready = [head for head in ready if all_ready or self._is_overdue(head)]
-        if chosen := [*due, *lost, *ready[:_READY_AT_MOST]]:
+        if chosen := [*due, *lost, *ready[:_MAX_READY]]:
             self._engine.dispatch(chosen)
 
     def _is_overdue(self, head: Head) -> bool:
         now = time.monotonic()
-        if len(self._first_seen) > _AT_MOST:
+        if len(self._first_seen) > _MAX_HEADS:
             since = now - _REMEMBERED
             self._first_seen = {turn: at for turn, at in self._first_seen.items() if at > since}
         return now - self._first_seen.setdefault(head.turn, now) >= READY_FOR

@@ -38,7 +38,7 @@ from lango.turns.wake import WORK
 logger = logging.getLogger(__name__)
 
 _SWEEP_EVERY: Final = (1.5, 2.5)
-_AFTER_A_FAULT: Final = 2.0
+_RETRY_AFTER_FAULT: Final = 2.0
 _END_WITHIN: Final = 3.0
 _BUILD_ID: Final = "lango"  # else the SDK hashes all modules, which takes seconds
 _NEVER: Final = timedelta(days=365)
@@ -76,7 +76,7 @@ class TemporalEngine(OpenedEngine):
         for head in heads:
             self._starter.start(head)
         if not heads:
-            self.wakes.tell(WORK)
+            self.wakes.notify(WORK)
 
     def withdraw(self, turn_id: str) -> None:
         """Cancel the activity of a turn."""
@@ -106,12 +106,12 @@ class TemporalEngine(OpenedEngine):
     async def _sweep(self, worker: EngineWorker) -> None:
         """Sweep until the worker takes no more."""
         sweep, is_woken = MissedTurnSweep(self, worker, self._starter.is_known), True
-        with self.wakes.hear(WORK) as subscription:
+        with self.wakes.subscribe(WORK) as subscription:
             while await worker.room():
                 try:
                     await sweep.look(all_ready=is_woken)
                 except Exception:
-                    logger.exception("Looking for turns failed; it is tried again.")
+                    logger.exception("Polling for turns failed; retrying.")
                 is_woken = await subscription.wait(random.uniform(*_SWEEP_EVERY))  # noqa: S311 - jitter
 
 
@@ -124,7 +124,7 @@ class _TaskQueue:
         self._connection, self._name = connection, name
         self._turns, self._slots = turns, slots
         self._worker: Worker | None = None
-        self._polling = asyncio.create_task(self._poll_for_ever())
+        self._polling = asyncio.create_task(self._poll_repeatedly())
 
     async def stop(self) -> None:
         """Poll no more, and wait for the activities that run."""
@@ -141,7 +141,7 @@ class _TaskQueue:
                 await self.stop()
         self._polling.cancel()
 
-    async def _poll_for_ever(self) -> None:
+    async def _poll_repeatedly(self) -> None:
         while True:
             self._worker = self._new_worker(await self._connection.client())
             try:
@@ -150,7 +150,7 @@ class _TaskQueue:
             except Exception as error:  # noqa: BLE001 - retry after any fault
                 logger.warning("Polling Temporal's queue %s failed: %r", self._name, error)
             self._worker = None
-            await asyncio.sleep(_AFTER_A_FAULT)
+            await asyncio.sleep(_RETRY_AFTER_FAULT)
 
     def _new_worker(self, client: Client) -> Worker:
         return Worker(

@@ -32,7 +32,7 @@ _BUSY_TRIES: Final = 2
 """Tries to claim a queued turn; then another turn of its session runs, and will dispatch it."""
 _UNKNOWN_TRIES: Final = 10
 """Tries to find a turn: its session was deleted, or it is of another database of this name."""
-_LONGEST_WAIT: Final = 5.0
+_MAX_WAIT: Final = 5.0
 
 
 class LaterError(ApplicationError):
@@ -67,7 +67,7 @@ class TurnActivity:
         """Run a turn; the result is its state, and a failed turn fails the activity."""
         head = decode_head(message)
         if head is None:
-            raise LaterError("Another version of lango wrote this message.", _LONGEST_WAIT)
+            raise LaterError("Another version of lango wrote this message.", _MAX_WAIT)
         work = asyncio.create_task(self._work(head))
         while not work.done():
             try:
@@ -92,13 +92,13 @@ class TurnActivity:
                     )
                     if attempt is None:
                         return await self._unclaimed(head)
-                    await self._hold(attempt)
+                    await self._send_heartbeats(attempt)
                     if attempt.claim.turn.id == head.turn:
                         return _outcome(attempt)
         except ApplicationError:
             raise
         except Exception as error:
-            logger.warning("Turn %s could not be claimed, and is tried again: %r", head.turn, error)
+            logger.warning("Turn %s could not be claimed; retrying: %r", head.turn, error)
             raise LaterError("The turn could not be claimed.") from error
 
     async def _cancel(self, head: Head) -> None:
@@ -127,7 +127,7 @@ class TurnActivity:
         if others := [due_head for due_head in due if due_head.session_pk != head.session_pk]:
             self._engine.dispatch(others)
 
-    async def _hold(self, attempt: RunningAttempt) -> None:
+    async def _send_heartbeats(self, attempt: RunningAttempt) -> None:
         """Send heartbeats until an attempt is over."""
         turn_id = attempt.claim.turn.id
         self._running[turn_id] = attempt
@@ -159,8 +159,8 @@ class TurnActivity:
         if turn.state == "scheduled":
             raise LaterError("The turn is not due.", max((turn.run_at or 0) - time.time(), 0.5))
         if turn.state == "running":
-            seconds = min(float(tries), _LONGEST_WAIT)
-            raise LaterError("A worker runs the turn that counts as alive.", seconds)
+            seconds = min(float(tries), _MAX_WAIT)
+            raise LaterError("A live worker runs the turn.", seconds)
         if turn.state == "queued" and tries <= _BUSY_TRIES:
             raise LaterError("The session is busy.", 0.5)
         return turn.state
@@ -170,7 +170,7 @@ def _outcome(attempt: RunningAttempt) -> str:
     """The state of the turn that an attempt has run."""
     end = attempt.end
     if end is None:
-        raise LaterError("The attempt ended, and the turn did not.")
+        raise LaterError("The attempt ended without ending the turn.")
     if isinstance(end, Failed):
         _fail(error_data(end.error, end.error_id))
     return end.type
@@ -200,10 +200,10 @@ async def _end_as_cancelled() -> None:
     info, client = activity.info(), activity.client()
     handle = client.get_activity_handle(info.activity_id, run_id=info.activity_run_id)
     try:
-        async with asyncio.timeout(_LONGEST_WAIT):
+        async with asyncio.timeout(_MAX_WAIT):
             await handle.cancel(reason="The turn was cancelled in lango.")
             await client.get_async_activity_handle(task_token=info.task_token).report_cancellation()
     except Exception as error:  # noqa: BLE001 - shown as completed, with the state as the result
-        logger.info("Temporal does not show a cancelled turn as such: %r", error)
+        logger.info("Temporal did not record the cancellation of a turn: %r", error)
         return
     activity.raise_complete_async()

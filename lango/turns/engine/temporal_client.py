@@ -37,10 +37,10 @@ _LAST_WITHIN: Final = 2.0
 """Seconds that a process that ends waits for its last dispatches."""
 _HEARTBEAT_TIMEOUT: Final = timedelta(seconds=5)
 _RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
-_TRIES_THAT_GROW: Final = 8
-_LONGEST_WAIT: Final = 2.0
+_BACKOFF_STEPS: Final = 8
+_MAX_WAIT: Final = 2.0
 _AT_ONCE: Final = 32
-_UNSENT_AT_MOST: Final = 1_000
+_MAX_UNSENT: Final = 1_000
 """Dispatches kept while Temporal does not take them. Sweeps find the turns of the others."""
 _CERTAIN_FOR: Final = 15.0
 """Seconds after which a sweep dispatches a turn again that Temporal has accepted."""
@@ -86,7 +86,7 @@ class TemporalConnection:
     def open(self) -> None:
         """Start to connect."""
         if self._connecting is None:
-            self._connecting = asyncio.create_task(self._connect_for_ever())
+            self._connecting = asyncio.create_task(self._connect_repeatedly())
 
     async def close(self) -> None:
         """Stop connecting, and drop the client."""
@@ -122,9 +122,9 @@ class TemporalConnection:
         where = f"Temporal at {self.address.target}, namespace {self.address.namespace}"
         return f"{where}, answers; {count} turns are open there"
 
-    async def _connect_for_ever(self) -> Client:
+    async def _connect_repeatedly(self) -> Client:
         was_away = False
-        for wait in chain(delays(_TRIES_THAT_GROW), repeat(_LONGEST_WAIT)):
+        for wait in chain(delays(_BACKOFF_STEPS), repeat(_MAX_WAIT)):
             try:
                 client = await self.connect()
             except Exception as error:  # noqa: BLE001 - retry after any fault
@@ -171,11 +171,11 @@ class ActivityStarter:
     def start(self, head: Head) -> None:
         """Start the activity of a turn soon, unless it is open already."""
         if head.turn not in self._sending:
-            self._soon(head.turn, self._start(head))
+            self._send_soon(head.turn, self._start(head))
 
     def cancel(self, turn_id: str) -> None:
         """Cancel the activity of a turn soon."""
-        self._soon(turn_id, self._cancel(turn_id, after=self._sending.get(turn_id)))
+        self._send_soon(turn_id, self._cancel(turn_id, after=self._sending.get(turn_id)))
 
     async def close(self) -> None:
         """Finish what is being sent, for a while."""
@@ -186,8 +186,8 @@ class ActivityStarter:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
 
-    def _soon(self, turn_id: str, call: Coroutine[Any, Any, None]) -> None:
-        if len(self._sending) >= _UNSENT_AT_MOST:
+    def _send_soon(self, turn_id: str, call: Coroutine[Any, Any, None]) -> None:
+        if len(self._sending) >= _MAX_UNSENT:
             call.close()
             return
         task = asyncio.create_task(self._send(call))

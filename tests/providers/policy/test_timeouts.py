@@ -26,8 +26,8 @@ async def test_a_wait_that_gets_shorter() -> None:
     watch = Watch(idle=60.0)
     with watch:
         await asyncio.sleep(0)
-    watch.hurry(0.1)
-    watch.hurry(90.0)  # there is no way back
+    watch.shorten(0.1)
+    watch.shorten(90.0)  # there is no way back
     with pytest.raises(TimeoutError), watch:
         await asyncio.sleep(60)
 

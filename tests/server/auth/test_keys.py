@@ -10,7 +10,7 @@ from lango.core.keys import KeyLimits, KeyText
 from lango.errors import UnauthorizedError
 from lango.server.auth import identity
 from lango.server.auth.identity import Credentials, Keys
-from lango.server.auth.limits import LOOK_UPS_AT_A_TIME, MOST_ATTEMPTS
+from lango.server.auth.limits import MAX_ATTEMPTS, MAX_CONCURRENT_LOOKUPS
 from lango.store.keys import ApiKey, KeyStore, MadeKey
 from lango.store.sessions.store import SqlSessionStore
 from tests.server.doors import Clock, knock, refused
@@ -102,7 +102,7 @@ async def test_a_revoked_key_is_forgotten_soon(
 async def test_keys_that_were_looked_up_do_not_pile_up(
     app: FastAPI, keys: KeyStore, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "_MOST_KNOWN", 1)
+    monkeypatch.setattr(identity, "_MAX_KNOWN", 1)
     first, second = [await keys.create(tenant, user=user) for user in ("ann", "bob")]
     for made in (first, second, first):
         assert (await who(app, made))["user"] == made.key.user
@@ -198,13 +198,13 @@ async def test_an_address_that_guesses_has_to_wait(
 ) -> None:
     made, late = await keys.create(tenant, user="ann"), await keys.create(tenant, user="bob")
     await who(app, made)
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         refused(await knock(app, bearer=KeyText.new().text), 401, UNKNOWN)
     answer = await knock(app, bearer=KeyText.new().text)
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
     assert answer.json()["title"].startswith(WAIT)
     clock.time += 10 * identity.TRUST  # what was good before is looked up again
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         await knock(app, bearer=KeyText.new().text)
     assert (await knock(app, bearer=late.text)).status_code == 429
     assert await who(app, made)
@@ -216,7 +216,7 @@ async def test_an_address_that_guesses_has_to_wait(
 async def test_many_good_keys_of_one_address_do_not_wait(
     app: FastAPI, keys: KeyStore, tenant: str
 ) -> None:
-    for number in range(MOST_ATTEMPTS + 5):
+    for number in range(MAX_ATTEMPTS + 5):
         await who(app, await keys.create(tenant, user=f"user-{number}"))
 
 
@@ -225,7 +225,7 @@ async def test_good_keys_that_come_together_are_not_taken_for_guesses(
 ) -> None:
     """As after a restart, behind one address."""
     made = [await keys.create(tenant, user=f"user-{number}") for number in range(20)]
-    each_often = [key.text for key in made for _ in range(MOST_ATTEMPTS // 5)]
+    each_often = [key.text for key in made for _ in range(MAX_ATTEMPTS // 5)]
     answers = await asyncio.gather(*(knock(app, bearer=text) for text in each_often))
     assert {answer.status_code for answer in answers} == {200}
 
@@ -241,10 +241,10 @@ async def test_guesses_that_come_together_get_no_further_than_others(
         return await find(self, given)
 
     monkeypatch.setattr(KeyStore, "find", count)
-    guesses = [knock(app, bearer=KeyText.new().text) for _ in range(4 * MOST_ATTEMPTS)]
+    guesses = [knock(app, bearer=KeyText.new().text) for _ in range(4 * MAX_ATTEMPTS)]
     answers = await asyncio.gather(*guesses)
     assert {answer.status_code for answer in answers} == {401, 429}
-    assert len(looked) < MOST_ATTEMPTS + 2 * LOOK_UPS_AT_A_TIME
+    assert len(looked) < MAX_ATTEMPTS + 2 * MAX_CONCURRENT_LOOKUPS
 
 
 async def test_a_good_key_goes_on_while_it_is_looked_up_again(
@@ -253,7 +253,7 @@ async def test_a_good_key_goes_on_while_it_is_looked_up_again(
     made = await keys.create(tenant, user="ann")
     await who(app, made)
     clock.time += 10 * identity.TRUST
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         await knock(app, bearer=KeyText.new().text)
     answers = await asyncio.gather(*(knock(app, bearer=made.text) for _ in range(20)))
     assert {answer.status_code for answer in answers} == {200}
@@ -271,7 +271,7 @@ async def test_a_key_that_is_unknown_is_looked_up_once_in_a_while(
 
     monkeypatch.setattr(KeyStore, "find", count)
     wrong = KeyText.new()
-    for _ in range(2 * MOST_ATTEMPTS):
+    for _ in range(2 * MAX_ATTEMPTS):
         refused(await knock(app, bearer=wrong.text), 401, UNKNOWN)
     assert looked == [wrong]
     clock.time += identity.TRUST + 1

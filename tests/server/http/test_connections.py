@@ -15,11 +15,11 @@ import pytest_asyncio
 from faults.turns.place import Place
 from lango.errors import ConfigError
 from lango.server.http.connections import (
-    MOST_PIPELINED,
+    MAX_PIPELINED,
     RESERVE,
     LimitedProtocol,
     OpenConnections,
-    room_for,
+    connection_limit,
 )
 from lango.server.http.problems import MEDIA_TYPE
 from tests.server.places import PATIENCE, House, Live, client_of, house, live
@@ -236,8 +236,8 @@ def test_no_more_than_the_reserve_is_taken_in_beside_what_is_served() -> None:
 async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: House) -> None:
     async with live(small) as server, asyncio.timeout(PATIENCE):
         async with connected(server) as (reader, writer):
-            writer.write(HEALTH * MOST_PIPELINED)
-            for _ in range(MOST_PIPELINED):
+            writer.write(HEALTH * MAX_PIPELINED)
+            for _ in range(MAX_PIPELINED):
                 assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
         async with connected(server) as (reader, writer):
             writer.write(HEALTH * 2_000)
@@ -245,7 +245,7 @@ async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: Hou
             with suppress(ConnectionError):
                 while piece := await reader.read(65_536):
                     heard += piece
-            assert heard.count(b"HTTP/1.1 200 ") <= MOST_PIPELINED
+            assert heard.count(b"HTTP/1.1 200 ") <= MAX_PIPELINED
 
 
 async def send_on(writer: asyncio.StreamWriter, piece: bytes, every: float) -> None:
@@ -314,5 +314,5 @@ def test_connections_leave_room_for_other_files(
 
     monkeypatch.setattr("resource.getrlimit", found_limits)
     monkeypatch.setattr("resource.setrlimit", said_limit)
-    assert room_for(2_000) == room
+    assert connection_limit(2_000) == room
     assert [each for each in said if each != limits[0]] == ([] if raised is None else [raised])

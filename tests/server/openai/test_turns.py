@@ -141,7 +141,7 @@ async def test_what_goes_wrong_inside_is_not_told(
     async def broken(*_: Any, **__: Any) -> None:
         raise ValueError("a secret")
 
-    monkeypatch.setattr("lango.server.openai.sessions.ConversationSubmitter.hand_in", broken)
+    monkeypatch.setattr("lango.server.openai.sessions.ConversationSubmitter.submit", broken)
     async with live(small) as server, sdk(server) as client:
         with pytest.raises(openai.InternalServerError, match="err_") as raised:
             await client.chat.completions.create(model=small.agent, messages=[user("hi")])

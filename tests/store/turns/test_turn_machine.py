@@ -40,21 +40,21 @@ async def _any_claim(transaction: Any, claim: Any) -> Any:
 
 
 async def _everybody(transaction: Any, dead_after: float, one: str, other: str | None) -> Any:
-    roll = await _call_roll(transaction, dead_after, one, other)
-    return roll and turn_queue.LiveWorkers(frozenset({one}), roll.clock)
+    live_workers = await _find_live_workers(transaction, dead_after, one, other)
+    return live_workers and turn_queue.LiveWorkers(frozenset({one}), live_workers.clock)
 
 
-_call_roll = turn_queue.call_roll
+_find_live_workers = turn_queue.find_live_workers
 
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "the next turn is not shown": (turn_rows, "make_ready", _nothing),
     "interrupting turns wait their turn": (turn_rows, "first_queued", _by_number),
-    "interrupting turns stop nothing": (turns, "_make_way", _nothing),
+    "interrupting turns stop nothing": (turns, "_interrupt_running", _nothing),
     "a lost claim still writes": (turn_rows, "lock_claimed", _any_claim),
-    "cancelled and worn out turns are resumed": (turn_queue, "_hopeless", _never),
+    "cancelled and worn out turns are resumed": (turn_queue, "_verdict", _never),
     "answers change nothing": (turn_rows, "settle_answers", _nothing),
     "a call is answered twice": (turns, "_check_waiting", _nothing),
-    "a living worker's turn is taken": (turn_queue, "call_roll", _everybody),
+    "a living worker's turn is taken": (turn_queue, "find_live_workers", _everybody),
     "turns outlive their session": (turn_rows, "delete_turns", _nothing),
 }
 

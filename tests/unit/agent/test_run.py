@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from lango.adk.runner import Said, TurnOptions
+from lango.adk.runner import TurnOptions, UserInput
 from lango.agent.run import correction, run_and_collect, run_and_collect_once, run_turn
 from lango.core.messages.streams import Usage
 from lango.core.turns.events import (
@@ -26,13 +26,17 @@ class Plays:
 
     def __init__(self, *ends: TurnEvent) -> None:
         self.ends = list(ends)
-        self.asked: list[tuple[Said, TurnOptions]] = []
+        self.asked: list[tuple[UserInput, TurnOptions]] = []
 
     async def run(
-        self, user_id: str, session_id: str, said: Said, options: TurnOptions | None = None
+        self,
+        user_id: str,
+        session_id: str,
+        user_input: UserInput,
+        options: TurnOptions | None = None,
     ) -> AsyncGenerator[TurnEvent]:
         del user_id, session_id
-        self.asked.append((said, options or TurnOptions()))
+        self.asked.append((user_input, options or TurnOptions()))
         number = len(self.asked)
         yield Started(number)
         yield MessageCompleted(f"m{number}", "root", f"try {number}")
@@ -60,8 +64,8 @@ async def test_the_second_attempt_gets_the_correction() -> None:
     ]
     assert events[2] == Retrying("failed to find agent: ghost")
     assert events[-1] == Completed(Usage(11, 22))
-    said, how = turns.asked[1]
-    assert said == correction("ghost", ["helper", "other"])
+    user_input, how = turns.asked[1]
+    assert user_input == correction("ghost", ["helper", "other"])
     assert how == TurnOptions(streaming=False, attempt=2, keep_agent=True)
 
 

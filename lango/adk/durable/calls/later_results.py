@@ -24,7 +24,7 @@ def rearranged(events: list[Event]) -> list[Event]:
     place = next((number for number in range(last, -1, -1) if events[number] is call), last)
     if place == last:
         return arranged
-    answered = _calls_beside(
+    answered = _with_parallel_calls(
         {response.id for response in events[-1].get_function_responses()}, events
     )
     stripped = (_without_results(event, answered) for event in events[place + 1 : -1])
@@ -34,7 +34,7 @@ def rearranged(events: list[Event]) -> list[Event]:
     return [*before, *between, call, result]
 
 
-def _calls_beside(calls: Collection[str | None], events: Sequence[Event]) -> set[str | None]:
+def _with_parallel_calls(calls: Collection[str | None], events: Sequence[Event]) -> set[str | None]:
     """These calls, and those that were made together with one of them."""
     call_ids = ({call.id for call in event.get_function_calls()} for event in events)
     return {call for together in call_ids if together.intersection(calls) for call in together}
@@ -66,6 +66,6 @@ def _with_parts(event: Event, parts: list[types.Part]) -> Event:
     return event.model_copy(update={"content": types.Content(role=role, parts=parts)})
 
 
-def put_right() -> None:
+def install_patch() -> None:
     """Patch ADK's function (idempotent)."""
     replace_arrange(rearranged)

@@ -40,7 +40,7 @@ def is_of_child(failure: JsonObject) -> bool:
     return bool(failure.get(_OF_CHILD))
 
 
-def raised_again(failure: JsonObject, node_path: str, *, is_stored: bool) -> Exception:
+def replayed_error(failure: JsonObject, node_path: str, *, is_stored: bool) -> Exception:
     """The error that makes ADK count the try, and write its event only if it is not stored."""
     error = _rebuilt(failure)
     if not is_stored:

@@ -28,7 +28,7 @@ from lango.adk.compat.workflow import (
     run_function,
 )
 from lango.adk.durable.ledger import RunningCall, saving
-from lango.adk.durable.nodes.failures import failure_of, is_failure, is_of_child, raised_again
+from lango.adk.durable.nodes.failures import failure_of, is_failure, is_of_child, replayed_error
 from lango.adk.sessions.encode import dumped_actions
 from lango.adk.sessions.normalise import storable_actions, storable_event
 from lango.adk.turn_events import LATER_TRY
@@ -93,7 +93,7 @@ async def run_recorded(
     first = _node_run(node, ctx)
     run = await recorder.next_try(first, node.timeout)
     try:
-        results = await _tried(node, recorder, first.call_key, run, ctx, node_input)
+        results = await _run_try(node, recorder, first.call_key, run, ctx, node_input)
     except asyncio.CancelledError:
         recorder.cancelled[first.call_key] = run
         raise
@@ -101,7 +101,7 @@ async def run_recorded(
         yield item
 
 
-async def _tried(
+async def _run_try(
     node: FunctionNode, recorder: NodeLedger, key: str, run: ToolRun, ctx: Context, node_input: Any
 ) -> list[Any]:
     """The result of one try, now or from an earlier attempt of the turn."""
@@ -186,7 +186,7 @@ def _recorded_events(
             actions = EventActions.model_validate(before.actions)
             ctx.state.update(actions.state_delta)
             ctx.actions.artifact_delta.update(actions.artifact_delta)
-        raise raised_again(before.result, ctx.node_path, is_stored=is_stored)
+        raise replayed_error(before.result, ctx.node_path, is_stored=is_stored)
     for stored_event in before.result:
         event = Event.model_validate(stored_event)
         if event.actions.route is not None:
@@ -223,6 +223,6 @@ def _dumped(event: Event) -> Any:
     return storable.model_dump(mode="json", exclude_none=True, exclude={"id", "timestamp"})
 
 
-def put_right() -> None:
+def install_patch() -> None:
     """Patch ADK's method (idempotent)."""
     replace_run_function(run_recorded)

@@ -33,6 +33,6 @@ def prepared(agent: LlmAgent, ctx: Context, node_input: Any) -> Event | None:
     return input_event
 
 
-def put_right() -> None:
+def install_patch() -> None:
     """Patch ADK's function (idempotent)."""
     replace_prepare_input(prepared)

@@ -51,7 +51,7 @@ def _part(part: types.Part) -> str:
 
 def shown(*events: Event) -> list[Said]:
     """The contents of a request, each as its parts."""
-    later_results.put_right()
+    later_results.install_patch()
     get: Any = contents._get_contents  # pyright: ignore[reportPrivateUsage]
     made: list[types.Content] = get(None, list(events), "agent", preserve_function_call_ids=True)
     return [tuple(map(_part, content.parts or [])) for content in made]

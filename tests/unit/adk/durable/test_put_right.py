@@ -10,9 +10,9 @@ from lango.adk.durable.nodes import input as node_input
 
 def test_patching_twice_is_patching_once() -> None:
     for _ in range(2):
-        node_input.put_right()
-        function_nodes.put_right()
-        later_results.put_right()
+        node_input.install_patch()
+        function_nodes.install_patch()
+        later_results.install_patch()
     assert FunctionNode._run_impl is function_nodes.run_recorded  # pyright: ignore[reportPrivateUsage]
     assert _llm_agent_wrapper.prepare_llm_agent_input is node_input.prepared
     arranged = _contents._rearrange_events_for_latest_function_response  # pyright: ignore

@@ -17,7 +17,7 @@ def test_each_turn_has_its_own_until_it_ends() -> None:
 
 
 def test_turns_that_never_end_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST_TURNS", 3)
+    monkeypatch.setattr(turns, "MAX_TURNS", 3)
     lists: PerTurn[list[int]] = PerTurn(list)
     for name in "abcde":
         lists[name].append(1)

@@ -101,7 +101,7 @@ async def test_a_failure_and_a_recovery_are_logged_once(caplog: pytest.LogCaptur
         writer.put(3)
         await writer.close(5)
     assert caplog.messages == [
-        "Things cannot be written and are lost; the turns go on.",
+        "Things cannot be written and are lost; the turns continue.",
         "Things are written again; 3 were lost.",
     ]
     assert page.written == [3]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from lango.adk.sessions.fast_model import build, mould, revive
+from lango.adk.sessions.fast_model import build, fast_model, revive
 from lango.testing.events import model
 from lango.testing.same import differences
 
@@ -127,15 +127,18 @@ def test_a_revived_model_is_a_model() -> None:
 
 
 def test_defaults_are_not_shared() -> None:
-    first, second = revive(EventActions, {}, vouched=True), revive(EventActions, {}, vouched=True)
+    first, second = (
+        revive(EventActions, {}, skip_validation=True),
+        revive(EventActions, {}, skip_validation=True),
+    )
     first.state_delta["a"] = 1
     assert second.state_delta == {}
-    assert mould(EventActions).fresh().state_delta == {}
+    assert fast_model(EventActions).fresh().state_delta == {}
 
 
 def test_an_empty_model_has_the_defaults_of_a_real_one() -> None:
     for kind in (types.Part, types.Content, types.FunctionCall, EventActions):
-        assert differences(kind(), revive(kind, {}, vouched=True)) == []
+        assert differences(kind(), revive(kind, {}, skip_validation=True)) == []
 
 
 def test_filling_in_some_fields() -> None:
@@ -146,7 +149,7 @@ def test_filling_in_some_fields() -> None:
         "branch": "root.helper",
         "usage_metadata": None,
     }
-    mould(Event).fill(values, data)
+    fast_model(Event).fill(values, data)
     assert values == {
         "partial": True,
         "long_running_tool_ids": {"a", "b"},
@@ -163,14 +166,14 @@ def test_building_is_constructing(text: str, role: str) -> None:
 
 
 @given(st.text(), st.booleans())
-def test_stamping_is_constructing(text: str, thought: bool) -> None:
-    stamped = mould(types.Part).stamp("text", thought=thought)(text)
-    assert differences(types.Part(text=text, thought=thought), stamped) == []
+def test_a_factory_constructs(text: str, thought: bool) -> None:
+    part = fast_model(types.Part).factory("text", thought=thought)(text)
+    assert differences(types.Part(text=text, thought=thought), part) == []
 
 
-def test_stamped_models_share_no_defaults() -> None:
-    stamp = mould(EventActions).stamp("transfer_to_agent", escalate=True)
-    first, second = stamp("a"), stamp("b")
+def test_models_of_a_factory_share_no_defaults() -> None:
+    make = fast_model(EventActions).factory("transfer_to_agent", escalate=True)
+    first, second = make("a"), make("b")
     first.state_delta["a"] = 1
     first.model_fields_set.add("state_delta")
     assert (second.transfer_to_agent, second.state_delta) == ("b", {})

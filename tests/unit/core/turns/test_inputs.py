@@ -1,7 +1,7 @@
 """Inputs of turns: what is said, with which files, and what makes two of them the same."""
 
 from lango.core.turns.events import Answer
-from lango.core.turns.inputs import FileRef, as_asked, files_in, input_of, said_in
+from lango.core.turns.inputs import FileRef, as_submitted, files_in, input_of, message_or_answers
 from lango.core.turns.states import NewTurn
 
 PLAN = FileRef("plan.pdf", 0)
@@ -9,7 +9,7 @@ PLAN = FileRef("plan.pdf", 0)
 
 def test_what_goes_in_comes_out() -> None:
     given = input_of("Look at this.", [PLAN, FileRef("a.txt", 3)])
-    assert said_in(given) == "Look at this."
+    assert message_or_answers(given) == "Look at this."
     assert files_in(given) == [PLAN, FileRef("a.txt", 3)]
 
 
@@ -20,6 +20,6 @@ def test_without_files_nothing_is_said_of_them() -> None:
 
 def test_a_version_that_came_since_makes_no_other_turn() -> None:
     newer = input_of("hi", [FileRef("plan.pdf", 1)])
-    assert as_asked(newer) == {"text": "hi", "files": ["plan.pdf"]}
+    assert as_submitted(newer) == {"text": "hi", "files": ["plan.pdf"]}
     hashes = [NewTurn(given).hash("app") for given in (input_of("hi", [PLAN]), newer)]
     assert hashes[0] == hashes[1] != NewTurn(input_of("hi")).hash("app")
