@@ -11,7 +11,7 @@ import asyncio
 from types import TracebackType
 from typing import Final
 
-from lango.core.tenants import FairSemaphore
+from lango.store.db.waiting import FairSemaphore
 
 SLOTS: Final = 8
 """Requests at a time: enough to keep the loop busy while most of them wait for the database."""

@@ -13,7 +13,6 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from lango.core.tenants import FairSemaphore
 from lango.errors import StoreError, StoreUnavailableError
 from lango.store.db.connection_errors import in_words
 from lango.store.db.engines import (
@@ -34,7 +33,7 @@ from lango.store.db.pooler import local_settings
 from lango.store.db.retry import as_lango_errors, is_locked_out, retrying
 from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
 from lango.store.db.stuck_transactions import END_SILENT
-from lango.store.db.waiting import SessionQueues, acquired
+from lango.store.db.waiting import FairSemaphore, SessionQueues, acquired
 from lango.store.schema import migrate
 from lango.store.schema.tables import app_states
 from lango.store.sessions.entries import SessionKey

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from lango.core.tenants import FairSemaphore
 from lango.store.db.liveness import (
     ANSWERS_WITHIN,
     idle_connections,
@@ -25,7 +24,7 @@ from lango.store.db.liveness import (
 from lango.store.db.pooler import local_settings
 from lango.store.db.retry import as_lango_errors, is_out_of_step, is_read_only
 from lango.store.db.statement import DriverStatement, Prepared, Row, only
-from lango.store.db.waiting import acquired
+from lango.store.db.waiting import FairSemaphore, acquired
 
 _ALONE: Final = 3
 """Connections reserved for single statements, which never wait long for a row."""

@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.context.model_calls import ModelAttempt, ModelCall
-from lango.core.tenants import FairSemaphore, current_tenant
+from lango.core.tenants import current_tenant
 from lango.errors import StoreBusyError
 from lango.store.db import engines
 from lango.store.db import retry as faults
 from lango.store.db.statement import Prepared
-from lango.store.db.waiting import PER_SESSION, SessionQueues
+from lango.store.db.waiting import PER_SESSION, FairSemaphore, SessionQueues
 from lango.store.model_calls import ModelCallStore
 from lango.store.schema.tables import sessions
 from lango.store.sessions.entries import SessionKey
