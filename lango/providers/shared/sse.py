@@ -43,10 +43,12 @@ class EventStreamParser:
 
     def _lines(self, piece: bytes) -> list[bytes]:
         """The lines that these bytes complete; a line ends with CR, LF or both."""
-        if self._after_cr:
-            piece = piece.removeprefix(b"\n")
         if not piece:
             return []
+        if self._after_cr and piece.startswith(b"\n"):
+            piece, self._after_cr = piece[1:], False
+            if not piece:
+                return []
         self._after_cr = piece.endswith(b"\r")
         lines = piece.splitlines()  # of bytes, which end at nothing else
         last = b"" if piece.endswith((b"\n", b"\r")) else lines.pop()

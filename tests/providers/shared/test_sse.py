@@ -37,6 +37,7 @@ def parse(pieces: Iterable[bytes]) -> list[ServerSentEvent]:
         (b"event: e\ndata:a\n\n", [(b"e", b"a")]),
         (b"data: a\ndata: b\ndata\n\n", [(b"", b"a\nb\n")]),
         (b"data: a\r\n\r\ndata: b\r\rdata: c\n\n", [(b"", b"a"), (b"", b"b"), (b"", b"c")]),
+        (b"data: a\r\n\ndata: b\r\n\n", [(b"", b"a"), (b"", b"b")]),
         (b": keep-alive\n\n:\n\nid: 1\nretry: 2\nnew: 3\n\n", []),
         (b"event: error\n\n", [(b"error", b"")]),
         (b"data:  two spaces\n\n", [(b"", b" two spaces")]),
