@@ -28,13 +28,13 @@ class CoveringTests:
         self._data.read()
 
     @classmethod
-    def of(cls, root: Path, data: Path) -> CoveringTests:
+    def load_or_measure(cls, root: Path, data: Path) -> CoveringTests:
         """Those of a copy; measured, if the file of an earlier measurement is not there."""
         if not data.exists():
             _measure(root, data, MEASURED)
         return cls(data)
 
-    def of_line(self, file: str, line: int) -> list[str]:
+    def for_line(self, file: str, line: int) -> list[str]:
         """The ids of some tests that run a line: of its own test file first, then quick ones."""
         contexts = self._data.contexts_by_lineno(file).get(line, [])
         tests = {context.rpartition("|")[0] for context in contexts} - {""}

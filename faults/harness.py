@@ -20,32 +20,32 @@ class Part:
     """A slice of a run: the third of eight is `3/8`."""
 
     number: int = 1
-    of: int = 1
+    total: int = 1
 
     @classmethod
     def parsed(cls, text: str) -> Part:
         """From `3/8`; raises ValueError for anything that is no slice."""
-        number, _, of = text.partition("/")
-        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        number, _, total = text.partition("/")
+        if not (number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total)):
             raise ValueError(f"{text!r} is no part; the third of eight is 3/8")
-        return cls(int(number), int(of))
+        return cls(int(number), int(total))
 
     def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
+        return f"{self.number}/{self.total}"
 
     def count(self, whole: int) -> int:
         """Its share of so many trials; the shares of all parts add up to them."""
-        return whole * self.number // self.of - whole * (self.number - 1) // self.of
+        return whole * self.number // self.total - whole * (self.number - 1) // self.total
 
     def seed(self, whole: int) -> int:
         """The seed of this part: of the run's seed alone, and another for every part."""
-        if self.of == 1:
+        if self.total == 1:
             return whole
         return random.Random(f"{whole} {self}").randrange(2**32)
 
     def pick(self, trials: Sequence[T]) -> list[T]:
         """Its share of the trials, taken in turn with the other parts."""
-        return list(trials[self.number - 1 :: self.of])
+        return list(trials[self.number - 1 :: self.total])
 
 
 WHOLE: Final = Part()
@@ -114,10 +114,10 @@ class Guarantee:
 
         A row that says nothing is asked for a share of the count, with a seed of the part's own.
         """
-        if self.picks or part.of == 1:
+        if self.picks or part.total == 1:
             return Run(count, seed, places, timed, part)
         if not part.count(count):
-            raise ValueError(f"{self.name} has no {part.of} parts at a count of {count}")
+            raise ValueError(f"{self.name} has no {part.total} parts at a count of {count}")
         return Run(part.count(count), part.seed(seed), places, timed)
 
 

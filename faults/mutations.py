@@ -217,7 +217,7 @@ def _checks(
     """The checks in the order in which they are tried: the line's own tests come first."""
     folder = next(each for each in CHECKS if mutation.file.startswith(each + "/"))
     tests, named = CHECKS[folder]
-    own = covering.of_line(mutation.file, mutation.line)
+    own = covering.for_line(mutation.file, mutation.line)
     if own:
         yield f"{len(own)} tests of the line", [*_PYTEST, *own]
     yield tests, [*_PYTEST, "-n", "2", tests]
@@ -333,13 +333,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _copy(commit, root)
         everything = list(enumerate(drawn(root, arguments.seed, arguments.count), 1))
         before = done_before(arguments.results, arguments.seed, commit)
-        mine = arguments.part.pick(everything)
+        selected = arguments.part.pick(everything)
         if arguments.list:
-            for number, mutation in mine:
+            for number, mutation in selected:
                 _show(number, mutation)
             return 0
-        covering = CoveringTests.of(root, ROOT / "build" / "coverage" / commit)
-        for number, mutation in mine:
+        covering = CoveringTests.load_or_measure(root, ROOT / "build" / "coverage" / commit)
+        for number, mutation in selected:
             if number in before:
                 continue
             _show(number, mutation)

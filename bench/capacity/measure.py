@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from bench.pg import connect, own_database
 from bench.report import Table
-from bench.turns.desk import Place, desk, queue
+from bench.turns.desk import Place, queue, worker_context
 from bench.turns.load import backend_cpu, submit_steadily, tally
-from bench.turns.process import seen, worker_process
+from bench.turns.process import poll_until, worker_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -109,7 +109,7 @@ async def _listening(url: str, heard: _Heard) -> AsyncGenerator[None]:
 
 async def _usage(made: Queue, worker: WorkerProcess, heard: _Heard) -> _Usage:
     """Wait until no turn is open, and read all counters."""
-    over = await seen(partial(tally, made), lambda found: not found.still_open)
+    over = await poll_until(partial(tally, made), lambda found: not found.still_open)
     (wal,) = await made.row(_WAL)
     sizes = {row["relname"]: row["size"] for row in await made.connection.fetch(_SIZES)}
     cpu = (await worker.figures()).cpu, time.process_time(), await backend_cpu(made.connection)
@@ -121,7 +121,11 @@ async def measure(app: str, rate: float, seconds: float = SECONDS) -> Measured:
     heard = _Heard()
     async with own_database("_capacity") as url:
         place = Place(url, app)
-        async with queue(place) as made, worker_process(place) as worker, desk(place) as here:
+        async with (
+            queue(place) as made,
+            worker_process(place) as worker,
+            worker_context(place) as here,
+        ):
             await submit_steadily(here, await made.sessions(50), rate, _WARM_UP)
             sessions = await made.sessions(round(rate * seconds / _TURNS_PER_SESSION))
             await made.settle()

@@ -42,16 +42,16 @@ _COLUMNS: Final = (
 )
 
 
-async def _turn(server: Contender, session: str, said: str) -> Reply:
-    reply = await ask(server.server.base, server.api.turn(session, said))
+async def _turn(server: Contender, session: str, message: str) -> Reply:
+    reply = await ask(server.server.base, server.api.turn(session, message))
     if server.api.end not in reply.raw:
         raise ValueError(reply.raw.decode())
     return reply
 
 
-async def _told(server: Contender, said: str) -> dict[str, Any]:
+async def _send_command(server: Contender, message: str) -> dict[str, Any]:
     """Send a command to the gate; return the figures it answers with."""
-    reply = await _turn(server, await server.session(), said)
+    reply = await _turn(server, await server.session(), message)
     (event,) = [line for line in reply.raw.splitlines() if b'"type":"message.completed"' in line]
     return json.loads(json.loads(event.partition(b":")[2])["text"])
 
@@ -59,7 +59,7 @@ async def _told(server: Contender, said: str) -> dict[str, Any]:
 async def _all_wait(server: Contender, turns: int) -> dict[str, Any]:
     """How the server stands once so many wait."""
     while True:
-        figures = await _told(server, FIGURES)
+        figures = await _send_command(server, FIGURES)
         if figures["waiting"] >= turns:
             return figures
         await asyncio.sleep(_LOOK_EVERY)
@@ -89,15 +89,15 @@ async def _crowd(turns: int, opened: str) -> _Crowd:
         server = await enter(ours(folder, url, agent="bench.server.gate:make", more=settings))
         pid = server.server.pid
         sessions = await new_sessions(server, turns)
-        await _told(server, RESET)
+        await _send_command(server, RESET)
         before = memory(pid)
         clients = [asyncio.create_task(_turn(server, each, WAIT)) for each in sessions]
         async with asyncio.timeout(PATIENCE):
             full = await _all_wait(server, turns)
             held, connections = memory(pid), len(await server.database_cpu())
-            await _told(server, opened)
+            await _send_command(server, opened)
             await asyncio.gather(*clients)
-        after = await _told(server, FIGURES)
+        after = await _send_command(server, FIGURES)
         return _Crowd(before, held, peak_memory(pid), connections, full, after)
 
 

@@ -44,16 +44,16 @@ class Gate:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """One answer."""
-        said = request.messages[-1].content
-        if said == WAIT:
+        message = request.messages[-1].content
+        if message == WAIT:
             self._waiting += 1
             place = self._waiting
             await self._open.wait()
             await asyncio.sleep(place * self._every)
-        elif said in (OPEN, OPEN_ONE_BY_ONE):
-            self._every = ANSWERS_EVERY if said == OPEN_ONE_BY_ONE else 0.0
+        elif message in (OPEN, OPEN_ONE_BY_ONE):
+            self._every = ANSWERS_EVERY if message == OPEN_ONE_BY_ONE else 0.0
             self._open.set()
-        elif said == RESET:
+        elif message == RESET:
             self._watch.worst = 0.0
         figures = {"waiting": self._waiting, "worst_stall": self._watch.worst}
         yield TextDelta(json.dumps(figures))

@@ -63,9 +63,9 @@ class Rounds:
         async with _database_cpu(self.contender) as used:
             cpu_before, began = self.contender.server.cpu, time.monotonic()
             queues = [sessions[number :: self.clients] for number in range(self.clients)]
-            told = await asyncio.gather(*map(self._client, queues))
+            replies_by_client = await asyncio.gather(*map(self._client, queues))
             seconds = time.monotonic() - began
-        replies = [reply for each in told for reply in each]
+        replies = [reply for each in replies_by_client for reply in each]
         good = [reply for reply in replies if self.contender.api.end in reply.raw]
         if not good:
             raise ValueError(f"{self.contender.name}: {replies[0].raw.decode()}")

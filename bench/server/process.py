@@ -81,9 +81,9 @@ async def server_process(
     output = folder / f"{Path(command[0]).name}-{port}.out"
     # Compiled modules are kept, as anywhere: ADK imports some of them again in every turn.
     ours = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
-    with output.open("wb") as told:
+    with output.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *command, cwd=folder, env={**os.environ, **ours}, stdout=told, stderr=told
+            *command, cwd=folder, env={**os.environ, **ours}, stdout=log, stderr=log
         )
     server = Server(f"http://127.0.0.1:{port}", process.pid, output)
     try:

@@ -15,7 +15,7 @@ from bench.rounds import MIN_ROUNDS, Stopwatch, cpu, divide, estimate, interleav
 from bench.store.append import open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, desk
+from bench.turns.desk import Place, worker_context
 from lango.testing.databases import give_settings, through
 from lango.testing.pgbouncer import pgbouncer, version
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
 
 _DIRECT: Final = "direct"
 _OF_DATABASE: Final = "PgBouncer, settings of the database"
@@ -90,14 +90,14 @@ class Ways:
         async with AsyncExitStack() as stack:
             rounders: dict[str, Callable[[], Awaitable[Sample]]] = {}
             for name, way in self.all.items():
-                here = await stack.enter_async_context(desk(Place(way.url, "instant")))
+                here = await stack.enter_async_context(worker_context(Place(way.url, "instant")))
                 await stack.enter_async_context(here.worker)
                 sessions = iter(await way.lango.sessions((rounds + 1) * _TURNS))
                 rounders[name] = partial(_turns, here, sessions)
             return _result("durable turn", await interleave(rounders, rounds), rounds)
 
 
-async def _turns(here: Desk, sessions: Iterator[str]) -> Sample:
+async def _turns(here: WorkerContext, sessions: Iterator[str]) -> Sample:
     batch = [next(sessions) for _ in range(_TURNS)]
     watch = Stopwatch(_TURNS)
     with watch:

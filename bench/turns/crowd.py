@@ -14,8 +14,8 @@ from bench.rounds import Interval, cpu, divide, estimate, interleave, wall
 from bench.store.append import TOGETHER, open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, desk, queue
-from bench.turns.process import seen, worker_process
+from bench.turns.desk import Place, queue, worker_context
+from bench.turns.process import poll_until, worker_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,22 +44,22 @@ select extract(epoch from now())::float, sum(last_event)::bigint from turns wher
 
 async def until(queue: Queue, state: str, count: int) -> None:
     """Wait until so many turns are in a state."""
-    await seen(partial(queue.row, _COUNT, state), lambda row: row[0] >= count)
+    await poll_until(partial(queue.row, _COUNT, state), lambda row: row[0] >= count)
 
 
 async def until_called(worker: WorkerProcess, calls: int) -> Figures:
     """Wait until a worker has called its model so many times."""
-    return await seen(worker.figures, lambda figures: figures.calls >= calls)
+    return await poll_until(worker.figures, lambda figures: figures.calls >= calls)
 
 
 async def _warmed_up(made: Queue, worker: WorkerProcess, session: str) -> Figures:
     """Run one turn: ADK imports as it goes, and a worker does that once."""
     await made.fill([session], 1)
-    await worker.tell("open")
-    await worker.tell("start")
+    await worker.send("open")
+    await worker.send("start")
     await until(made, "completed", 1)
-    await worker.tell("stop")
-    await worker.tell("shut")
+    await worker.send("stop")
+    await worker.send("shut")
     return await worker.figures()
 
 
@@ -83,10 +83,10 @@ async def _crowd(app: str, turns: int) -> _Crowd:
                 before = await _warmed_up(made, worker, first)
                 await made.fill(sessions, 1)
                 await made.settle()
-                await worker.tell("start")
+                await worker.send("start")
                 full = await until_called(worker, before.calls + turns)
                 (connections,) = await made.row(_CONNECTIONS)
-                await worker.tell("open")
+                await worker.send("open")
                 await until(made, "completed", 1 + turns)
                 return _Crowd(before, full, await worker.figures(), connections - others)
 
@@ -126,10 +126,10 @@ def _beside(
     """Rounds of appends while the turns stream."""
 
     async def run() -> Sample:
-        await worker.tell("open")
+        await worker.send("open")
         await asyncio.sleep(_TO_FLOW)
         sample = await append()
-        await worker.tell("shut")
+        await worker.send("shut")
         await asyncio.sleep(_TO_FLOW)
         return sample
 
@@ -138,19 +138,19 @@ def _beside(
 
 async def _read(place: Place, turn_id: str) -> None:
     """Read one of the streams: others are told of all of them then."""
-    async with desk(place) as here:
+    async with worker_context(place) as here:
         async for _ in here.turns.events(turn_id):
             pass
 
 
 async def _pace(made: Queue, worker: WorkerProcess) -> tuple[float, float]:
     """Rows of the log per second while the turns stream, and the worker's share of a core."""
-    await worker.tell("open")
+    await worker.send("open")
     await asyncio.sleep(_TO_FLOW)
     began, before, busy = *await made.row(_LOGGED), (await worker.figures()).cpu
     await asyncio.sleep(2.0)
     ended, after, used = *await made.row(_LOGGED), (await worker.figures()).cpu
-    await worker.tell("shut")
+    await worker.send("shut")
     return (after - before) / (ended - began), (used - busy) / (ended - began)
 
 

@@ -69,7 +69,7 @@ class Place:
     bus: str = DATABASE
 
 
-class Desk:
+class WorkerContext:
     """A store, a service and a worker, as a process has them."""
 
     def __init__(self, place: Place) -> None:
@@ -91,12 +91,12 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(place: Place) -> AsyncGenerator[Desk]:
+async def worker_context(place: Place) -> AsyncGenerator[WorkerContext]:
     """A desk whose worker is not started."""
     # ADK says so of the feature that durable turns are built on, in every process.
     warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\]", UserWarning)
     skip_a2a()  # as every process that serves does: counted, it would hide what a turn costs
-    made = Desk(place)
+    made = WorkerContext(place)
     async with made.store, made.engine:
         yield made
 
@@ -119,7 +119,7 @@ class Queue:
 
     async def fill(self, sessions: Sequence[str], each: int) -> None:
         """So many turns for each of these sessions, in which nothing runs or waits."""
-        async with desk(self.place) as here:
+        async with worker_context(self.place) as here:
             (session,) = await self.sessions(1)
             template = await here.submit(session)
             await here.turns.cancel(template.id)

@@ -51,9 +51,9 @@ def _serve(target: tuple[str, int], seconds: float, pipe: Connection) -> None:
     while True:
         client, _ = listening.accept()
         server = socket.create_connection(target)
-        for one, other in ((client, server), (server, client)):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _Way(one, other, seconds).start()
+        for source, sink in ((client, server), (server, client)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _Way(source, sink, seconds).start()
 
 
 class _Way:

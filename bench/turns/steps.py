@@ -14,7 +14,7 @@ from bench.report import Table, micros
 from bench.rounds import Interval
 from bench.store.wire import Traffic, WireProxy
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, desk, queue
+from bench.turns.desk import Place, queue, worker_context
 from lango.core.turns.events import Completed, MessageDelta
 from lango.store.turns.log import LogWrite
 from lango.store.turns.workers import Worker, Workers
@@ -22,7 +22,7 @@ from lango.store.turns.workers import Worker, Workers
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
 
 TARGETS: Final = {
     step: Target(f"round trips of a {step}", 2, unit="") for step in ("submit", "claim", "close")
@@ -59,7 +59,7 @@ class _Steps:
         return result
 
 
-async def _turn(here: Desk, session: str, steps: _Steps) -> None:
+async def _turn(here: WorkerContext, session: str, steps: _Steps) -> None:
     """One turn by hand."""
     heads, log = here.engine.queue.heads, here.turns.log
     await steps.take("submit", here.submit(session))
@@ -72,7 +72,7 @@ async def _turn(here: Desk, session: str, steps: _Steps) -> None:
     await steps.take("close", here.engine.queue.close(claim, Completed()))
 
 
-async def _turns(here: Desk, sessions: Iterator[str], counted: int, steps: _Steps) -> None:
+async def _turns(here: WorkerContext, sessions: Iterator[str], counted: int, steps: _Steps) -> None:
     await Workers(here.store.database).register(_WORKER)
     for _ in range(_TO_WARM_UP):
         await _turn(here, next(sessions), _Steps())
@@ -87,10 +87,10 @@ async def per_step() -> Result:
         server = urlsplit(url)
         async with WireProxy(server.hostname or "127.0.0.1", server.port or 5432) as proxy:
             counted = _Steps(proxy.traffic)
-            async with desk(Place(with_port(url, proxy.port), dead_after=_NEVER)) as here:
+            async with worker_context(Place(with_port(url, proxy.port), dead_after=_NEVER)) as here:
                 await _turns(here, sessions, _COUNTED, counted)
         timed = _Steps()
-        async with desk(Place(url, dead_after=_NEVER)) as here:
+        async with worker_context(Place(url, dead_after=_NEVER)) as here:
             await _turns(here, sessions, _TIMED, timed)
     table = Table(
         "A turn without its agent, step by step",

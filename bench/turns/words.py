@@ -20,13 +20,13 @@ from bench.report import Table, millis
 from bench.rounds import Stopwatch, cpu, divide, estimate, interleave
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import speaker
-from bench.turns.desk import MESSAGE, Place, desk, queue
+from bench.turns.desk import MESSAGE, Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
 
 _BARE: Final = "ADK's runner in memory"
 _DURABLE: Final = "durable"
@@ -68,27 +68,27 @@ class _Bare:
         self._made += 1
         session = f"bare-{self._made}"
         await self._sessions.create_session(app_name=APP, user_id=USER, session_id=session)
-        said = types.UserContent(MESSAGE)
+        message = types.UserContent(MESSAGE)
         events = self._runner.run_async(
-            user_id=USER, session_id=session, new_message=said, run_config=_STREAMING
+            user_id=USER, session_id=session, new_message=message, run_config=_STREAMING
         )
         async for _ in events:
             pass
 
 
-async def _durably(here: Desk, sessions: Iterator[str]) -> None:
+async def _durably(here: WorkerContext, sessions: Iterator[str]) -> None:
     turn = await here.submit(next(sessions))
     assert (await here.turns.wait(turn)).state == "completed"
 
 
 def _rounder(run: Callable[[], Awaitable[None]], at_once: int) -> Callable[[], Awaitable[Sample]]:
-    async def once() -> Sample:
+    async def run_round() -> Sample:
         watch = Stopwatch(at_once)
         with watch:
             await asyncio.gather(*(run() for _ in range(at_once)))
         return watch.sample
 
-    return once
+    return run_round
 
 
 async def measure(load: Load, rounds: int) -> Result:
@@ -97,7 +97,7 @@ async def measure(load: Load, rounds: int) -> Result:
         enter = stack.enter_async_context
         place = Place(await enter(own_database("_words")), f"{load.words} words")
         beside = await enter(queue(place))
-        here = await enter(desk(place))
+        here = await enter(worker_context(place))
         await enter(here.worker)
         sessions = iter(await beside.sessions((rounds + 1) * load.at_once))
         await beside.settle()

@@ -95,8 +95,10 @@ _SLOW: Final = lango.ToolAdapter(slow)
 def _agent(name: str, *tools: Any, **more: Any) -> LlmAgent:
     model = lango.ModelAdapter(f"vllm:{name}", base_url=_MODEL, api_key="none")
     new = [] if VERSION in {"A"} else [extra]
-    said = f"You are {name} of version {VERSION}."
-    return LlmAgent(name=name, model=model, instruction=said, tools=[*tools, *new], **more)
+    instruction_text = f"You are {name} of version {VERSION}."
+    return LlmAgent(
+        name=name, model=model, instruction=instruction_text, tools=[*tools, *new], **more
+    )
 
 
 solo = _agent("solo", count, put, _SLOW, output_key="solo_said")
@@ -126,9 +128,9 @@ appr = _agent("appr", put, count, FunctionTool(pay, require_confirmation=True))
 lrun = _agent("lrun", count, LongRunningFunctionTool(ask))
 
 
-def _text(given: Any) -> str:
-    parts = getattr(given, "parts", None)
-    return "".join(part.text or "" for part in parts) if parts else str(given)
+def _text(content: Any) -> str:
+    parts = getattr(content, "parts", None)
+    return "".join(part.text or "" for part in parts) if parts else str(content)
 
 
 async def first(node_input: Any) -> str:

@@ -56,7 +56,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoints:
     """Where servers are, and with which keys of which tenants."""
 
     urls: Sequence[str]
@@ -66,16 +66,18 @@ class Door:
 class Client:
     """One user of one tenant, who talks until the work is done."""
 
-    def __init__(self, number: int, door: Door, work: Work, log: Log, drawn: random.Random) -> None:
-        self._door, self._work, self._log, self._drawn = door, work, log, drawn
-        tenants = sorted(door.keys)
+    def __init__(
+        self, number: int, endpoints: Endpoints, work: Work, log: Log, drawn: random.Random
+    ) -> None:
+        self._endpoints, self._work, self._log, self._drawn = endpoints, work, log, drawn
+        tenants = sorted(endpoints.keys)
         self._tenant = tenants[number % len(tenants)]
         self._other = tenants[(number + 1) % len(tenants)]
         self._user = f"user{number % 3}"
         self._http = httpx.AsyncClient(headers=self._headers(self._tenant), timeout=20.0)
 
     def _headers(self, tenant: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._door.keys[tenant]}", "Lango-User": self._user}
+        return {"Authorization": f"Bearer {self._endpoints.keys[tenant]}", "Lango-User": self._user}
 
     async def talk(self) -> None:
         """Session after session."""
@@ -87,7 +89,7 @@ class Client:
                     self._log.add("gone")
 
     async def _session(self, app: str) -> None:
-        made = await self._ask("POST", "/v1/sessions", {"app": app}, key=self._word("s"))
+        made = await self._request("POST", "/v1/sessions", {"app": app}, key=self._word("s"))
         sid = made["id"]
         self._log.add("session", sid=sid, app=app, tenant=self._tenant, user=self._user)
         await self._spy(sid)
@@ -103,7 +105,7 @@ class Client:
     async def _spy(self, sid: str) -> None:
         """Ask for the session as another tenant."""
         try:
-            url = f"{self._drawn.choice(self._door.urls)}/v1/sessions/{sid}"
+            url = f"{self._drawn.choice(self._endpoints.urls)}/v1/sessions/{sid}"
             seen = await self._http.get(url, headers=self._headers(self._other))
         except httpx.TransportError:
             return
@@ -118,7 +120,7 @@ class Client:
         elif kind == 3:
             turn = await self._submit(sid, app, first)
             await asyncio.sleep(self._drawn.uniform(0.0, 1.5))
-            await self._ask("POST", f"/v1/turns/{turn}/cancel")
+            await self._request("POST", f"/v1/turns/{turn}/cancel")
             await self._follow(turn, first, sid, app)
         elif kind in (5, 7):
             turn, second = await self._submit(sid, app, first), self._word("U")
@@ -139,7 +141,7 @@ class Client:
         self._log.add("deleting", sid=sid, uids=[uid])
         reading = asyncio.create_task(self._follow(turn, uid, sid, app, answers=False))
         await asyncio.sleep(self._drawn.uniform(0.0, 1.5))
-        await self._ask("DELETE", f"/v1/sessions/{sid}", may_be_gone=True)
+        await self._request("DELETE", f"/v1/sessions/{sid}", may_be_gone=True)
         self._log.add("deleted", sid=sid)
         await asyncio.wait([reading])
         if not isinstance(error := reading.exception(), GoneError | None):
@@ -163,12 +165,12 @@ class Client:
         if interrupts:
             body["busy"], how = "interrupt", "interrupt"
         sent, path, key = time.time(), f"/v1/sessions/{sid}/turns", f"k-{uid}"
-        asked = [self._ask("POST", path, body, key=key) for _ in range(1 + twice)]
-        told = await asyncio.gather(*asked)
+        requests = [self._request("POST", path, body, key=key) for _ in range(1 + twice)]
+        accepted = await asyncio.gather(*requests)
         if twice:
-            self._log.add("twins", turns=[each["id"] for each in told])
-        self._acknowledged(told[0], uid, sid, app, how, sent)
-        return told[0]["id"]
+            self._log.add("twins", turns=[each["id"] for each in accepted])
+        self._acknowledged(accepted[0], uid, sid, app, how, sent)
+        return accepted[0]["id"]
 
     def _acknowledged(
         self, turn: Any, uid: str, sid: str, app: str, how: str, sent: float, **more: Any
@@ -196,12 +198,12 @@ class Client:
             approved, sent = self._drawn.random() < 0.7, time.time()
             body = {"call": call, "approved": approved, "payload": {"answer": uid}}
             path, key = f"/v1/turns/{turn}/approvals", f"a-{turn}-{call}"
-            told = await self._ask("POST", path, body, key=key)
+            accepted = await self._request("POST", path, body, key=key)
             if self._drawn.random() < 0.5:
-                again = await self._ask("POST", path, body, key=key)
-                self._log.add("twins", turns=[told["id"], again["id"]])
-            self._acknowledged(told, uid, sid, app, "answer", sent, approved=approved)
-            await self._follow(told["id"], uid, sid, app)
+                repeated = await self._request("POST", path, body, key=key)
+                self._log.add("twins", turns=[accepted["id"], repeated["id"]])
+            self._acknowledged(accepted, uid, sid, app, "answer", sent, approved=approved)
+            await self._follow(accepted["id"], uid, sid, app)
 
     async def _read(self, turn: str) -> dict[str, Any] | None:
         """The end of a turn, read over as many connections as it takes."""
@@ -211,15 +213,15 @@ class Client:
             if time.monotonic() > until:
                 self._log.add("stuck", turn=turn, last=story.last)
                 return None
-            await self._sit(story)
+            await self._read_connection(story)
             await asyncio.sleep(self._drawn.uniform(0.0, 0.2))
         self._log.add("end", turn=turn, type=story.end["type"], last=story.last, said=story.said())
         return story.end
 
-    async def _sit(self, story: Story) -> None:
+    async def _read_connection(self, story: Story) -> None:
         """One connection, cut after some frames or read to its end."""
         most = self._drawn.randint(1, 12) if self._drawn.random() < 0.35 else 1 << 30
-        path = f"{self._drawn.choice(self._door.urls)}/v1/turns/{story.turn}/events"
+        path = f"{self._drawn.choice(self._endpoints.urls)}/v1/turns/{story.turn}/events"
         headers: dict[str, str] = {}
         if self._drawn.random() < 0.5:
             headers["Last-Event-ID"] = str(story.last)
@@ -245,7 +247,7 @@ class Client:
             if ids:
                 self._log.add("read", turn=story.turn, after=after, ids=ids)
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -259,7 +261,7 @@ class Client:
         headers = {"Idempotency-Key": key} if key else {}
         while time.monotonic() < until:
             try:
-                url = self._drawn.choice(self._door.urls) + path
+                url = self._drawn.choice(self._endpoints.urls) + path
                 answer = await self._http.request(method, url, json=body, headers=headers)
             except httpx.TransportError:
                 await asyncio.sleep(self._drawn.uniform(0.05, 0.3))

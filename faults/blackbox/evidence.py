@@ -28,7 +28,7 @@ class Evidence:
     tools: list[Row] = field(default_factory=_rows)
     model: list[Row] = field(default_factory=_rows)
 
-    def told(self, kind: str) -> list[Row]:
+    def logged(self, kind: str) -> list[Row]:
         """What the clients' log says of a kind."""
         return [line for line in self.client if line["kind"] == kind]
 

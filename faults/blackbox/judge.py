@@ -30,12 +30,12 @@ class Case:
         table = evidence.tables
         self.sessions = {row["pk"]: row for row in table["sessions"]}
         self.turns = {row["id"]: row for row in table["turns"]}
-        self.deleted = {line["sid"] for line in evidence.told("deleted")}
+        self.deleted = {line["sid"] for line in evidence.logged("deleted")}
         # A delete that was asked for and not answered may have happened or not.
-        self.doomed = {line["sid"] for line in evidence.told("deleting")} | self.deleted
-        self.acks = {line["turn"]: line for line in evidence.told("ack")}
+        self.doomed = {line["sid"] for line in evidence.logged("deleting")} | self.deleted
+        self.acks = {line["turn"]: line for line in evidence.logged("ack")}
         self.kept = {id: ack for id, ack in self.acks.items() if ack["sid"] not in self.doomed}
-        self.ends: dict[str, Row] = {line["turn"]: line for line in evidence.told("end")}
+        self.ends: dict[str, Row] = {line["turn"]: line for line in evidence.logged("end")}
         self.messages: dict[Any, list[Row]] = defaultdict(list)
         for row in sorted(table["messages"], key=lambda row: (row["session_pk"], row["seq"])):
             self.messages[row["session_pk"]].append(row)
@@ -58,7 +58,7 @@ def acknowledged_turns_are_there(case: Case) -> Iterator[str]:
             yield f"acknowledged turn {id} ({ack['app']}) is lost"
         elif row["number"] != ack["number"]:
             yield f"turn {id} was acknowledged as {ack['number']} and is {row['number']}"
-    for line in case.evidence.told("twins"):
+    for line in case.evidence.logged("twins"):
         if len(set(line["turns"])) != 1:
             yield f"one idempotency key made {line['turns']}"
 
@@ -152,7 +152,7 @@ def turns_end(case: Case) -> Iterator[str]:
             deaths = row["attempts"] - row["handed_over"]
             if error.get("type") != _GIVEN_UP or deaths < _DEATHS:
                 yield f"turn {id} ({ack['app']}) failed after {deaths} deaths: {error}"
-    for line in case.evidence.told("stuck"):
+    for line in case.evidence.logged("stuck"):
         if case.acks.get(line["turn"], {}).get("sid") not in case.doomed:
             yield f"the stream of turn {line['turn']} told no end"
 
@@ -165,7 +165,7 @@ def tools_run_once(case: Case) -> Iterator[str]:
         if line["phase"] == "begin" and line["tool"] in ONCE
     )
     stored = Counter(
-        (call["name"], (given := fields_of(call["input"])).get("uid"), given.get("k"))
+        (call["name"], (arguments := fields_of(call["input"])).get("uid"), arguments.get("k"))
         for _, call in case.calls(answers=False)
     )
     for run, times in begun.items():
@@ -180,9 +180,9 @@ def finished_tools_stay_finished(case: Case) -> Iterator[str]:
         if line["phase"] == "begin":
             begun[line["tool"], line["uid"], line["k"]].append(line["t"])
     rows = case.evidence.tables["tool_ledger"]
-    asked = [(row["tool"], fields_of(row["args"]), row) for row in rows]
-    times = Counter((tool, args.get("uid"), args.get("k")) for tool, args, _ in asked)
-    for tool, args, row in asked:
+    ledger_runs = [(row["tool"], fields_of(row["args"]), row) for row in rows]
+    times = Counter((tool, args.get("uid"), args.get("k")) for tool, args, _ in ledger_runs)
+    for tool, args, row in ledger_runs:
         run = (tool, args.get("uid"), args.get("k"))
         finished = moment(row["finished"])
         if finished is None or times[run] != 1:
@@ -208,13 +208,13 @@ def answers_are_obeyed(case: Case) -> Iterator[str]:
             yield f"pay ran for {uid} without an approval"
         elif times > 1:
             yield f"pay ran {times} times for {uid}, approved once"
-    asked = {
+    answers_by_call = {
         call["id"]: fields_of(call["input"]).get("uid")
         for _, call in case.calls(answers=False)
         if call["name"] == "pay"
     }
     unknown = {
-        asked.get(call["id"])
+        answers_by_call.get(call["id"])
         for _, call in case.calls(answers=True)
         if "interrupted" in str(call["output"])
     }
@@ -269,7 +269,7 @@ def logs_are_whole(case: Case) -> Iterator[str]:
 def streams_are_whole(case: Case) -> Iterator[str]:
     """Each connection told the numbers behind the one it asked for; the texts are those stored."""
     stored = {row["event_id"]: row for rows in case.messages.values() for row in rows}
-    for line in case.evidence.told("read"):
+    for line in case.evidence.logged("read"):
         after, ids = line["after"], line["ids"]
         if ids != list(range(after + 1, after + 1 + len(ids))):
             yield f"a stream of {line['turn']} behind {after} told {ids}"
@@ -279,8 +279,8 @@ def streams_are_whole(case: Case) -> Iterator[str]:
             continue
         if end["last"] != row["last_event"]:
             yield f"{id} ended for its client at {end['last']}, in its log at {row['last_event']}"
-        for message, told in end["said"].items():
-            pieces, text = told["pieces"], told["text"]
+        for message, message_read in end["said"].items():
+            pieces, text = message_read["pieces"], message_read["text"]
             taken_over = row["attempts"] > 1 and text.startswith(pieces or "")
             if pieces is not None and pieces != text and not taken_over:
                 yield f"the pieces of {id} make up {pieces[-60:]!r}, not {text[-60:]!r}"
@@ -296,7 +296,7 @@ def deletes_are_complete(case: Case) -> Iterator[str]:
     for sid in case.deleted & case.by_public.keys():
         yield f"the deleted session {sid} is still there"
     uids = {ack["uid"] for ack in case.acks.values() if ack["sid"] in case.deleted}
-    uids |= {uid for line in case.evidence.told("deleting") for uid in line["uids"]}
+    uids |= {uid for line in case.evidence.logged("deleting") for uid in line["uids"]}
     kept = {ack["uid"] for ack in case.kept.values()}
     words = re.compile("|".join(sorted(uids - kept))) if uids - kept else None
     for name, rows in case.evidence.tables.items():
@@ -325,11 +325,11 @@ def _may_stay(case: Case, row: Row) -> bool:
 
 def nothing_crosses_tenants(case: Case) -> Iterator[str]:
     """A session is of its client's tenant and user, is shown to no other, and hears of no other."""
-    for line in case.evidence.told("session"):
+    for line in case.evidence.logged("session"):
         row = case.by_public.get(line["sid"])
         if row and (row["tenant"], row["user_id"]) != (line["tenant"], line["user"]):
             yield f"session {line['sid']} is of {row['tenant']}, created by {line['tenant']}"
-    for line in case.evidence.told("foreign"):
+    for line in case.evidence.logged("foreign"):
         if line["status"] != 404:
             yield f"session {line['sid']} was shown to another tenant: {line['status']}"
     home = {ack["uid"]: ack["sid"] for ack in case.acks.values()}
@@ -352,7 +352,7 @@ def _strange_messages(case: Case) -> Iterator[str]:
 
 def clients_get_no_errors(case: Case) -> Iterator[str]:
     """Requests are answered as documented, in the end."""
-    for line in case.evidence.told("refused"):
+    for line in case.evidence.logged("refused"):
         yield f"{line['method']} {line['path']} was answered {line['status']}: {line['body']}"
 
 

@@ -23,7 +23,7 @@ _PACE: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Said:
+class Answer:
     """One answer: calls, or so many words."""
 
     words: int = 1
@@ -58,12 +58,12 @@ _SCRIPTS: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-def said(agent: str, step: int, uid: str) -> Said:
+def answer_of(agent: str, step: int, uid: str) -> Answer:
     """What an agent says at a step of its turn."""
     script = _SCRIPTS[agent]
     what = script[min(step, len(script) - 1)]
     if isinstance(what, int):
-        return Said(words=what)
+        return Answer(words=what)
     special = {
         "transfer_to_agent": {"agent_name": "xfer_to"},
         "helper": {"request": f"BOX:helper:{uid}"},
@@ -71,7 +71,7 @@ def said(agent: str, step: int, uid: str) -> Said:
         "exit_loop": {},
     }
     usual = {"uid": uid, "k": f"{agent}{step}"}
-    return Said(calls=tuple((name, special.get(name, usual)) for name in what))
+    return Answer(calls=tuple((name, special.get(name, usual)) for name in what))
 
 
 def text_of(message: dict[str, Any]) -> str:
@@ -146,7 +146,7 @@ class ModelServer:
             uids=sorted({mark[1] for mark in MARK.findall(everything)}),
             unpaired=unpaired(messages),
         )
-        answer = said(agent, step, uid)
+        answer = answer_of(agent, step, uid)
         tokens, sent = _tokens(number), False
         try:
             head = f"<<{agent}.{step}.{uid}.{nonce}>>"
@@ -158,7 +158,7 @@ class ModelServer:
     async def _send(
         self,
         writer: asyncio.StreamWriter,
-        answer: Said,
+        answer: Answer,
         head: str,
         nonce: str,
         tokens: tuple[int, int],
@@ -185,8 +185,12 @@ class ModelServer:
             call = {"index": number, "id": f"c_{nonce}_{number}", "type": "function"}
             await piece({"tool_calls": [call | {"function": function}]})
         await piece({}, "tool_calls" if answer.calls else "stop")
-        given, back = tokens
-        used = {"prompt_tokens": given, "completion_tokens": back, "total_tokens": given + back}
+        prompt_tokens, completion_tokens = tokens
+        used = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+        }
         await send(_chunk(nonce, [], used))
         await send("[DONE]")
         writer.write(b"0\r\n\r\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from faults.blackbox.clients import APPS, Client, Door, Work
+from faults.blackbox.clients import APPS, Client, Endpoints, Work
 from faults.blackbox.evidence import Evidence, tables_of
 from faults.blackbox.fleet import Fleet
 from faults.blackbox.judge import judged
@@ -45,9 +45,9 @@ async def _keys(start: Zygote, env: dict[str, str]) -> dict[str, str]:
             env=env,
         )
         code = await made.ended
-        told = made.log.read_text("utf-8")
-        assert code == 0, told
-        keys[tenant] = json.loads(told[told.index("{") : told.rindex("}") + 1])["key"]
+        output = made.log.read_text("utf-8")
+        assert code == 0, output
+        keys[tenant] = json.loads(output[output.index("{") : output.rindex("}") + 1])["key"]
     return keys
 
 
@@ -88,13 +88,13 @@ class Trial:
             await model.stop()
             log.close()
             model_log.close()
-        told = {name: read(path) for name, path in self.logs.items()}
-        return Evidence(await tables_of(self.url), told["client"], told["tools"], told["model"])
+        lines = {name: read(path) for name, path in self.logs.items()}
+        return Evidence(await tables_of(self.url), lines["client"], lines["tools"], lines["model"])
 
     async def _talk(self, fleet: Fleet, keys: dict[str, str], log: Log) -> None:
-        door = Door(fleet.urls, keys)
+        endpoints = Endpoints(fleet.urls, keys)
         clients = [
-            Client(number, door, self.work, log, random.Random(self.drawn.random()))
+            Client(number, endpoints, self.work, log, random.Random(self.drawn.random()))
             for number in range(CLIENTS)
         ]
         try:
@@ -114,8 +114,8 @@ class Trial:
             for number in range(most):
                 await self._until(number / most)
                 await room.acquire()
-                blow = group.create_task(fleet.blow(self.drawn, number, self.url))
-                blow.add_done_callback(lambda _: room.release())
+                fault = group.create_task(fleet.inject_fault(self.drawn, number, self.url))
+                fault.add_done_callback(lambda _: room.release())
 
     async def _deploy(self, fleet: Fleet) -> None:
         await self._until(0.5)
@@ -128,7 +128,7 @@ class Trial:
         await asyncio.sleep(self.drawn.uniform(0.2, 1.0))
 
 
-async def _on(url: str, turns: int, seed: int, outcome: Outcome, *, is_one: bool) -> None:
+async def _run_on(url: str, turns: int, seed: int, outcome: Outcome, *, is_one: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
         trial = Trial(Path(folder), url, turns, seed, is_one=is_one)
         evidence = await trial.run()
@@ -141,11 +141,11 @@ async def _on(url: str, turns: int, seed: int, outcome: Outcome, *, is_one: bool
         freezes = done["freeze worker"] + done["freeze server"]
         resumed = sum(row["attempts"] > 1 for row in evidence.tables["turns"])
         outcome.note(
-            f"{len(evidence.told('ack'))} turns of {len(APPS)} shapes on {where}, "
+            f"{len(evidence.logged('ack'))} turns of {len(APPS)} shapes on {where}, "
             f"{kills['worker']} workers and {kills['server']} servers killed, {freezes} frozen, "
             f"{done['connections']} connections ended, {done['deploy']} deploys, "
-            f"{resumed} turns resumed, {len(evidence.told('deleted'))} sessions deleted, "
-            f"{len(evidence.told('read'))} streams read: {len(wrong)} violations"
+            f"{resumed} turns resumed, {len(evidence.logged('deleted'))} sessions deleted, "
+            f"{len(evidence.logged('read'))} streams read: {len(wrong)} violations"
         )
 
 
@@ -153,9 +153,9 @@ async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     fleet = max(round(run.count * _ON_POSTGRES), 1)
     async with temporary_postgres(run.places.postgres) as url:
-        await _on(url, fleet, drawn.randrange(2**32), outcome, is_one=False)
+        await _run_on(url, fleet, drawn.randrange(2**32), outcome, is_one=False)
     async with temporary_sqlite() as url:
-        await _on(url, max(run.count - fleet, 1), drawn.randrange(2**32), outcome, is_one=True)
+        await _run_on(url, max(run.count - fleet, 1), drawn.randrange(2**32), outcome, is_one=True)
     return outcome
 
 

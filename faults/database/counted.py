@@ -20,8 +20,8 @@ def counting_work(place: Place, options: dict[str, Any], ready: Event) -> None:
     """Run turns, and write down each call of the model: the job of a process."""
 
     def counted(request: ModelRequest) -> Reply:
-        said = [message.content for message in request.messages if message.role == "user"]
-        place.effects.add(_ASKED, name_in(said[-1]))
+        user_messages = [message.content for message in request.messages if message.role == "user"]
+        place.effects.add(_ASKED, name_in(user_messages[-1]))
         return in_rounds(request)
 
     provider = ScriptedProvider(rule=counted, delay=_DELAY)

@@ -46,16 +46,16 @@ async def _run(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def one(number: int, seed: int) -> IdleFindings:
+    async def run_trial(number: int, seed: int) -> IdleFindings:
         async with room:
-            mine = Outcome()
-            found = await _try(run, random.Random(seed), mine)
-            for failure in mine.failures:
+            trial_outcome = Outcome()
+            found = await _try(run, random.Random(seed), trial_outcome)
+            for failure in trial_outcome.failures:
                 outcome.fail(f"silence {number}: {failure}")
             return found
 
     seeds = [drawn.randrange(2**32) for _ in range(run.count)]
-    found = await asyncio.gather(*(one(n, seed) for n, seed in enumerate(seeds)))
+    found = await asyncio.gather(*(run_trial(n, seed) for n, seed in enumerate(seeds)))
     usual = [wait for each in found for wait in each.usual]
     waits = [wait for each in found for wait in each.waits]
     outcome.note(
@@ -88,14 +88,14 @@ async def _all_at_once(here: Process, kind: str, count: int) -> tuple[dict[str, 
     """Submit turns, each in a session of its own, and wait for all; their ids and waits."""
     submitted = time.monotonic()
 
-    async def one(name: str) -> tuple[str, str]:
+    async def submit_and_wait(name: str) -> tuple[str, str]:
         turn = await here.say(SHAPE.message(name), session=name)
         await here.turns.wait(turn)
         return name, turn
 
-    turns = dict(await asyncio.gather(*(one(f"{kind}{n}") for n in range(count))))
-    asked = model_calls(here.place.effects)
-    return turns, [asked[name][0] - submitted for name in turns if name in asked]
+    turns = dict(await asyncio.gather(*(submit_and_wait(f"{kind}{n}") for n in range(count))))
+    calls = model_calls(here.place.effects)
+    return turns, [calls[name][0] - submitted for name in turns if name in calls]
 
 
 def _median_and_slowest(waits: Sequence[float]) -> str:

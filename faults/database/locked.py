@@ -79,7 +79,7 @@ class LockedTrial:
         hot, name = await self._session(), f"go-{uuid4().hex[:8]}"
         quiet = [await self._session() for _ in range(QUIET)]
         held = await self._submit(hot, f'call hold {{"name": "{name}"}}')
-        await self._place.effects.wait(lambda said: f"held {name}" in said)
+        await self._place.effects.wait(lambda effects: f"held {name}" in effects)
         with frozen(crew):  # else the queued turns would start before their sessions are locked
             queued = [await self._submit(session, "hello") for session in quiet]
             transaction = operator.transaction()
@@ -125,8 +125,8 @@ class LockedTrial:
         states = Counter(row["state"] for row in rows)
         if states != Counter(completed=len(turns)):
             self._tally.wrong.append(f"{len(turns)} turns are {dict(states)}")
-        if again := [row["id"] for row in rows if row["attempts"] != 1]:
-            self._tally.wrong.append(f"{len(again)} turns had several attempts")
+        if resumed := [row["id"] for row in rows if row["attempts"] != 1]:
+            self._tally.wrong.append(f"{len(resumed)} turns had several attempts")
         return rows
 
     async def _call(self, hot: str, number: int) -> None:
@@ -135,13 +135,13 @@ class LockedTrial:
             turn = await self._submit(hot, f"hello {number}")
             self._turns.append(turn)
         else:
-            await self._ask("PATCH", f"/v1/sessions/{hot}", {"title": f"title {number}"})
+            await self._request("PATCH", f"/v1/sessions/{hot}", {"title": f"title {number}"})
 
     async def _read(self, hot: str) -> None:
         """Read the locked session: no lock keeps a reader waiting."""
         while not self._over.is_set():
             began = time.monotonic()
-            await self._ask("GET", f"/v1/sessions/{hot}/messages")
+            await self._request("GET", f"/v1/sessions/{hot}/messages")
             took = time.monotonic() - began
             self._tally.reads += 1
             if took > READ_WITHIN:
@@ -149,14 +149,14 @@ class LockedTrial:
             await asyncio.sleep(0.5)
 
     async def _session(self) -> str:
-        made = await self._ask("POST", "/v1/sessions", {"app": self._place.app})
+        made = await self._request("POST", "/v1/sessions", {"app": self._place.app})
         return str(made["id"])
 
     async def _submit(self, session: str, message: str) -> str:
-        made = await self._ask("POST", f"/v1/sessions/{session}/turns", {"message": message})
+        made = await self._request("POST", f"/v1/sessions/{session}/turns", {"message": message})
         return str(made["id"])
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """Ask until it is done; a refusal must be typed, and say when to come back."""
@@ -194,9 +194,13 @@ async def _trials(run: Run) -> Outcome:
     seconds = LOCKED_FOR if run.timed else LOCKED_FOR_CI
     url = run.places.postgres
     with temporary_place(url) as place:
-        of = await project(place, new_tenant(), delay=0.0)
+        served = await project(place, new_tenant(), delay=0.0)
         crew = Crew(place, WORKERS, dead_after=DEAD_AFTER)
-        async with crew, servers(of, 1, with_worker=False) as (server,), server.client() as client:
+        async with (
+            crew,
+            servers(served, 1, with_worker=False) as (server,),
+            server.client() as client,
+        ):
             for _ in range(run.count):
                 async with raw(url) as operator:
                     try:

@@ -54,8 +54,8 @@ async def _trial(run: Run) -> Outcome:
     async with Proxy(run.places.postgres, faults.choose) as proxy:
         with temporary_place(proxy.url) as place:
             await under_load(place, drawn, outcome, faults.until_spent)
-    told = ", ".join(f"{times} {kind}" for kind, times in sorted(faults.made.items()))
-    outcome.note(f"{faults.made.total()} replies to commits: {told}")
+    counts = ", ".join(f"{times} {kind}" for kind, times in sorted(faults.made.items()))
+    outcome.note(f"{faults.made.total()} replies to commits: {counts}")
     return outcome
 
 

@@ -77,11 +77,11 @@ async def _run(run: Run) -> Outcome:
     outcome = Outcome()
     room = asyncio.Semaphore(AT_ONCE if run.timed else AT_ONCE_IN_CI)
 
-    async def one(trial: OutageTrial) -> OutageFindings:
+    async def run_trial(trial: OutageTrial) -> OutageFindings:
         async with room:
             return await _try(trial, run)
 
-    found = await asyncio.gather(*map(one, trials_of(run)))
+    found = await asyncio.gather(*map(run_trial, trials_of(run)))
     for each in found:
         for failure in each.failures:
             outcome.fail(f"{each.trial} (seed {each.trial.seed}): {failure}")
@@ -141,13 +141,15 @@ async def _left_open(here: Process, turns: dict[str, str]) -> str:
 
 async def _away(outage: Outage, seconds: float, here: Process, outcome: Outcome) -> None:
     """Take the database away and bring it back; meanwhile the process is not ready for requests."""
-    asked, _ = await asyncio.gather(_asked_late(here, seconds), outage.begin(seconds))
+    store_health, _ = await asyncio.gather(
+        _health_in_mid_outage(here, seconds), outage.begin(seconds)
+    )
     if outage.is_noticed:
-        outcome.expect(asked == "failing", f"readiness calls the store {asked}")
+        outcome.expect(store_health == "failing", f"readiness calls the store {store_health}")
     await outage.end()
 
 
-async def _asked_late(here: Process, seconds: float) -> str:
+async def _health_in_mid_outage(here: Process, seconds: float) -> str:
     """What readiness says of the store in the middle of an outage."""
     await asyncio.sleep(seconds / 2)
     return (await readiness(Health(is_warm=True), here.store)).store
@@ -155,13 +157,13 @@ async def _asked_late(here: Process, seconds: float) -> str:
 
 async def _check_model_calls(here: Process, turns: dict[str, str], outcome: Outcome) -> int:
     """Each answer was paid for once, but for one at most when a turn began again; how many did."""
-    asked, resumed = model_calls(here.place.effects), 0
+    model_calls_by_turn, resumed = model_calls(here.place.effects), 0
     for name, turn_id in turns.items():
-        again = (await here.turns.get(turn_id)).attempts - 1
-        resumed += again > 0
-        calls, due = len(asked.get(name, ())), SHAPE.rounds + 1
-        right = due <= calls <= due + again
-        outcome.expect(right, f"turn {name} asked the model {calls} times, not {due} (+{again})")
+        retries = (await here.turns.get(turn_id)).attempts - 1
+        resumed += retries > 0
+        calls, due = len(model_calls_by_turn.get(name, ())), SHAPE.rounds + 1
+        right = due <= calls <= due + retries
+        outcome.expect(right, f"turn {name} asked the model {calls} times, not {due} (+{retries})")
     return resumed
 
 
@@ -182,15 +184,15 @@ def _at_work(effects: Effects) -> int:
 
 def _note(found: list[OutageFindings], outcome: Outcome) -> None:
     for kind in OUTAGES:
-        mine = [each for each in found if each.trial.kind == kind]
-        if not mine:
+        trials = [each for each in found if each.trial.kind == kind]
+        if not trials:
             continue
         outcome.note(
-            f"{kind}: {len(mine)} outages of {sum(each.trial.seconds for each in mine)} s, "
-            f"{sum(each.cut_tools for each in mine)} tools at work when they began, "
-            f"{sum(each.tally.turns for each in mine)} turns "
-            f"({sum(each.resumed for each in mine)} resumed), all over after "
-            f"{max(each.back_after for each in mine):.1f} s"
+            f"{kind}: {len(trials)} outages of {sum(each.trial.seconds for each in trials)} s, "
+            f"{sum(each.cut_tools for each in trials)} tools at work when they began, "
+            f"{sum(each.tally.turns for each in trials)} turns "
+            f"({sum(each.resumed for each in trials)} resumed), all over after "
+            f"{max(each.back_after for each in trials):.1f} s"
         )
 
 

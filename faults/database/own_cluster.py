@@ -69,9 +69,9 @@ class Cluster:
     def _control(self, action: str, *how: str) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         starts = action in ("start", "restart")
-        given = ["-o", options, "-l", str(self.folder / "log")] if starts else []
+        start_options = ["-o", options, "-l", str(self.folder / "log")] if starts else []
         data = ["-D", str(self.folder / "data"), "-w", "-t", str(_START_WITHIN)]
-        _call([str(self.programs / "pg_ctl"), action, *data, *how, *given])
+        _call([str(self.programs / "pg_ctl"), action, *data, *how, *start_options])
 
 
 @contextmanager

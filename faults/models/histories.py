@@ -34,7 +34,7 @@ _SCHEMA: Final = {"type": "object", "properties": {"q": {"type": "string"}}}
 
 
 @dataclass
-class Overheard:
+class RecordingProvider:
     """A provider that also records its requests for the checks."""
 
     provider: Provider
@@ -54,7 +54,7 @@ class Station:
     """One wire: a server with its vendor's rules, and our model that talks to it."""
 
     server: WireServer
-    overheard: Overheard
+    overheard: RecordingProvider
     model: ModelAdapter
 
     @property
@@ -63,7 +63,7 @@ class Station:
 
     async def ask(self, request: LlmRequest) -> list[types.Part]:
         """The parts of the answer."""
-        answers = [one async for one in self.model.generate_content_async(request)]
+        answers = [answer async for answer in self.model.generate_content_async(request)]
         return (answers[-1].content and answers[-1].content.parts) or []
 
     async def thoughts(self) -> list[Reasoning]:
@@ -176,7 +176,7 @@ async def _histories(run: Run, outcome: Outcome) -> None:
             server = await stack.enter_async_context(WireServer(name, ScriptedAnswer("Well.")))
             provider: Any = server.provider()
             stack.push_async_callback(provider.close)
-            overheard = Overheard(provider)
+            overheard = RecordingProvider(provider)
             stations.append(Station(server, overheard, ModelAdapter(overheard, "some-model")))
         trial = Trial(stations, outcome)
         await trial.learn()

@@ -59,13 +59,13 @@ class Talk:
                 user_id=USER, session_id=SESSION, new_message=message, run_config=config
             ):
                 parts = (event.content.parts if event.content else None) or []
-                said = "".join(part.text or "" for part in parts if not part.thought)
+                text_of_event = "".join(part.text or "" for part in parts if not part.thought)
                 if event.partial:
-                    turn.streamed += said
+                    turn.streamed += text_of_event
                     continue
                 turn.calls += [str(call.id) for call in event.get_function_calls()]
                 if event.is_final_response() and not event.error_code:
-                    turn.final, turn.finals = said, turn.finals + 1
+                    turn.final, turn.finals = text_of_event, turn.finals + 1
         except Exception as error:  # noqa: BLE001 - the turn's own end, judged by the caller
             turn.error = error
         return turn

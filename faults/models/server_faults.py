@@ -33,9 +33,9 @@ def _policy(fault: HttpFault, tries: int) -> Policy:
     return Policy(tries=tries, first_wait=0.01, longest_wait=1.0, timeouts=timeouts)
 
 
-def _problem(fault: HttpFault, turn: Turn, talked: Talk, *, again: bool) -> str:
+def _problem(fault: HttpFault, turn: Turn, talked: Talk, *, retries: bool) -> str:
     """What is wrong with the turn that met the fault, or nothing."""
-    if fault.error is None or (again and fault.retried):
+    if fault.error is None or (retries and fault.retried):
         if turn.error or turn.final != _WELL or turn.finals != 1:
             return f"not put right: {turn.error!r}, {turn.final!r}"
         if talked.sums != fault.sums or len(set(turn.calls)) != len(turn.calls):
@@ -66,12 +66,12 @@ class Station:
         idle = policy.timeouts.idle
         if idle not in self._providers:
             self._providers[idle] = self.server.provider(policy.timeouts)
-        asked = PolicyProvider(self._providers[idle], policy)
+        provider = PolicyProvider(self._providers[idle], policy)
         self.server.refused.clear()
         self.server.say(fault.reply, ScriptedAnswer(_WELL))
-        async with talk(self._url, new_tenant(), asked, MODELS[self._wire]) as talked:
+        async with talk(self._url, new_tenant(), provider, MODELS[self._wire]) as talked:
             turn = await talked.turn("What is two and three?")
-            problem = _problem(fault, turn, talked, again=tries > 1)
+            problem = _problem(fault, turn, talked, retries=tries > 1)
             self.server.say(ScriptedAnswer(_AGAIN))
             after = await talked.turn("Are you there?")
         if self.server.refused:

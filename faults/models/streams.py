@@ -103,9 +103,9 @@ def _general_problem(seen: Seen) -> str:
         return f"an error of no type of ours: {seen.error!r}"
     if len(seen.finals) + (seen.error is not None) != 1:
         return f"{len(seen.finals)} finals and {seen.error!r}"
-    told = seen.error.partial_text if isinstance(seen.error, ModelError) else seen.text
-    if told != seen.streamed:
-        return f"{seen.streamed!r} was streamed, and {told!r} told at the end"
+    final_text = seen.error.partial_text if isinstance(seen.error, ModelError) else seen.text
+    if final_text != seen.streamed:
+        return f"{seen.streamed!r} was streamed, and {final_text!r} told at the end"
     if seen.calls_in_partials:
         return "a tool call in a partial response"
     ids = [call.id or "" for call in seen.calls]
@@ -126,8 +126,8 @@ def _exact_problem(seen: Seen, answer: ScriptedAnswer, *, whole: bool | None) ->
     if seen.text != answer.text:
         return f"{seen.text!r} instead of {answer.text!r}"
     made: list[tuple[str | None, Any]] = [(call.name, call.args) for call in seen.calls]
-    asked = [(call.name, json.loads(call.arguments)) for call in answer.calls]
-    return "" if made == asked else f"calls {made} instead of {asked}"
+    expected = [(call.name, json.loads(call.arguments)) for call in answer.calls]
+    return "" if made == expected else f"calls {made} instead of {expected}"
 
 
 def _whole_from(frames: list[Frame]) -> int:

@@ -32,7 +32,7 @@ class Rows:
     ready: set[str]
 
 
-class TurnDesk:
+class QueueClient:
     """One process's view of the database."""
 
     def __init__(self, url: str) -> None:
@@ -50,26 +50,26 @@ class TurnDesk:
 
     async def freeze(self, worker_id: str) -> None:
         """Let a worker's last beat be long ago."""
-        mine = sa.update(workers).where(workers.c.id == worker_id)
-        await self._execute(mine.values(beat=LONG_AGO))
+        statement = sa.update(workers).where(workers.c.id == worker_id)
+        await self._execute(statement.values(beat=LONG_AGO))
 
     async def expire(self, turn_id: str) -> None:
         """Let a turn have run for too long."""
-        mine = sa.update(turns).where(turns.c.id == turn_id, turns.c.deadline.is_not(None))
-        await self._execute(mine.values(deadline=LONG_AGO))
+        statement = sa.update(turns).where(turns.c.id == turn_id, turns.c.deadline.is_not(None))
+        await self._execute(statement.values(deadline=LONG_AGO))
 
     async def make_due(self, tenants: list[str]) -> None:
         """Let every scheduled turn of some tenants be due."""
-        mine = sa.select(sessions.c.pk).where(sessions.c.tenant.in_(tenants))
-        due = sa.update(turns).where(turns.c.session_pk.in_(mine), IS_SCHEDULED)
+        session_pks = sa.select(sessions.c.pk).where(sessions.c.tenant.in_(tenants))
+        due = sa.update(turns).where(turns.c.session_pk.in_(session_pks), IS_SCHEDULED)
         await self._execute(due.values(run_at=LONG_AGO))
 
     async def rows(self, tenants: list[str]) -> Rows:
         """What the tables hold of some tenants."""
         places = (sessions.c.pk, sessions.c.epoch.label("now"), sessions.c.owner)
         joined = sessions.outerjoin(turns, turns.c.session_pk == sessions.c.pk)
-        told = ("id", "state", "number", "attempts", "cancel_requested", "last_event", "ready")
-        statement = sa.select(*places, *(turns.c[name] for name in told)).select_from(joined)
+        columns = ("id", "state", "number", "attempts", "cancel_requested", "last_event", "ready")
+        statement = sa.select(*places, *(turns.c[name] for name in columns)).select_from(joined)
         statement = statement.where(sessions.c.tenant.in_(tenants)).order_by(turns.c.queue_position)
         found = Rows({}, {}, {}, {}, set())
         async with self.sessions.database.snapshot() as connection:

@@ -102,21 +102,21 @@ class ModelSession:
 
     def answered(self, invocation: str) -> set[str]:
         """The calls of an invocation that have an answer."""
-        mine = self._of(invocation)
-        return {turn.answers for turn in mine if turn.answers is not None}
+        turns = self._turns_of(invocation)
+        return {turn.answers for turn in turns if turn.answers is not None}
 
     def waited(self, invocation: str) -> set[str]:
         """The calls that the turns of an invocation have waited for."""
-        return {call for turn in self._of(invocation) for call in turn.waits_for}
+        return {call for turn in self._turns_of(invocation) for call in turn.waits_for}
 
     def is_open(self, invocation: str) -> bool:
         """Whether a turn of an invocation runs, or an answer to one waits to run."""
         return any(
             turn.state == "running" or (turn.state == "queued" and turn.answers is not None)
-            for turn in self._of(invocation)
+            for turn in self._turns_of(invocation)
         )
 
-    def _of(self, invocation: str) -> list[ModelTurn]:
+    def _turns_of(self, invocation: str) -> list[ModelTurn]:
         return [turn for turn in self.turns if turn.invocation == invocation]
 
     def settle(self, invocation: str) -> None:
@@ -229,8 +229,8 @@ class Model:
 
     def run_by(self, worker: str) -> list[ModelTurn]:
         """The turns that a worker runs, or ran when it died; not those that it only closes."""
-        mine = [each.running for each in self.there() if each.owner == worker]
-        return [turn for turn in mine if turn is not None and not turn.closing]
+        running = [each.running for each in self.existing_sessions() if each.owner == worker]
+        return [turn for turn in running if turn is not None and not turn.closing]
 
     def blame(self, dead: str | None) -> str | None:
         """The turn that a dead worker is put down to, settled at the first look."""
@@ -246,10 +246,10 @@ class Model:
         """How many workers a turn may have lost that a worker runs beside its others."""
         return most_losses_beside([turn.losses - 1 for turn in self.run_by(worker)])
 
-    def there(self) -> list[ModelSession]:
+    def existing_sessions(self) -> list[ModelSession]:
         """The sessions that are not deleted."""
         return [session for session in self.sessions if not session.deleted]
 
     def turns(self) -> Iterator[tuple[ModelSession, ModelTurn]]:
         """Every turn of a session that is there."""
-        return ((session, turn) for session in self.there() for turn in session.turns)
+        return ((session, turn) for session in self.existing_sessions() for turn in session.turns)

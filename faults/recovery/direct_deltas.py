@@ -54,8 +54,8 @@ class Shredded(ScriptedProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """The scripted answer, in pieces."""
-        said = "|".join(message.content for message in request.messages)
-        drawn = random.Random(f"{self._seed} {said}")
+        prompt = "|".join(message.content for message in request.messages)
+        drawn = random.Random(f"{self._seed} {prompt}")
         async for event in super().stream(request):
             for piece in _pieces(event, drawn, self._fails):
                 pause = drawn.choice(_PAUSES)
@@ -104,7 +104,7 @@ class Trial:
 
 
 @dataclass(slots=True)
-class Told:
+class TrialEvents:
     """What a turn's readers were told before its worker died, and by the next one."""
 
     before: list[TurnEvent]
@@ -113,7 +113,7 @@ class Told:
     deltas: int  # that the model streamed to the first worker
 
 
-async def told(trial: Trial, url: str, *, direct: bool) -> Told:
+async def run_trial(trial: Trial, url: str, *, direct: bool) -> TrialEvents:
     """Run the turns of a trial one way."""
     key = SessionKey(f"tenant-{uuid4().hex}", APP, USER, "session")
     before, after = list[TurnEvent](), list[TurnEvent]()
@@ -124,7 +124,7 @@ async def told(trial: Trial, url: str, *, direct: bool) -> Told:
     if died.happened:
         publish = after.append if direct else None
         await run(f"{key.tenant}-1", [f"{key.tenant}-0"], log=after.append, publish=publish)
-    return Told(before, after, await snapshot(url, key), died.passed[_DELTA])
+    return TrialEvents(before, after, await snapshot(url, key), died.passed[_DELTA])
 
 
 def comparable(events: Sequence[TurnEvent], *, side_by_side: bool) -> list[Any]:
@@ -133,8 +133,10 @@ def comparable(events: Sequence[TurnEvent], *, side_by_side: bool) -> list[Any]:
     joined: list[TurnEvent] = []
     for event in events:
         _join(joined, event)
-    told = [(event.type, _renamed(event.data(), {} if side_by_side else names)) for event in joined]
-    return sorted(told, key=repr) if side_by_side else told
+    types_and_data = [
+        (event.type, _renamed(event.data(), {} if side_by_side else names)) for event in joined
+    ]
+    return sorted(types_and_data, key=repr) if side_by_side else types_and_data
 
 
 def _join(joined: list[TurnEvent], event: TurnEvent) -> None:
@@ -175,8 +177,8 @@ def _unfinished(events: Sequence[TurnEvent]) -> str:
 
 async def _compare(trial: Trial, url: str, outcome: Outcome) -> int:
     """Run a trial both ways; the deltas that were streamed."""
-    by_adk = await told(trial, url, direct=False)
-    direct = await told(trial, url, direct=True)
+    by_adk = await run_trial(trial, url, direct=False)
+    direct = await run_trial(trial, url, direct=True)
     same = partial(comparable, side_by_side=trial.shape.side_by_side)
     if not trial.dies_at and same(by_adk.before) != same(direct.before):
         outcome.fail(f"{trial}: told {same(by_adk.before)}, directly {same(direct.before)}")
@@ -188,12 +190,12 @@ async def _compare(trial: Trial, url: str, outcome: Outcome) -> int:
     return direct.deltas
 
 
-def _stored(found: Told) -> Any:
+def _stored(found: TrialEvents) -> Any:
     """The history, in one order, and the state."""
     return [sorted(turn) for turn in found.stored.history], found.stored.state
 
 
-def _check_prefix(trial: Trial, direct: Told, outcome: Outcome) -> None:
+def _check_prefix(trial: Trial, direct: TrialEvents, outcome: Outcome) -> None:
     """What the dead worker told of its last message is how the next one's message begins."""
     cut = _unfinished(direct.before) if direct.after else ""
     whole = [event.text for event in direct.after if isinstance(event, MessageCompleted)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from faults.harness import WHOLE, Guarantee, Outcome, Run
-from faults.recovery.kill_shapes import ONCE, SHAPES, SWEPT, quiet
+from faults.recovery.kill_shapes import ONCE, SHAPES, SWEEP_SHAPES, quiet
 from lango.testing.kills import SweepReport, kill_sweep
 
 _FREEZES: Final = 0.2
@@ -37,21 +37,21 @@ class Task:
 
 
 Check = Callable[[str, SweepReport], Iterable[str]]
-"""What is wrong with the unhurt run of a shape, beside what the sweep itself finds."""
+"""What is wrong with the run of a shape without kills, beside what the sweep itself finds."""
 
 
 def every_shape(run: Run) -> Outcome:
     """Kills drawn over all shapes and both databases, each pair at least once."""
-    return swept(run, list(SHAPES))
+    return run_sweeps(run, list(SHAPES))
 
 
 def tools_that_run_once(run: Run) -> Outcome:
     """The same, where tools are not idempotent: they never run twice."""
-    return swept(run, ONCE)
+    return run_sweeps(run, ONCE)
 
 
-def swept(run: Run, shapes: list[str], check: Check | None = None) -> Outcome:
-    """Kills drawn over these shapes of `SWEPT`, on both databases."""
+def run_sweeps(run: Run, shapes: list[str], check: Check | None = None) -> Outcome:
+    """Kills drawn over these shapes of `SWEEP_SHAPES`, on both databases."""
     outcome = Outcome()
     total = SweepReport(run.seed, 0)
     # Forked, not spawned: ADK is loaded once. The children of these are forked in turn.
@@ -117,12 +117,12 @@ def _drawn(run: Run, shapes: list[str]) -> list[Task]:
 
 def _locks_when_frozen(shape: str, database: str) -> bool:
     """Whether a process frozen while it writes blocks all others by its lock on SQLite's file."""
-    return SWEPT[shape].side_by_side and database == "sqlite"
+    return SWEEP_SHAPES[shape].side_by_side and database == "sqlite"
 
 
 def _sweep(task: Task) -> SweepReport:
     quiet()
-    shape = SWEPT[task.shape]
+    shape = SWEEP_SHAPES[task.shape]
     return kill_sweep(
         shape.make,
         shape.turns,

@@ -80,14 +80,14 @@ def _routes() -> Root:
         effect("never")
         return "wrong"
 
-    for one in (counts, only_routes, sets_output, never):
-        _idempotent(one)
-    said = agent("ag", "said")
+    for function in (counts, only_routes, sets_output, never):
+        _idempotent(function)
+    spoken = agent("ag", "said")
     edges: Any = [
         (START, counts, only_routes),
         (only_routes, {"right": sets_output, "wrong": never}),
-        (sets_output, {"on": said, "off": never}),
-        (said, _last()),
+        (sets_output, {"on": spoken, "off": never}),
+        (spoken, _last()),
     ]
     return Workflow(name="root", edges=edges)
 

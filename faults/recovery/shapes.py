@@ -60,18 +60,18 @@ def _transfers_to(sub: BaseAgent) -> LlmAgent:
 
 
 _CONTAINERS: Final[dict[str, Contain]] = {
-    "sequence": lambda one: _sequence(_works("z"), one, agent("b", "B")),
-    "loop": lambda one: _loop(one, agent("b", "B")),
-    "parallel": lambda one: _parallel(one, agent("b", "B")),
+    "sequence": lambda tried: _sequence(_works("z"), tried, agent("b", "B")),
+    "loop": lambda tried: _loop(tried, agent("b", "B")),
+    "parallel": lambda tried: _parallel(tried, agent("b", "B")),
     "sub-agent": _transfers_to,
-    "sequence in sequence": lambda one: _sequence(
-        _sequence(agent("z", "Z"), one, name="inner"), agent("b", "B")
+    "sequence in sequence": lambda tried: _sequence(
+        _sequence(agent("z", "Z"), tried, name="inner"), agent("b", "B")
     ),
-    "parallel in sequence": lambda one: _sequence(
-        _parallel(one, agent("y", "Y"), name="inner"), agent("b", "B")
+    "parallel in sequence": lambda tried: _sequence(
+        _parallel(tried, agent("y", "Y"), name="inner"), agent("b", "B")
     ),
-    "sequence in parallel": lambda one: _parallel(
-        _sequence(one, agent("z", "Z"), name="inner"), agent("b", "B")
+    "sequence in parallel": lambda tried: _parallel(
+        _sequence(tried, agent("z", "Z"), name="inner"), agent("b", "B")
     ),
 }
 
@@ -236,7 +236,7 @@ SHAPES: Final[dict[str, KillShape]] = {
     **_of_containers(),
     **NODE_SHAPES,
     "confirmation refused in sequence": KillShape(_confirms(_CONTAINERS["sequence"]), _REFUSED),
-    "pending value": KillShape(_asks(lambda one: one, pending=True), _TOLD),
+    "pending value": KillShape(_asks(lambda tried: tried, pending=True), _TOLD),
     "tool after a pending value": KillShape(_works_on, _TOLD),
     "pending value in sequence": KillShape(_asks(_CONTAINERS["sequence"], pending=True), _TOLD),
     "agent callbacks": KillShape(lambda: _with_callbacks("root")),

@@ -57,9 +57,9 @@ def _changed(drawn: random.Random) -> str:
         if change == "remove" and len(names) > 1:
             names.pop(place)
         elif change == "add":
-            names.insert(place, next(one for one in "xyz" if one not in names))
+            names.insert(place, next(name for name in "xyz" if name not in names))
         elif change == "rename" and names:
-            names[place] = next(one for one in "uvw" if one not in names)
+            names[place] = next(name for name in "uvw" if name not in names)
         else:
             drawn.shuffle(names)
     return "".join(names)
@@ -89,7 +89,7 @@ async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
     return after.turns[-1] if died.happened else "not cut off"
 
 
-def _said(shot: Snapshot) -> list[str]:
+def _finished_agents(shot: Snapshot) -> list[str]:
     """The agents that have spoken their last word, in order."""
     return [author for _, author, text in shot.history[0] if text.endswith("has paid")]
 
@@ -100,20 +100,20 @@ def _paid(shot: Snapshot) -> Counter[str]:
 
 def _wrongs(before: Snapshot, after: Snapshot, new: str) -> list[str]:
     begun = [author for _, author, _ in before.history[0] if author != "user"]
-    finished, wrong = _said(before), list[str]()
+    finished, wrong = _finished_agents(before), list[str]()
     open_agent = begun[-1] if begun and begun[-1] not in finished else ""
     refused = after.turns == ("failed",)
     if refused != (bool(open_agent) and open_agent not in new):
         wrong.append(f"the turn is {after.turns}, in {open_agent or 'no agent'}")
     if (
         max(_paid(after).values(), default=0) > 1
-        or max(Counter(_said(after)).values(), default=0) > 1
+        or max(Counter(_finished_agents(after)).values(), default=0) > 1
     ):
-        wrong.append(f"something was done twice: {_paid(after)}, {_said(after)}")
-    if finished != _said(after)[: len(finished)]:
-        wrong.append(f"what was done is gone: {finished}, {_said(after)}")
+        wrong.append(f"something was done twice: {_paid(after)}, {_finished_agents(after)}")
+    if finished != _finished_agents(after)[: len(finished)]:
+        wrong.append(f"what was done is gone: {finished}, {_finished_agents(after)}")
     if not refused and before.turns == ("running",):
-        left_out = set(new) - set(_said(after))
+        left_out = set(new) - set(_finished_agents(after))
         wrong += [f"left out: {sorted(left_out)}"] if left_out else []
     if set(after.calls) - set(after.responses):
         wrong.append("a call without a response")
@@ -128,8 +128,8 @@ def upgrades(run: Run) -> Outcome:
     databases = list(run.places.each().values())
     for number in range(run.count):
         ends[asyncio.run(_trial(databases[number % 2], drawn, outcome))] += 1
-    told = ", ".join(f"{times} {end}" for end, times in sorted(ends.items()))
-    outcome.note(f"{run.count} turns whose agents were changed in the middle: {told}")
+    counts = ", ".join(f"{times} {end}" for end, times in sorted(ends.items()))
+    outcome.note(f"{run.count} turns whose agents were changed in the middle: {counts}")
     return outcome
 
 

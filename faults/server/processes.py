@@ -97,10 +97,12 @@ class Server:
 
 
 @asynccontextmanager
-async def servers(of: Project, count: int, *, with_worker: bool) -> AsyncGenerator[list[Server]]:
+async def servers(
+    served: Project, count: int, *, with_worker: bool
+) -> AsyncGenerator[list[Server]]:
     """So many servers, each up; all of them killed at the end."""
     async with AsyncExitStack() as ending:
-        made = [Server(of, with_worker) for _ in range(count)]
+        made = [Server(served, with_worker) for _ in range(count)]
         for each in made:
             ending.push_async_callback(each.kill)
         await asyncio.gather(*(each.start() for each in made))

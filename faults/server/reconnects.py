@@ -14,7 +14,7 @@ import httpx
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.server.processes import Project, Server, project, servers
-from faults.server.sse import FrameReader, Sitting, check_told, frames, whole_log
+from faults.server.sse import ConnectionFrames, FrameReader, check_complete_log, frames, whole_log
 from faults.turns.clients import until_over
 from faults.turns.place import Process, process, temporary_place
 from faults.turns.processes import Crew
@@ -87,39 +87,43 @@ class Reader:
     async def _talk(self) -> None:
         self._tally.turns += 1
         word = uuid4().hex[:6]
-        said = " ".join(f"{word}-{number}" for number in range(WORDS))
-        session = (await self._ask("POST", "/v1/sessions", {"app": self._app})).json()["id"]
+        text = " ".join(f"{word}-{number}" for number in range(WORDS))
+        session = (await self._request("POST", "/v1/sessions", {"app": self._app})).json()["id"]
         path = f"/v1/sessions/{session}/turns"
-        message = {"message": f'call step {{"name": "{word}"}} then {said}'}
+        message = {"message": f'call step {{"name": "{word}"}} then {text}'}
         thoughts = self._drawn.random() < 0.5
         # The answer itself may be lost: under the same key it can be asked for again.
         sent = {"json": message, "headers": {"Accept": _STREAM, "Idempotency-Key": word}}
         query = f"?thoughts={str(thoughts).lower()}"
-        first, turn = Sitting(0, thoughts=thoughts), ""
+        first, turn = ConnectionFrames(0, thoughts=thoughts), ""
         while not turn:
-            turn = await self._sit(first, "POST", path + query, sent)
-        sittings = [first]
-        while not sittings[-1].saw_the_end:
-            sittings.append(await self._come_back(turn, sittings, thoughts=thoughts))
-        await self._check(turn, sittings, f"You said: {said}")
+            turn = await self._read_connection(first, "POST", path + query, sent)
+        connections = [first]
+        while not connections[-1].saw_the_end:
+            connections.append(await self._come_back(turn, connections, thoughts=thoughts))
+        await self._check(turn, connections, f"You said: {text}")
 
-    async def _come_back(self, turn: str, before: list[Sitting], *, thoughts: bool) -> Sitting:
+    async def _come_back(
+        self, turn: str, before: list[ConnectionFrames], *, thoughts: bool
+    ) -> ConnectionFrames:
         """Read on where the reader is, or from anywhere before, as a page that forgot would."""
-        newest = max((sitting.last for sitting in before), key=lambda each: each.number)
+        newest = max((connection.last for connection in before), key=lambda each: each.number)
         newest = before[-1].last if before[-1].last.number >= newest.number else newest
         forgets = self._drawn.random() < 0.25
         after = self._drawn.randint(0, newest.number) if forgets else newest
-        sitting = Sitting(after, thoughts=thoughts)
+        connection = ConnectionFrames(after, thoughts=thoughts)
         path = f"/v1/turns/{turn}/events?thoughts={str(thoughts).lower()}"
         sent: dict[str, Any] = {}
         if self._drawn.random() < 0.5:
-            sent["headers"] = {"Last-Event-ID": str(sitting.start)}
+            sent["headers"] = {"Last-Event-ID": str(connection.start)}
         else:
-            path += f"&after={sitting.start}"
-        await self._sit(sitting, "GET", path, sent)
-        return sitting
+            path += f"&after={connection.start}"
+        await self._read_connection(connection, "GET", path, sent)
+        return connection
 
-    async def _sit(self, sitting: Sitting, method: str, path: str, sent: dict[str, Any]) -> str:
+    async def _read_connection(
+        self, connection: ConnectionFrames, method: str, path: str, sent: dict[str, Any]
+    ) -> str:
         """One connection, up to where it is cut; the turn's id, if the server got to say it."""
         cut, turn = Cut.drawn(self._drawn), ""
         client = await self._client()
@@ -127,21 +131,23 @@ class Reader:
             async with client.stream(method, path, **sent) as response:
                 assert response.status_code == 200, f"{path}: {await response.aread()!r}"
                 turn = response.headers.get("location", "").rpartition("/")[2]
-                await self._read_up_to(cut, response, sitting)
+                await self._read_up_to(cut, response, connection)
         except httpx.TransportError:
             self._tally.lost += 1
         return turn
 
-    async def _read_up_to(self, cut: Cut, response: httpx.Response, sitting: Sitting) -> None:
+    async def _read_up_to(
+        self, cut: Cut, response: httpx.Response, connection: ConnectionFrames
+    ) -> None:
         reader, room = FrameReader(), cut.bytes
         async for chunk in response.aiter_bytes():
             taken = chunk[:room]
             room -= len(taken)
             for frame in reader.feed(taken):
-                sitting.frames.append(frame)
-                if sitting.saw_the_end:
+                connection.frames.append(frame)
+                if connection.saw_the_end:
                     return
-                if len(sitting.frames) == cut.frames:
+                if len(connection.frames) == cut.frames:
                     self._tally.cuts += 1
                     return
             if not room:
@@ -149,17 +155,17 @@ class Reader:
                 self._tally.torn += reader.is_torn
                 return
 
-    async def _check(self, turn: str, sittings: list[Sitting], text: str) -> None:
+    async def _check(self, turn: str, connections: list[ConnectionFrames], text: str) -> None:
         """Each connection told what the log holds; and who has all of it need not come back."""
-        log = await self._whole(turn)
-        self._tally.resets += check_told(log, text)
-        for sitting in sittings:
-            sitting.check(log)
-            self._tally.parts += sitting.parts
-        over = await self._ask("GET", f"/v1/turns/{turn}/events?after={log[-1].id}")
+        log = await self._read_whole_log(turn)
+        self._tally.resets += check_complete_log(log, text)
+        for connection in connections:
+            connection.check(log)
+            self._tally.parts += connection.parts
+        over = await self._request("GET", f"/v1/turns/{turn}/events?after={log[-1].id}")
         assert over.status_code == 204, f"behind the end there is {over.text}"
 
-    async def _whole(self, turn: str) -> list[Any]:
+    async def _read_whole_log(self, turn: str) -> list[Any]:
         """All of a log, read at one go."""
         while True:
             client = await self._client()
@@ -167,7 +173,7 @@ class Reader:
                 async with client.stream("GET", f"/v1/turns/{turn}/events?thoughts=1") as response:
                     return whole_log([frame async for frame in frames(response)])
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
+    async def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """A request that is no stream, sent until it is answered."""
         key = {"Idempotency-Key": uuid4().hex}
         while True:
@@ -208,15 +214,17 @@ class Killer:
                 await door.start()
 
 
-async def _on(of: Project, count: int, seed: int, outcome: Outcome, *, is_fleet: bool) -> None:
+async def _run_on(
+    served: Project, count: int, seed: int, outcome: Outcome, *, is_fleet: bool
+) -> None:
     """So many cuts: by a fleet of servers and workers, or by one server with its worker inside."""
     drawn, tally = random.Random(seed), Tally()
     async with (
-        process(of.place, dead_after=DEAD_AFTER) as here,
-        servers(of, 2 if is_fleet else 1, with_worker=not is_fleet) as doors,
+        process(served.place, dead_after=DEAD_AFTER) as here,
+        servers(served, 2 if is_fleet else 1, with_worker=not is_fleet) as doors,
         AsyncExitStack() as ending,
     ):
-        crew = Crew(of.place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) if is_fleet else None
+        crew = Crew(served.place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) if is_fleet else None
         if crew is not None:
             await ending.enter_async_context(crew)
         killer = Killer(here, doors, crew)
@@ -245,7 +253,7 @@ async def _trial(run: Run) -> Outcome:
         url = run.places.postgres if is_fleet else run.places.sqlite
         with temporary_place(url) as place:
             made = await project(place, new_tenant(), delay=DELAY)
-            await _on(made, count, drawn.randrange(2**32), outcome, is_fleet=is_fleet)
+            await _run_on(made, count, drawn.randrange(2**32), outcome, is_fleet=is_fleet)
     return outcome
 
 

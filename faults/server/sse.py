@@ -29,7 +29,7 @@ class Frame:
     epoch: int = 0  # of a part: which attempt wrote it
 
     @classmethod
-    def of(cls, text: str) -> Frame:
+    def parse(cls, text: str) -> Frame:
         """A frame from its lines; it is checked to be what it says."""
         fields = dict(line.split(": ", 1) for line in text.split("\n"))
         data, place = json.loads(fields["data"]), Position.parse(fields["id"])
@@ -72,7 +72,7 @@ class FrameReader:
         *whole, self._rest = (self._rest + more).split(_END)
         for each in whole:
             if not each.startswith(b":"):
-                yield Frame.of(each.decode())
+                yield Frame.parse(each.decode())
 
 
 async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
@@ -84,7 +84,7 @@ async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
 
 
 @dataclass
-class Sitting:
+class ConnectionFrames:
     """What was read over one connection, behind a position."""
 
     after: int | Position
@@ -114,8 +114,8 @@ class Sitting:
         """It began right behind its position, and had no gap, no repeat and nothing else."""
         position = self.start
         for frame in self.frames:
-            behind = (each for each in log if not _has_read(each, position))
-            due = next((each for each in behind if self.thoughts or each.event != _THOUGHT), None)
+            unread = (each for each in log if not _has_read(each, position))
+            due = next((each for each in unread if self.thoughts or each.event != _THOUGHT), None)
             assert due is not None, f"behind the end came {_brief([frame])}"
             assert self.thoughts or frame.event != _THOUGHT, f"behind {position} came a thought"
             self._check(frame, due, position, log)
@@ -128,8 +128,8 @@ class Sitting:
         if frame.length is None:
             # Text that a lost attempt streamed is not what the next one logs under this number.
             rests = {due.text, due.text[position.length :]} if due.event in _DELTAS else {due.text}
-            told = due.data | {"text": frame.text} if due.event in _DELTAS else due.data
-            assert (frame.event, frame.data) == (due.event, told), wrong
+            expected = due.data | {"text": frame.text} if due.event in _DELTAS else due.data
+            assert (frame.event, frame.data) == (due.event, expected), wrong
             assert frame.text in rests, wrong
             return
         start = frame.length - len(frame.text)
@@ -156,7 +156,7 @@ def _check_lost(part: Frame, log: Sequence[Frame]) -> None:
     assert is_settled, f"behind {part.position} nothing takes back the text of {message}"
 
 
-def check_told(log: Sequence[Frame], text: str) -> int:
+def check_complete_log(log: Sequence[Frame], text: str) -> int:
     """Check a whole log: every number once, one end and that the last, its pieces make up the text.
 
     The number of messages that were begun anew is returned.
@@ -166,7 +166,7 @@ def check_told(log: Sequence[Frame], text: str) -> int:
     ends = [frame.number for frame in log if frame.event in END_TYPES]
     assert ends == [len(log)], f"it ends at {ends}: {_brief(log)}"
     drafts: dict[str, tuple[str, int]] = {}
-    said: list[str] = []
+    texts: list[str] = []
     attempt = resets = 0
     for frame in log:
         message = str(frame.data.get("message"))
@@ -179,24 +179,24 @@ def check_told(log: Sequence[Frame], text: str) -> int:
             resets += 1
             drafts.pop(message, None)
         elif frame.event == "message.completed":
-            said.append(frame.data["text"])
+            texts.append(frame.data["text"])
             pieces, began = drafts.pop(message, ("", 0))
             # A worker may die between storing a message and publishing it: the next publishes it.
-            whole = pieces == said[-1] or (attempt != began and said[-1].startswith(pieces))
+            whole = pieces == texts[-1] or (attempt != began and texts[-1].startswith(pieces))
             assert whole, f"the pieces make up {pieces[:200]!r}"
     assert not drafts, f"left unfinished: {drafts}"
-    assert [each for each in said if each] == [text], f"the text is {said!r:.200}"
+    assert [each for each in texts if each] == [text], f"the text is {texts!r:.200}"
     return resets
 
 
-def whole_log(told: Sequence[Frame]) -> list[Frame]:
+def whole_log(frames_read: Sequence[Frame]) -> list[Frame]:
     """A log as it was read from its beginning to its end, with parts joined to their events.
 
     Parts of a lost attempt, whose event was never written, are left out.
     """
     joined: list[Frame] = []
     parts: list[Frame] = []
-    for frame in told:
+    for frame in frames_read:
         if frame.length is not None:
             parts.append(frame)
             continue
@@ -211,5 +211,5 @@ def whole_log(told: Sequence[Frame]) -> list[Frame]:
     return joined
 
 
-def _brief(told: Sequence[Frame]) -> str:
-    return " ".join(f"{frame.id}:{frame.event}" for frame in told[-40:])
+def _brief(frames_read: Sequence[Frame]) -> str:
+    return " ".join(f"{frame.id}:{frame.event}" for frame in frames_read[-40:])

@@ -98,7 +98,7 @@ def _calls(*names: tuple[str, str]) -> Any:
         word = [m.content for m in request.messages if m.role == "user"][-1].split(" ")[-1]
         if request.messages[-1].is_tool:
             return Reply(f"done with {word}")
-        calls = (ToolCall("", tool, input=json.dumps({given: word})) for tool, given in names)
+        calls = (ToolCall("", tool, input=json.dumps({argument: word})) for tool, argument in names)
         return Reply(f"to do: {word}", calls=tuple(calls))
 
     return rule
@@ -138,14 +138,14 @@ def work(place: Place, options: dict[str, Any], ready: Event) -> None:
 
 
 async def _work(place: Place, ready: Event) -> None:
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    stop_requested = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_requested.set)
     async with process(place, dead_after=DEAD_AFTER) as here:
         apps = {place.app: _durable(here.store, place.app)}
         worker = TurnWorker(here.store, here.engine, apps, WorkerOptions())
         await worker.start()
         ready.set()
-        await told.wait()
+        await stop_requested.wait()
         await worker.stop(5.0)
 
 
@@ -225,8 +225,8 @@ async def _check_new(here: Process, turns: Sequence[str], outcome: Outcome) -> N
             shown = await here.store.messages(turn.session)
             name = turn.session.session_id
             outcome.expect(turn.state == "completed", f"the new {name} is {turn.state}")
-            said = [row.role for row in shown]
-            outcome.expect(len(said) == _MESSAGES, f"the new {name} has {said}")
+            roles = [row.role for row in shown]
+            outcome.expect(len(roles) == _MESSAGES, f"the new {name} has {roles}")
 
 
 async def _check_nothing_left(trial: _Trial, since: int, outcome: Outcome) -> None:

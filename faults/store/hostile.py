@@ -50,7 +50,7 @@ class Station:
                 raise RuntimeError(f"two payloads are called {name!r}")
             self.fates[name] = fate
             if fate == "kept":
-                kept += [(name, one) for one in expected]
+                kept += [(name, stored) for stored in expected]
                 state |= delta
         self.fates.pop("an ordinary event")
         await self._compare(session, kept, state)
@@ -116,8 +116,8 @@ class Station:
         good = names == [(app, user, session.id)] and session.id == (session_id or session.id)
         self.outcome.expect(good, f"{self.place}, {what}: listed as {names}")
         await self.writer.delete_session(app_name=app, user_id=user, session_id=session.id)
-        gone = await self.reader.get_session(app_name=app, user_id=user, session_id=session.id)
-        self.outcome.expect(gone is None, f"{self.place}, {what}: not deleted")
+        found = await self.reader.get_session(app_name=app, user_id=user, session_id=session.id)
+        self.outcome.expect(found is None, f"{self.place}, {what}: not deleted")
 
 
 def _expected(event: Event) -> tuple[list[Event], dict[str, Any]]:
@@ -155,14 +155,16 @@ async def _on_both(run: Run, outcome: Outcome) -> list[Fates]:
 def nothing_hostile_breaks(run: Run) -> Outcome:
     """Every payload on both databases, with the same fate on each."""
     outcome = Outcome()
-    one, other = asyncio.run(_on_both(run, outcome))
-    for name, fate in one.items():
+    sqlite_fates, postgres_fates = asyncio.run(_on_both(run, outcome))
+    for name, fate in sqlite_fates.items():
         outcome.expect(
-            fate == other[name],
-            f"{name}: {fate!r:.150} on SQLite, {other[name]!r:.150} on PostgreSQL",
+            fate == postgres_fates[name],
+            f"{name}: {fate!r:.150} on SQLite, {postgres_fates[name]!r:.150} on PostgreSQL",
         )
-    refused = sum(fate != "kept" for fate in one.values())
-    outcome.note(f"{len(one)} payloads × 2 databases, {refused} refused by the same error on both")
+    refused = sum(fate != "kept" for fate in sqlite_fates.values())
+    outcome.note(
+        f"{len(sqlite_fates)} payloads × 2 databases, {refused} refused by the same error on both"
+    )
     return outcome
 
 

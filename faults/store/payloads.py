@@ -53,13 +53,13 @@ def _content(**part: Any) -> dict[str, Any]:
 
 
 def _call(**fields: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"id": "call_1", "name": "search", "args": {}, **fields}
-    return _content(function_call=types.FunctionCall(**given))
+    values: dict[str, Any] = {"id": "call_1", "name": "search", "args": {}, **fields}
+    return _content(function_call=types.FunctionCall(**values))
 
 
 def _response(**fields: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"id": "call_1", "name": "search", "response": {}, **fields}
-    return _content(function_response=types.FunctionResponse(**given))
+    values: dict[str, Any] = {"id": "call_1", "name": "search", "response": {}, **fields}
+    return _content(function_response=types.FunctionResponse(**values))
 
 
 def _state(delta: dict[str, Any]) -> dict[str, Any]:
@@ -228,8 +228,8 @@ def _event(name: str, make: Make, value: Callable[[], Any]) -> Callable[[], Even
     event_id = f"event of {name}"
 
     def event() -> Event:
-        given: dict[str, Any] = {"id": event_id, "invocation_id": "turn-1", "author": "agent"}
-        fields = {**given, **make(value())}
+        values: dict[str, Any] = {"id": event_id, "invocation_id": "turn-1", "author": "agent"}
+        fields = {**values, **make(value())}
         event = Event(**fields)
         event.id = fields["id"]  # ADK fills an empty id at construction only
         return event

@@ -153,10 +153,10 @@ class Sessions(RuleBasedStateMachine):
         """The same event once more, or another one with its id."""
         number = data.draw(st.integers(0, len(self.sent) - 1), label="sent before")
         held, event = self.sent[number]
-        again = event.model_copy(deep=True)
+        repeated = event.model_copy(deep=True)
         if data.draw(st.booleans()):
-            again.content = types.Content(role="user", parts=[types.Part(text="changed")])
-        self._append(held, again, self.service(data))
+            repeated.content = types.Content(role="user", parts=[types.Part(text="changed")])
+        self._append(held, repeated, self.service(data))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())

@@ -111,19 +111,21 @@ def _app(store: SqlSessionStore, name: str, model: str) -> DurableAgent:
 class ServerCount:
     """What the model server has counted."""
 
-    asked: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    requests_by_nonce: dict[str, tuple[str, str]] = field(
+        default_factory=dict[str, tuple[str, str]]
+    )
     """By nonce: the turn and the agent of each request."""
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """By nonce, of each answer that went out whole."""
 
     @classmethod
-    def of(cls, lines: list[dict[str, Any]]) -> ServerCount:
+    def from_log(cls, lines: list[dict[str, Any]]) -> ServerCount:
         """From its log."""
         made = cls()
         for line in lines:
             nonce = str(line["nonce"])
             if line["kind"] == "asked":
-                made.asked[nonce] = str(line["uid"]), str(line["agent"])
+                made.requests_by_nonce[nonce] = str(line["uid"]), str(line["agent"])
             elif line["whole"]:
                 made.tokens[nonce] = line["tokens"][0], line["tokens"][1]
         return made
@@ -151,15 +153,15 @@ async def _trial(kind: str, url: str, turns: int, drawn: random.Random, outcome:
                 process(place, dead_after=DEAD_AFTER) as here,
                 Crew(place, WORKERS, job=pay, **options) as crew,
             ):
-                said: dict[str, str] = {}
+                turn_ids: dict[str, str] = {}
                 for number in range(turns):
                     uid = f"U{drawn.randrange(16**8):08x}"
-                    said[uid] = await here.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
+                    turn_ids[uid] = await here.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
                 blows = await _strike_until_over(crew, here, drawn, max(turns // TURNS_PER_BLOW, 1))
                 await asyncio.sleep(LAST_WORDS)
-                counted = ServerCount.of(read(place.folder / "model"))
+                counted = ServerCount.from_log(read(place.folder / "model"))
                 judge = Judge(kind, counted, outcome)
-                await judge.check(here, said)
+                await judge.check(here, turn_ids)
             outcome.note(f"{kind}: {turns} turns, {_listed(blows)}; {judge}")
         finally:
             await server.stop()
@@ -229,15 +231,15 @@ class Judge:
         self._settled: set[str] = set()
         self._cut_off = 0
 
-    async def check(self, here: Process, said: dict[str, str]) -> None:
+    async def check(self, here: Process, turn_ids: dict[str, str]) -> None:
         """Check every row, every request and every turn."""
         rows = await _rows(here)
         self._check_settled(rows)
-        for uid, turn_id in said.items():
-            mine = [row for row in rows if row.turn == turn_id]
-            self._check_requests(uid, mine)
-            self._check_turn(await here.turns.get(turn_id), mine)
-        strange = {row.turn for row in rows} - set(said.values())
+        for uid, turn_id in turn_ids.items():
+            rows_of_turn = [row for row in rows if row.turn == turn_id]
+            self._check_requests(uid, rows_of_turn)
+            self._check_turn(await here.turns.get(turn_id), rows_of_turn)
+        strange = {row.turn for row in rows} - set(turn_ids.values())
         self._expect(not strange, f"rows of turns that are none: {sorted(strange)[:3]}")
         lost = await _stored_answers(here) - self._settled
         self._expect(not lost, f"{len(lost)} stored answers without usage: {sorted(lost)[:3]}")
@@ -258,9 +260,15 @@ class Judge:
 
     def _check_requests(self, uid: str, rows: list[sa.Row[Any]]) -> None:
         """Every request has a row, of the same turn and agent."""
-        requests = [nonce for nonce, (of, _) in self._server.asked.items() if of == uid]
+        requests = [
+            nonce
+            for nonce, (request_uid, _) in self._server.requests_by_nonce.items()
+            if request_uid == uid
+        ]
         open_requests = Counter(
-            self._server.asked[nonce][1] for nonce in requests if nonce not in self._settled
+            self._server.requests_by_nonce[nonce][1]
+            for nonce in requests
+            if nonce not in self._settled
         )
         open_rows = Counter(row.agent for row in rows if row.input_tokens is None)
         without = open_requests - open_rows
@@ -270,12 +278,12 @@ class Judge:
         """The turn has the sum of its rows; what a worker that lost it settled late may lack."""
         self._expect(turn.ended is not None, f"{turn.id} is {turn.state}")
         usage = turn.usage or {}
-        told = (usage.get("input", 0), usage.get("output", 0))
+        turn_usage = (usage.get("input", 0), usage.get("output", 0))
         paid = [row for row in rows if row.input_tokens is not None]
         late = [row for row in paid if turn.attempts > 1 and _is_late(row, turn)]
         self._expect(
-            told in _sums(paid, late),
-            f"{turn.id} after {turn.attempts} attempts has {told}, its rows {_sum(paid)}",
+            turn_usage in _sums(paid, late),
+            f"{turn.id} after {turn.attempts} attempts has {turn_usage}, its rows {_sum(paid)}",
         )
 
     def _expect(self, holds: object, failure: str) -> None:
@@ -286,7 +294,7 @@ class Judge:
         counted = sum(map(sum, whole.values()))
         unknown = [sum(whole[nonce]) for nonce in whole if nonce not in settled]
         return (
-            f"{len(self._server.asked)} requests, {len(settled)} settled to the "
+            f"{len(self._server.requests_by_nonce)} requests, {len(settled)} settled to the "
             f"token, {self._cut_off} rows cut off; {len(unknown)} answers went out whole to "
             f"workers that died with them, {sum(unknown)} of {counted} tokens "
             f"({sum(unknown) / max(counted, 1):.2%})"

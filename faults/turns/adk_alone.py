@@ -26,7 +26,7 @@ from faults.recovery.kill_shapes import quiet
 from faults.turns.agents import Effects, agent_of
 from faults.turns.place import Place, temporary_place
 from faults.turns.processes import Crew
-from faults.turns.tally import Shape, Tally, by_session, count, told
+from faults.turns.tally import Shape, Tally, by_session, count, story_of
 from lango.store.db.database import Database
 
 _USER: Final = "user"
@@ -129,7 +129,7 @@ async def _tally(
     histories: list[list[str]] = []
     for session in sessions:
         found = await service.get_session(app_name=place.app, user_id=_USER, session_id=session)
-        histories.append(told(found.events if found else ()))
+        histories.append(story_of(found.events if found else ()))
     names = [name for each in sessions.values() for name in each]
     return count(shape, names, histories, place.effects.words())
 
@@ -178,6 +178,6 @@ async def _turn(runner: Runner, session: str, message: str) -> None:
     events = found.events if found and _number(session) % 2 else ()
     cut = [event.invocation_id for event in events if message in str(event.content)]
     new = types.Content(role="user", parts=[types.Part(text=message)])
-    given: dict[str, Any] = {"invocation_id": cut[0]} if cut else {"new_message": new}
-    async for _ in runner.run_async(user_id=_USER, session_id=session, **given):
+    request: dict[str, Any] = {"invocation_id": cut[0]} if cut else {"new_message": new}
+    async for _ in runner.run_async(user_id=_USER, session_id=session, **request):
         pass

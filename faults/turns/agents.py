@@ -145,7 +145,7 @@ def only_in(version: str) -> str:
 def in_rounds(request: ModelRequest) -> Reply:
     """What the model says: a round of the message after the other, as if each were said alone."""
     messages = list(request.messages)
-    last = max((n for n, one in enumerate(messages) if one.role == "user"), default=0)
+    last = max((n for n, message in enumerate(messages) if message.role == "user"), default=0)
     rounds = messages[last].content.split(THEN) if messages else []
     done = sum(message.is_assistant for message in messages[last:])
     if len(rounds) > 1 and done > len(rounds):

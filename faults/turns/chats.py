@@ -74,7 +74,7 @@ async def _trial(run: Run) -> Outcome:
         ):
             killed = await _kill((first, second), here, drawn, run.count, place)
             names = [f"{me}n{number}" for me in NAMES for number in range(run.count)]
-            turns = {name: await _say(here, name) for name in names}
+            turns = {name: await _submit(here, name) for name in names}
             tally = await check_turns(here, turns, SHAPE, outcome)
         began = [
             Attempt(words[0], float(words[1]), words[2], int(words[3]))
@@ -126,7 +126,7 @@ def stolen(began: Sequence[Attempt], killed: dict[str, float]) -> list[str]:
     return wrong
 
 
-async def _say(here: Process, name: str) -> str:
+async def _submit(here: Process, name: str) -> str:
     """Hand in a turn, or find it: the key is its name."""
     return await here.say(SHAPE.message(name), session=name[0], idempotency_key=name)
 
@@ -145,7 +145,7 @@ async def _talk(place: Place, options: dict[str, Any], ready: Ready) -> None:
         async with TurnWorker(here.store, here.engine, watched):
             ready.set()
             for number in range(options["turns"]):
-                await here.turns.wait(await _say(here, f"{me}n{number}"))
+                await here.turns.wait(await _submit(here, f"{me}n{number}"))
             (place.folder / f"done-{me}").touch()
             await asyncio.Event().wait()  # alive, for what the other leaves behind
 

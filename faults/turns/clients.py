@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from faults.harness import Outcome
 from faults.turns.place import Process, check_log
-from faults.turns.tally import Shape, Tally, by_session, count, differences, told
+from faults.turns.tally import Shape, Tally, by_session, count, differences, story_of
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import StoreUnavailableError
 from lango.store.schema.tables import turns as turn_rows
@@ -64,10 +64,10 @@ class Clients:
     async def talk(self, name: str, session: str) -> None:
         """Hand in one turn, look at it, and read it to its end."""
         here = self._here
-        said, key = self._shape.message(name), f"key-{name}"
+        message, key = self._shape.message(name), f"key-{name}"
         while True:
             try:
-                turn = await here.say(said, session=session, idempotency_key=key)
+                turn = await here.say(message, session=session, idempotency_key=key)
                 self.turns[name] = turn
                 await here.turns.get(turn)
                 check_log(await here.read(turn))
@@ -126,7 +126,7 @@ async def history(here: Process, session: str, unknown: set[str] | None = None) 
     """A session's history in the words of a story."""
     service = SessionServiceAdapter(here.store, token_budget=None)
     found = await service.get_session(app_name=here.place.app, user_id="user", session_id=session)
-    return told(found.events if found else (), unknown)
+    return story_of(found.events if found else (), unknown)
 
 
 async def _ended(here: Process, name: str, turn_id: str, outcome: Outcome) -> Turn | None:

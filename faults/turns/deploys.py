@@ -134,10 +134,10 @@ class Deploys:
         held, tool = Held(), only_in(str(version))
         for number in range(HELD):
             bridge, stray = f"b{name}n{number}", f"stray-{name}-{number}"
-            said = f'call hold {{"name": "gate-{bridge}"}}{THEN}{LAST.message(bridge)}'
-            held.bridges[bridge] = await self._here.say(said, session=f"bridge-{bridge}")
-            said = f'call {tool} {{"name": "gate-{stray}"}}'
-            held.strays[stray] = await self._here.say(said, session=stray)
+            message = f'call hold {{"name": "gate-{bridge}"}}{THEN}{LAST.message(bridge)}'
+            held.bridges[bridge] = await self._here.say(message, session=f"bridge-{bridge}")
+            message = f'call {tool} {{"name": "gate-{stray}"}}'
+            held.strays[stray] = await self._here.say(message, session=stray)
         wanted = {f"held gate-{each}" for each in (*held.bridges, *held.strays)}
         await self._here.place.effects.wait(lambda words: wanted <= set(words))
         return held
@@ -193,8 +193,8 @@ class Deploys:
         """Ended as changed, its call answered, and the session goes on."""
         async with asyncio.timeout(PATIENCE):
             turn = await self._here.turns.wait(turn_id)
-        outcome, said = self._outcome, (turn.error or {}).get("type")
-        right = (turn.state, said) == ("failed", AgentChangedError.__name__)
+        outcome, error_type = self._outcome, (turn.error or {}).get("type")
+        right = (turn.state, error_type) == ("failed", AgentChangedError.__name__)
         outcome.expect(right, f"turn {session} is {turn.state}: {turn.error}")
         self._stray += right
         check_log(await self._here.read(turn_id))
@@ -206,7 +206,7 @@ class Deploys:
             after = await self._here.turns.wait(await self._here.say("hello", session=session))
         outcome.expect(after.state == "completed", f"{session} does not go on: {after.error}")
 
-    def tell(self) -> None:
+    def note_figures(self) -> None:
         """What was done, as figures."""
         ended = ", ".join(f"{times} by {name}" for name, times in sorted(self._ended.items()))
         self._outcome.note(
@@ -234,7 +234,7 @@ async def _trial(run: Run) -> Outcome:
                 deploys = Deploys(here, drawn, outcome)
                 async with deploys.workers(versions + 1):
                     await _under_load(run, here, deploys, versions, outcome)
-                    deploys.tell()
+                    deploys.note_figures()
     return outcome
 
 

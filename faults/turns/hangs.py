@@ -56,8 +56,8 @@ async def _hang(here: Process, outcome: Outcome) -> float:
     outcome.expect((ended.state, ended.attempts) == ("completed", 2), f"the hung turn is {ended}")
     outcome.expect(later.state == "completed", f"after its hang the worker's turn is {later.state}")
     outcome.expect(await _stored(here, turn) == before, "a worker wrote after it had hung")
-    told = {line[2]: float(line[1]) for line in place.effects.lines() if line[3:] == ["b"]}
-    return told["passes"] - told["blocks"]
+    began = {line[2]: float(line[1]) for line in place.effects.lines() if line[3:] == ["b"]}
+    return began["passes"] - began["blocks"]
 
 
 async def _stored(here: Process, turn: str) -> list[str]:
@@ -73,8 +73,8 @@ async def _stored(here: Process, turn: str) -> list[str]:
 async def _die_with_many(here: Process, outcome: Outcome) -> float:
     """How long until the turns of a dead worker were over."""
     async with Crew(here.place, 1, dead_after=DEAD_AFTER) as crew:
-        said = 'call hold {"name": "go"}'
-        turns = [await here.say(said, session=f"s{n}") for n in range(TURNS)]
+        message = 'call hold {"name": "go"}'
+        turns = [await here.say(message, session=f"s{n}") for n in range(TURNS)]
         await here.place.effects.wait(lambda words: words.count("held go") == TURNS)
         await crew.replace(0)
         killed = time.monotonic()

@@ -118,7 +118,7 @@ def work(place: Place, options: dict[str, Any], ready: Event) -> None:
     """Run turns until told to stop: the job of a process that is given no other."""
     keep_log(place)
     failpoints.armed = partial(_die_at, options.pop("die_at", None))
-    event_loop.run(_work_until_told(place, options, ready))
+    event_loop.run(_work_until_stopped(place, options, ready))
 
 
 def _die_at(where: str | None, name: str) -> None:
@@ -126,13 +126,13 @@ def _die_at(where: str | None, name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _work_until_told(place: Place, options: dict[str, Any], ready: Event) -> None:
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+async def _work_until_stopped(place: Place, options: dict[str, Any], ready: Event) -> None:
+    stop_requested = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_requested.set)
     drain = options.pop("drain", 10.0)
     async with process(place, dead_after=options.pop("dead_after", 1.5)) as here:
         worker = here.worker(**options)
         await worker.start()
         ready.set()
-        await told.wait()
+        await stop_requested.wait()
         await worker.stop(drain)

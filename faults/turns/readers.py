@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.server.sse import Frame, Sitting, check_told
+from faults.server.sse import ConnectionFrames, Frame, check_complete_log
 from faults.turns.clients import PATIENCE, until_over
 from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import CONTEXT, Crew
@@ -30,17 +30,17 @@ _BREAKS_OFF: Final = 0.2
 
 
 @dataclass(slots=True)
-class Heard:
+class TurnReading:
     """What a reader has of a turn."""
 
-    sittings: list[Sitting] = field(default_factory=list[Sitting])
+    connections: list[ConnectionFrames] = field(default_factory=list[ConnectionFrames])
     resets: int = 0
     wrong: list[str] = field(default_factory=list[str])
 
     @property
     def last(self) -> Position:
         """The newest position it has been at."""
-        return max((each.last for each in self.sittings), key=_rank, default=Position())
+        return max((each.last for each in self.connections), key=_rank, default=Position())
 
 
 def _rank(position: Position) -> tuple[int, int, int]:
@@ -54,21 +54,21 @@ async def _trial(run: Run) -> Outcome:
             process(place, dead_after=DEAD_AFTER) as here,
             Crew(place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) as crew,
         ):
-            said = await _submit(here, -(-run.count // (PER_TURN * READERS)))
+            texts_by_reader = await _submit(here, -(-run.count // (PER_TURN * READERS)))
             most = max(run.count // RECONNECTS_PER_KILL, 1)
             killing = asyncio.create_task(_kill(crew, here, drawn, most))
             try:
-                heard = await _read_all(place, said, random.Random(run.seed))
+                readings = await _read_all(place, texts_by_reader, random.Random(run.seed))
             finally:
                 killing.cancel()
                 outcome.note(f"{await killing} workers killed")
-    for each in heard:
+    for each in readings:
         for wrong in each.wrong:
             outcome.fail(wrong)
-    back = sum(len(each.sittings) for each in heard)
-    resets = sum(each.resets for each in heard)
-    outcome.note(f"{len(heard)} turns, {back} reconnects, {resets} messages begun anew")
-    parts = sum(sitting.parts for each in heard for sitting in each.sittings)
+    reconnects = sum(len(each.connections) for each in readings)
+    resets = sum(each.resets for each in readings)
+    outcome.note(f"{len(readings)} turns, {reconnects} reconnects, {resets} messages begun anew")
+    parts = sum(connection.parts for each in readings for connection in each.connections)
     if parts:
         outcome.note(f"{parts} parts of text read before they were in the log")
     return outcome
@@ -76,12 +76,12 @@ async def _trial(run: Run) -> Outcome:
 
 async def _submit(here: Process, turns: int) -> list[dict[str, str]]:
     """For each reader a session of its own: the texts of its turns, by their ids."""
-    said: list[dict[str, str]] = [{} for _ in range(READERS)]
+    texts_by_reader: list[dict[str, str]] = [{} for _ in range(READERS)]
     for number in range(turns):
-        for reader, mine in enumerate(said):
+        for reader, texts in enumerate(texts_by_reader):
             text = " ".join(f"r{reader}n{number}w{word}" for word in range(WORDS))
-            mine[await here.say(text, session=f"s{reader}")] = f"You said: {text}"
-    return said
+            texts[await here.say(text, session=f"s{reader}")] = f"You said: {text}"
+    return texts_by_reader
 
 
 async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> int:
@@ -96,46 +96,52 @@ async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> i
     return kills
 
 
-async def _read_all(place: Place, said: list[dict[str, str]], drawn: random.Random) -> list[Heard]:
+async def _read_all(
+    place: Place, texts_by_reader: list[dict[str, str]], drawn: random.Random
+) -> list[TurnReading]:
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(READERS, mp_context=CONTEXT) as pool:
         jobs = [
             loop.run_in_executor(pool, _read, place, turns, drawn.randrange(2**32))
-            for turns in said
+            for turns in texts_by_reader
         ]
-        return [heard for each in await asyncio.gather(*jobs) for heard in each]
+        return [reading for each in await asyncio.gather(*jobs) for reading in each]
 
 
-def _read(place: Place, turns: dict[str, str], seed: int) -> list[Heard]:
+def _read(place: Place, turns: dict[str, str], seed: int) -> list[TurnReading]:
     """Read turn after turn to its end; in a process of its own."""
     return asyncio.run(_follow_all(place, turns, random.Random(seed)))
 
 
-async def _follow_all(place: Place, turns: dict[str, str], drawn: random.Random) -> list[Heard]:
-    heard: list[Heard] = []
+async def _follow_all(
+    place: Place, turns: dict[str, str], drawn: random.Random
+) -> list[TurnReading]:
+    readings: list[TurnReading] = []
     async with process(place) as here:
         for turn, text in turns.items():
-            heard.append(Heard())
+            readings.append(TurnReading())
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await _follow(here, turn, drawn, heard[-1])
-                    await _check(here, turn, heard[-1], text)
+                    await _follow(here, turn, drawn, readings[-1])
+                    await _check(here, turn, readings[-1], text)
             except (AssertionError, TimeoutError) as wrong:
-                heard[-1].wrong.append(f"turn {turn}: {wrong!r}")
-    return heard
+                readings[-1].wrong.append(f"turn {turn}: {wrong!r}")
+    return readings
 
 
-async def _follow(here: Process, turn: str, drawn: random.Random, heard: Heard) -> None:
+async def _follow(here: Process, turn: str, drawn: random.Random, reading: TurnReading) -> None:
     """Come back where it was, or anywhere before; until the end was seen, and often enough."""
     over = False
-    while not over or len(heard.sittings) < PER_TURN:
-        before = [frame.position for sitting in heard.sittings for frame in sitting.frames]
-        after = drawn.choice([heard.last, drawn.choice(before or [Position()])])
-        heard.sittings.append(sitting := Sitting(after))
+    while not over or len(reading.connections) < PER_TURN:
+        before = [
+            frame.position for connection in reading.connections for frame in connection.frames
+        ]
+        after = drawn.choice([reading.last, drawn.choice(before or [Position()])])
+        reading.connections.append(connection := ConnectionFrames(after))
         async with aclosing(here.turns.events(turn, after=after)) as events:
             async for event in events:
-                sitting.frames.append(_frame(event))
-                if len(sitting.frames) == _MOST_AT_ONCE or drawn.random() < _BREAKS_OFF:
+                connection.frames.append(_frame(event))
+                if len(connection.frames) == _MOST_AT_ONCE or drawn.random() < _BREAKS_OFF:
                     break
             else:
                 over = True
@@ -145,12 +151,12 @@ def _frame(event: LoggedEvent) -> Frame:
     return Frame(event.number, event.type, event.data, event.length, event.epoch)
 
 
-async def _check(here: Process, turn: str, heard: Heard, text: str) -> None:
+async def _check(here: Process, turn: str, reading: TurnReading, text: str) -> None:
     """What was read at each sitting is in the log, and the log makes up the text."""
     log = [_frame(event) for event in await here.read(turn)]
-    heard.resets = check_told(log, text)
-    for sitting in heard.sittings:
-        sitting.check(log)
+    reading.resets = check_complete_log(log, text)
+    for connection in reading.connections:
+        connection.check(log)
 
 
 READ: Final = Guarantee(

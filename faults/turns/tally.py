@@ -65,7 +65,7 @@ def name_in(message: str) -> str | None:
     return found[1] if found else None
 
 
-def told(events: Iterable[Event], unknown: set[str] | None = None) -> list[str]:
+def story_of(events: Iterable[Event], unknown: set[str] | None = None) -> list[str]:
     """A session's history in the words of a story; gathers the marks whose outcome is unknown."""
     words: list[str] = []
     name, marks = "", dict[str, str]()

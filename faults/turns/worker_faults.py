@@ -92,13 +92,13 @@ async def _check_history(here: Process, name: str, turn: Turn, outcome: Outcome)
     loaded = await here.store.load(turn.session, None)
     rows = loaded.messages if loaded else []
     outcome.expect([row.seq for row in rows] == list(range(1, len(rows) + 1)), f"{name}: a gap")
-    mine = [row for row in rows if row.invocation_id == turn.invocation_id]
-    talk = [row for row in mine if row.role != "control"]
-    said, right = [row.role for row in talk], ["user", "assistant", "tool", "assistant"]
+    rows_of_turn = [row for row in rows if row.invocation_id == turn.invocation_id]
+    talk = [row for row in rows_of_turn if row.role != "control"]
+    roles, right = [row.role for row in talk], ["user", "assistant", "tool", "assistant"]
     is_open = bool(talk) and talk[-1].role == "assistant" and bool(talk[-1].tool_calls)
     outcome.expect(not is_open, f"the history of {name} ends with an open call")
-    wanted = right if turn.state == "completed" else right[: len(said)]
-    outcome.expect(said == wanted, f"the history of {name} is {said}")
+    wanted = right if turn.state == "completed" else right[: len(roles)]
+    outcome.expect(roles == wanted, f"the history of {name} is {roles}")
 
 
 async def _submit(here: Process, name: str, session: int) -> str:
@@ -160,8 +160,8 @@ async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outco
                 busy = drawn.choice(["enqueue", "reject"])
                 try:
                     who = drawn.choice([here, other])
-                    said = MESSAGE.format(name=n)
-                    turns[str(n)] = await who.say(said, session="one", busy=busy)
+                    message = MESSAGE.format(name=n)
+                    turns[str(n)] = await who.say(message, session="one", busy=busy)
                 except SessionBusyError:
                     refused += 1
         await _ended(here, turns, outcome)
@@ -182,10 +182,10 @@ async def _stop(here: Process, drawn: random.Random, count: int, outcome: Outcom
             for n in range(3):
                 turns[f"{stop}-{n}"] = await _submit(here, f"{stop}-{n}", n)
             await asyncio.sleep(drawn.uniform(0.0, 0.4))
-            told = time.monotonic()
+            stopped = time.monotonic()
             worker.send(signal.SIGTERM)
             code = await asyncio.to_thread(worker.join)
-            slowest = max(slowest, time.monotonic() - told)
+            slowest = max(slowest, time.monotonic() - stopped)
             outcome.expect(code == 0, f"a worker that was told to stop ended with {code}")
         finally:
             worker.kill()

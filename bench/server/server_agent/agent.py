@@ -18,7 +18,7 @@ WORD_EVERY = 0.02  # seconds
 _MANY = 10_000  # requests at once: the servers are measured, not a model's limits
 
 
-class Dripping:
+class PacedWords:
     """Says the words one by one, and then that it is over."""
 
     name = "dripping"
@@ -32,5 +32,5 @@ class Dripping:
         yield Done("stop", Usage(input=100, output=30), model=request.model)
 
 
-_model = ModelAdapter(Dripping(), "dripping", policy=Policy(max_concurrent_requests=_MANY))
+_model = ModelAdapter(PacedWords(), "dripping", policy=Policy(max_concurrent_requests=_MANY))
 root_agent = LlmAgent(name="server_agent", model=_model)
