@@ -46,7 +46,7 @@ def recorded(wire: str) -> bytes:
 
 
 def _sdk(wire: str, canned: Canned) -> Callable[[], Awaitable[AsyncIterator[Any]]]:
-    """What a program does that speaks to the vendor's SDK itself."""
+    """The calls of a program that uses the vendor's SDK directly."""
     model = MODELS[wire]
     if wire == "anthropic":
         messages: Any = anthropic_client(canned).messages

@@ -32,12 +32,12 @@ _MOST_FAILURES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run of a row, or of a slice of it, came to: one line of the file."""
+    """The result of one run of a row, or of a slice: one line of the file."""
 
     row: str
     count: int  # of the whole run, of which this may be a part; 0: all there are
     part: str
-    seed: int | None  # None in lines of a time when it was not kept
+    seed: int | None  # None in older lines, which did not record it
     commit: str | None
     date: str
     outcome: str  # ok or failed
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def slice(self) -> Part:
-        """The part, as one can count with it."""
+        """The part, parsed."""
         return Part.parsed(self.part)
 
 
@@ -72,7 +72,7 @@ def _git(*arguments: str) -> str:
 
 
 def append(result: Result, path: Path = RESULTS) -> None:
-    """Add a line to the file; what does not fit of the failures is left out."""
+    """Add a line to the file; failures that do not fit are left out."""
     line = asdict(result) | {"failures": result.failures[:_MOST_FAILURES]}
     if not result.failures:
         del line["failures"]

@@ -47,7 +47,7 @@ where relkind = 'r' and relnamespace = 'public'::regnamespace
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """What has been used until now."""
+    """The resources used so far."""
 
     turns: int
     worker_cpu: float
@@ -60,7 +60,7 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a turn of one app used; bytes by table, with indexes. CPU is in seconds."""
+    """The resources of one turn of an app; bytes by table, with indexes. CPU is in seconds."""
 
     turns: int
     worker_cpu: float
@@ -72,7 +72,7 @@ class Measured:
 
     @classmethod
     def between(cls, before: _Usage, after: _Usage) -> Measured:
-        """What was used for each turn."""
+        """The resources used per turn between two readings."""
         turns = after.turns - before.turns
         spent = [cpu - before.backends.get(pid, 0.0) for pid, cpu in after.backends.items()]
         grown = {name: size - before.sizes[name] for name, size in after.sizes.items()}
@@ -140,7 +140,7 @@ async def measure(app: str, rate: float, seconds: float = SECONDS) -> Measured:
 
 @dataclass(frozen=True, slots=True)
 class NoticeCost:
-    """What a notice costs the server with so many listeners."""
+    """The cost of a notice to the server with a number of listeners."""
 
     listeners: int
     cpu: float  # seconds
@@ -148,7 +148,7 @@ class NoticeCost:
 
 
 async def measure_notices(listeners: int) -> NoticeCost:
-    """Send notices as fast as the server takes them."""
+    """Send notices as fast as the server accepts them."""
     heard = _Heard()
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(own_database("_notices"))

@@ -1,4 +1,4 @@
-"""Engines and buses side by side: how soon a turn starts, and what it costs each process."""
+"""Engines and buses side by side: the time to start a turn, and its cost in each process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _BACKENDS: Final = "select pid from pg_stat_activity where datname = current_dat
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured of one engine, round by round."""
+    """The measurements of one engine, by round."""
 
     starts: list[float] = field(default_factory=list[float])  # seconds
     rates: list[float] = field(default_factory=list[float])  # turns per second
@@ -53,7 +53,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An engine with a database, a worker process and a submitter of its own."""
+    """An engine with its own database, worker process and submitter."""
 
     here: WorkerContext
     queue: Queue

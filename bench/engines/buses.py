@@ -1,4 +1,4 @@
-"""Buses side by side: what a streamed turn costs PostgreSQL, the worker and the reader."""
+"""Buses side by side: the cost of a streamed turn to PostgreSQL, the worker and the reader."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _targets(bus: str) -> tuple[Target, Target, Target, Target]:
 
 
 class Words:
-    """Says a word with the time in it, thirty times a second."""
+    """Streams a word with its time, thirty times a second."""
 
     fingerprint = "words"
 
@@ -112,7 +112,7 @@ async def _read(url: str, bus: str) -> None:
 
 @dataclass(slots=True)
 class Streamed:
-    """What was measured of one bus, a figure for each round; CPU in seconds per turn."""
+    """The measurements of one bus, a figure for each round; CPU in seconds per turn."""
 
     postgres: list[float] = field(default_factory=list[float])
     worker: list[float] = field(default_factory=list[float])
@@ -159,7 +159,7 @@ def _cpu(pid: int) -> float:
 
 
 async def _round(url: str, bus: str, count: int, seconds: float, found: Streamed) -> None:
-    """So many turns stream at once, and one process reads them all."""
+    """Stream `count` turns concurrently; one process reads them all."""
     beside = await connect(url)
     worker = _Process("work", url, bus, str(count), str(seconds))
     await worker.receive()
@@ -189,7 +189,7 @@ async def _round(url: str, bus: str, count: int, seconds: float, found: Streamed
 
 
 async def streamed_turns(*, quick: bool) -> Result:
-    """All buses, in turns."""
+    """Measure all buses, in rotation."""
     count, seconds, rounds = (30, 4.0, 2) if quick else (60, 8.0, 5)
     with ExitStack() as servers:
         cluster = servers.enter_context(own_cluster())

@@ -75,7 +75,7 @@ def bound(rate: float, retention: float) -> float:
 def findings(
     minutes: Sequence[Minute], *, rate: float, retention: float, lost: int
 ) -> list[Finding]:
-    """What the run shows; a short one cannot show that something stays bounded."""
+    """The findings of the run; a short run cannot show that something stays bounded."""
     rows = max(minute.log_rows for minute in minutes) / bound(rate, retention)
     full = rate * EVENTS * len(minutes) * _MINUTE  # if nothing were deleted
     can_tell = full > 2 * bound(rate, retention)
@@ -108,7 +108,7 @@ async def _minute(made: Queue, worker: WorkerProcess, seconds: float) -> Minute:
 
 
 async def _watch(made: Queue, worker: WorkerProcess, minutes: list[Minute]) -> None:
-    """Note each minute, until cancelled."""
+    """Record each minute, until cancelled."""
     began = time.monotonic()
     while True:
         await asyncio.sleep(began + (len(minutes) + 1) * _MINUTE - time.monotonic())

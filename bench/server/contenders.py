@@ -39,7 +39,7 @@ select pid from pg_stat_activity where datname = current_database() and pid <> p
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """How one asks a server for sessions and turns, and knows what its stream tells."""
+    """The requests for sessions and turns of a server, and the marks in its stream."""
 
     new_session: Request
     turn: Callable[[str, str], Request]  # of a session's id and a message

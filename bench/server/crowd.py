@@ -1,4 +1,4 @@
-"""Many turns that wait for a slow model in one `lango serve`, each with a client that reads it."""
+"""Many turns of one `lango serve` that wait for a slow model, each with a reading client."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _send_command(server: Contender, message: str) -> dict[str, Any]:
 
 
 async def _all_wait(server: Contender, turns: int) -> dict[str, Any]:
-    """How the server stands once so many wait."""
+    """The server's figures once this number of turns waits."""
     while True:
         figures = await _send_command(server, FIGURES)
         if figures["waiting"] >= turns:
@@ -67,7 +67,7 @@ async def _all_wait(server: Contender, turns: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """What turns that wait hold, MB, and how the server stood when all did and were over."""
+    """The memory of waiting turns, MB, and the server's figures when all waited and after."""
 
     before: float
     held: float
@@ -102,7 +102,7 @@ async def _crowd(turns: int, opened: str) -> _Crowd:
 
 
 async def waiting(turns: int) -> Result:
-    """A server in which so many turns wait for their model, until all are answered."""
+    """Measure a server in which this many turns wait for the model, until all are answered."""
     table = Table(
         f"{turns:,} turns that wait for their model in one `lango serve`, all read", _COLUMNS
     )

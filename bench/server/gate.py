@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lango.providers.base import ModelRequest
 
 WAIT: Final = "wait"
-OPEN: Final = "open"  # to all in one moment
+OPEN: Final = "open"  # answers all waiting turns at the same moment
 OPEN_ONE_BY_ONE: Final = "open one by one"
 RESET: Final = "reset"
 FIGURES: Final = "figures"
 ANSWERS_EVERY: Final = 0.001
-"""Seconds between answers that come one by one."""
+"""Seconds between answers that are sent one by one."""
 
 
 class Gate:
@@ -61,5 +61,5 @@ class Gate:
 
 
 def make() -> LlmAgent:
-    """The agent, made where the loop runs that it watches."""
+    """Make the agent, within the event loop that it watches."""
     return LlmAgent(name="gate", model=ModelAdapter(Gate(), "gate", policy=NO_LIMITS))

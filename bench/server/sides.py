@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WORDS: Final = 30
 """Deltas of an answer; one comes every 20 ms."""
 CLIENTS: Final = {1: 4, 50: 2, 200: 1}
-"""How many at a time, and how many turns each of them has in a round."""
+"""Concurrent clients, and the turns of each client in a round."""
 _DELTAS_AT: Final = 50  # clients: enough to keep a core busy, and none waits long
 _OF_ADK: Final = {1: 1.0, 50: 0.5, 200: 1.0}
 """Limits of a turn's CPU, × ADK's, by the number of clients."""
@@ -38,7 +38,7 @@ _FIRSTS: Final = (
 
 
 async def side_by_side(clients: int, rounds: int) -> Result:
-    """All servers, new ones, with so many clients at a time."""
+    """Start all servers, and measure them with this number of concurrent clients."""
     words = (WORDS, 0) if clients == _DELTAS_AT else (WORDS,)
     async with contenders() as servers:
         made = await _measured(servers, clients, rounds, words)
@@ -79,7 +79,7 @@ def _load_name(clients: int) -> str:
 
 
 def _loads(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
-    """What turns cost."""
+    """The cost of turns."""
     where = _load_name(clients)
     table = Table(f"{where}: what a turn costs (median of {count} rounds)", _LEVEL)
     pace = _series(made, lambda round_: 1 / round_.per_turn.wall)
@@ -107,7 +107,7 @@ def _loads(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
 
 
 def _firsts(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
-    """How long a client waits: for anything at all, and for the answer to begin."""
+    """The seconds until a client gets the first byte, and the first word."""
     where = _load_name(clients)
     table = Table(f"{where}: until something comes, ms (median of {count} rounds)", _FIRSTS)
     middle = [_series(made, lambda round_: median(round_.first_byte))]
@@ -132,7 +132,7 @@ def _firsts(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
 
 
 def _deltas(streamed: Mapping[str, Rounds], at_once: Mapping[str, Rounds], count: int) -> Result:
-    """What a delta costs: turns with them beside turns whose model answers at once."""
+    """The cost of a delta: turns with deltas beside turns whose model answers at once."""
     title = f"{_load_name(_DELTAS_AT)}: the server's CPU, µs (median of {count} rounds)"
     columns = ("server", "turn whose model answers at once", "each of its deltas", "× ADK's")
     table = Table(title, columns)

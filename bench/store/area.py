@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from bench.store.contenders import Contender
     from bench.targets import Finding, Result
 
-# A server plans for the tables it finds: in tiny ones it would scan, and go on scanning.
+# PostgreSQL plans for the current table sizes: for tiny tables it would choose, and keep, scans.
 _IDLE_SESSIONS: Final = 2_000
-_ADK_LONGEST: Final = 10_000  # it loads whole sessions: longer ones would be most of the run
+_ADK_LONGEST: Final = 10_000  # it loads whole sessions: longer ones would dominate the run
 
 
 async def _open_adk(url: str) -> Adk:
@@ -43,7 +43,7 @@ OPENERS: Final[Mapping[str, Callable[[str], Awaitable[Contender]]]] = {
 
 
 class Run:
-    """The contenders of one run and what was found so far."""
+    """The contenders of one run, and the findings so far."""
 
     def __init__(self, url: str, bare: Bare, promised: Promised, adk: Adk, ours: Lango) -> None:
         self._url = url
@@ -67,13 +67,13 @@ class Run:
         await connection.close()
 
     async def populate(self) -> None:
-        """Other people's sessions, so that no table is tiny."""
+        """Create sessions of other users, so that no table is tiny."""
         for contender in (*self._all, self._promised):
             await contender.sessions(_IDLE_SESSIONS)
         await self._vacuum()
 
     async def quick(self) -> None:
-        """What noise does not move."""
+        """Run the measures that noise does not affect."""
         self._record(await disk.per_message(self._all, self._url))
         ends = (load.SHORTEST, load.LONGEST)
         sessions = await load.fill_sessions(self._all, {Adk.name: load.SHORTEST}, ends)

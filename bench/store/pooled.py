@@ -29,7 +29,7 @@ _DIRECT: Final = "direct"
 _OF_DATABASE: Final = "PgBouncer, settings of the database"
 _OF_TRANSACTION: Final = "PgBouncer, settings of each transaction"
 _LIMIT: Final = 1.15
-_IDLE_SESSIONS: Final = 2_000  # a server plans for the tables it finds
+_IDLE_SESSIONS: Final = 2_000  # PostgreSQL plans for the current table sizes
 _IN_A_ROW: Final = 60
 _TOGETHER: Final = 768
 _TURNS: Final = 8
@@ -39,14 +39,14 @@ _AT_MOST: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to a database of its own, and that database itself."""
+    """One connection path to its own database, and that database's URL."""
 
     url: str
     lango: Lango
 
 
 class Ways:
-    """The three ways, open for as long as the run."""
+    """The three connection paths, open during the run."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()

@@ -27,7 +27,7 @@ SESSIONS: Final = 100_000
 MESSAGES: Final = 100
 EMPTY: Final = 200  # sessions of the "empty" database: enough that a round meets none twice
 
-_AT_A_TIME: Final = 10  # messages of a session that lie together in time, as a few turns would
+_AT_A_TIME: Final = 10  # messages of a session that are written together, as by a few turns
 _BATCH: Final = 10_000  # sessions per statement
 _ROUNDS: Final = 40
 _OPERATIONS: Final = 40
@@ -114,7 +114,7 @@ async def _filled(bare: Bare, ours: Lango, count: int) -> tuple[Filled, Filled]:
 async def _fill(
     name: str, sessions: Sequence[str], extend: Callable[[Sequence[str], int, int], Awaitable[None]]
 ) -> None:
-    """Every session grows a little, then every session again: no session lies in one piece."""
+    """Extend all sessions a little, repeatedly: no session is stored in one piece."""
     began, done = time.monotonic(), 0
     total = len(sessions) * MESSAGES
     for first in range(1, MESSAGES + 1, _AT_A_TIME):
@@ -137,7 +137,7 @@ async def _settled(url: str) -> str:
 
 
 async def _compare(small: FilledDatabase, large: FilledDatabase, rounds: int) -> Result:
-    """Both databases in the same rounds, so that the machine's mood moves neither ratio."""
+    """Measure both databases in the same rounds, so that noise affects both ratios alike."""
     samples = await interleave(
         {
             (what, place, who): getattr(getattr(place, who), what)

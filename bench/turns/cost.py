@@ -1,4 +1,4 @@
-"""What a durable turn costs beside the same turn of the same runner, on the same store."""
+"""The cost of a durable turn beside the same turn of the same runner, on the same store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ELSEWHERE: Final = "durable, worker in another process"
 
 
 async def _by_runner(here: WorkerContext, session: str) -> float:
-    """One turn; the monotonic time of its model call."""
+    """Run one turn; return the monotonic time of its model call."""
     assert isinstance(here.app, DurableAgent)
     async for _ in here.app.runner.run(USER, session, MESSAGE):
         pass

@@ -1,4 +1,4 @@
-"""Many turns in one process: what they hold while they wait, and what their streams cost others."""
+"""Many turns in one process: their memory while they wait, and the cost of their streams."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ select extract(epoch from now())::float, sum(last_event)::bigint from turns wher
 
 
 async def until(queue: Queue, state: str, count: int) -> None:
-    """Wait until so many turns are in a state."""
+    """Wait until this number of turns is in a state."""
     await poll_until(partial(queue.row, _COUNT, state), lambda row: row[0] >= count)
 
 
 async def until_called(worker: WorkerProcess, calls: int) -> Figures:
-    """Wait until a worker has called its model so many times."""
+    """Wait until a worker has called its model this many times."""
     return await poll_until(worker.figures, lambda figures: figures.calls >= calls)
 
 
 async def _warmed_up(made: Queue, worker: WorkerProcess, session: str) -> Figures:
-    """Run one turn: ADK imports as it goes, and a worker does that once."""
+    """Run one turn: ADK imports lazily, once per worker."""
     await made.fill([session], 1)
     await worker.send("open")
     await worker.send("start")
@@ -65,7 +65,7 @@ async def _warmed_up(made: Queue, worker: WorkerProcess, session: str) -> Figure
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """What turns that wait hold, and how long the loop stood still until all did, and were over."""
+    """The figures before, while all turns wait, and after; and the connections."""
 
     before: Figures
     full: Figures
@@ -92,7 +92,7 @@ async def _crowd(app: str, turns: int) -> _Crowd:
 
 
 async def waiting(turns: int) -> Result:
-    """A process in which so many turns wait for their models, until these answer."""
+    """Measure a process in which this number of turns waits for the models, until these answer."""
     table = Table(
         f"{turns:,} turns that wait for their models, in one process",
         (
@@ -115,7 +115,7 @@ async def waiting(turns: int) -> Result:
 
 
 def stalled(turns: int, how: str, seconds: float) -> Finding:
-    """How long a loop stood still at most, held to the target."""
+    """The longest stall of a loop, compared with its target."""
     what = f"worst stall of the loop, {turns:,} turns wait, answers {how}"
     return Finding(Target(what, 100, unit="ms of its CPU"), Interval.exact(seconds * 1e3))
 
@@ -137,7 +137,7 @@ def _beside(
 
 
 async def _read(place: Place, turn_id: str) -> None:
-    """Read one of the streams: others are told of all of them then."""
+    """Read one of the streams: then all of them are notified to other processes."""
     async with worker_context(place) as here:
         async for _ in here.turns.events(turn_id):
             pass

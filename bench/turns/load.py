@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bench.pg import Connection
     from bench.turns.desk import Queue, WorkerContext
 
-_SUBMITS: Final = 32  # at a time: a submitter that is behind must not open a task for each turn
+_SUBMITS: Final = 32  # concurrent submits: a late submitter must not open a task for each turn
 _BACKENDS: Final = "select pid from pg_stat_activity where datname = current_database()"
 _STATES: Final = """
 select count(*), count(*) filter (where state = 'completed'), count(*) filter (where ended is null)

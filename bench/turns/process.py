@@ -34,7 +34,7 @@ Order = Literal["start", "stop", "open", "shut", "figures"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a worker process knows of itself."""
+    """The figures that a worker process reports."""
 
     calls: int
     last_call: float
@@ -54,11 +54,11 @@ class WorkerProcess:
         child_end.close()
 
     async def send(self, order: Order) -> Any:
-        """Give an order; what came of it once it is done."""
+        """Send an order; return its result."""
         return await asyncio.to_thread(self._send, order)
 
     async def figures(self) -> Figures:
-        """How it stands."""
+        """The current figures of the worker."""
         return await self.send("figures")
 
     def _send(self, order: Order) -> Any:
@@ -68,7 +68,7 @@ class WorkerProcess:
         return self._pipe.recv()
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill it immediately."""
         self._process.kill()
         self._process.join(PATIENCE)
         self._pipe.close()
@@ -94,7 +94,7 @@ async def poll_until(read: Callable[[], Awaitable[T]], wanted: Callable[[T], boo
 
 
 class StallWatch:
-    """Notes the most CPU that the loop's thread used between two moments when others could run."""
+    """Records the most CPU that the loop's thread used between two ticks of the loop."""
 
     def __init__(self) -> None:
         self.worst = 0.0
@@ -114,7 +114,7 @@ def _serve(place: Place, pipe: Connection) -> None:
 
 
 async def _serve_until_closed(place: Place, pipe: Connection) -> None:
-    """Carry out orders until the one who gives them is gone."""
+    """Execute orders until the other end of the pipe is closed."""
     orders: asyncio.Queue[Order | None] = asyncio.Queue()
 
     def receive() -> None:
@@ -139,7 +139,7 @@ async def _execute(here: WorkerContext, watch: StallWatch, order: Order) -> Any:
         await here.worker.start()
     elif order == "stop":
         await here.worker.stop()
-        await here.store.database.close()  # the server's connections are few, and others want some
+        await here.store.database.close()  # the server has few connections, and others need them
     elif order == "open":
         here.notes.gate.set()
     elif order == "shut":

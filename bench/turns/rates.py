@@ -35,7 +35,7 @@ from turns where ended >= $1 and trimmed is null and state = 'completed'
 
 
 async def _pace(queue: Queue, worker: WorkerProcess, turns: int) -> Sample:
-    """Let the worker run until so many turns are over; seconds per turn."""
+    """Let the worker run until this number of turns is over; return seconds per turn."""
     (began,) = await queue.row("select clock_timestamp()")
     before = (await worker.figures()).cpu
     await worker.send("start")

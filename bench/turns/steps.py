@@ -1,4 +1,4 @@
-"""What a durable turn does beside its agent, step by step: round trips, statements, CPU."""
+"""The cost of a durable turn beside its agent, by step: round trips, statements, CPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORKER: Final = Worker("wrk_bench", {APP: "nothing"})
 _TO_WARM_UP: Final = 10  # statements are prepared once per connection, not once per operation
 _COUNTED: Final = 10
 _TIMED: Final = 40
-_NEVER: Final = 3_600.0  # seconds: nothing beats here
+_NEVER: Final = 3_600.0  # seconds: no heartbeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Step:
 
 
 class _Steps:
-    """What each step of some turns took."""
+    """The cost of each step of some turns."""
 
     def __init__(self, traffic: Traffic | None = None) -> None:
         self._traffic = traffic or Traffic()
@@ -60,7 +60,7 @@ class _Steps:
 
 
 async def _turn(here: WorkerContext, session: str, steps: _Steps) -> None:
-    """One turn by hand."""
+    """Run one turn step by step."""
     heads, log = here.engine.queue.heads, here.turns.log
     await steps.take("submit", here.submit(session))
     head = (await steps.take("look for work", heads([APP])))[0]

@@ -29,7 +29,7 @@ _APPS: Final = {"usual": "an agent", "served, usual": "an agent that is served"}
 
 
 async def _turn(here: WorkerContext, session: str) -> float:
-    """One turn; the seconds from its submission to its model call."""
+    """Run one turn; return the seconds from its submission to its model call."""
     began = time.monotonic()
     turn = await here.submit(session)
     assert (await here.turns.wait(turn.id)).state == "completed"
@@ -66,7 +66,7 @@ async def whole_turns(turns: int) -> Result:
 
 
 async def first_calls(turns: int) -> Result:
-    """How soon the model is called, with the database here and 1 ms away, each way."""
+    """The time to the model call, with a local database and with 1 ms of delay each way."""
     table = Table("Submit to first model call, ms (median)", ("turn of", "here", "1 ms away"))
     found: list[Interval] = []
     for app, what in _APPS.items():

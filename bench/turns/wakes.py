@@ -1,4 +1,4 @@
-"""How soon one process hears of another: words of a log, a worker's death, a cancel."""
+"""How fast one process learns of another's events: log deltas, a worker's death, a cancel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _median_ms(seconds: Sequence[float]) -> Interval:
 
 
 async def log_latency() -> Result:
-    """Words that one process says and another reads."""
+    """Deltas that one process publishes and another reads."""
     delays: list[float] = []
     written: list[float] = []
     async with own_database("_l") as url:
@@ -99,7 +99,7 @@ async def takeover(rounds: int) -> Result:
 async def _cancelled(
     here: WorkerContext, worker: WorkerProcess, session: str
 ) -> tuple[float, float]:
-    """Cancel a turn in mid-tool; seconds to the last effect, and until the turn is over."""
+    """Cancel a turn during a tool; return the seconds to its last effect and to its end."""
     before = (await worker.figures()).last_effect
     turn = await here.submit(session)
     await poll_until(worker.figures, lambda figures: figures.last_effect > before)

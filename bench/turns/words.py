@@ -1,4 +1,4 @@
-"""What a durable turn costs beside ADK's own runner in memory, by the words of its answer."""
+"""The cost of a durable turn beside ADK's own runner in memory, by the words of its answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STREAMING: Final = RunConfig.model_validate({"streaming_mode": "sse"})
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many turns at once, each with an answer of so many words."""
+    """A number of concurrent turns, each with an answer of some words."""
 
     words: int
     at_once: int
@@ -43,9 +43,9 @@ class Load:
 
     @property
     def target(self) -> Target:
-        """What the issue of speed asks for."""
-        much = f"{self.words} words, {self.at_once} at once"
-        return Target(f"durable turn of {much}, client CPU, × ADK's in memory", self.limit)
+        """The target for the client CPU of a durable turn."""
+        load = f"{self.words} words, {self.at_once} at once"
+        return Target(f"durable turn of {load}, client CPU, × ADK's in memory", self.limit)
 
 
 LOADS: Final = tuple(
@@ -64,7 +64,7 @@ class _Bare:
         self._made = 0
 
     async def run(self) -> None:
-        """One turn, in a session of its own."""
+        """Run one turn in its own session."""
         self._made += 1
         session = f"bare-{self._made}"
         await self._sessions.create_session(app_name=APP, user_id=USER, session_id=session)

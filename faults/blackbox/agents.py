@@ -1,7 +1,7 @@
-"""The agents of a project: eleven shapes. A deploy writes this file anew, with another version."""
+"""The agents of a project: eleven shapes. A deploy rewrites this file with the next version."""
 
 # pyright: reportDeprecated=false
-# ADK's own containers are what people have.
+# Users have ADK's own containers.
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _descriptor: Final = os.open(_LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def note(tool: str, uid: str, k: str, phase: str) -> None:
-    """One line in the log that only tools write: `phase` is begin or end."""
+    """Add a line to the log that only tools write: `phase` is begin or end."""
     line = {"tool": tool, "uid": uid, "k": k, "phase": phase, "t": time.time(), "pid": os.getpid()}
     os.write(_descriptor, (json.dumps(line) + "\n").encode())
 
@@ -84,7 +84,7 @@ async def extra(uid: str) -> dict[str, Any]:
 
 
 def _repeatable(function: Callable[..., Any]) -> None:
-    """ADK's own functions say by an attribute that they may run again."""
+    """Mark a function of ADK's as idempotent, by an attribute."""
     vars(function)["idempotent"] = True
 
 
@@ -134,7 +134,7 @@ def _text(content: Any) -> str:
 
 
 async def first(node_input: Any) -> str:
-    """Hand on what the user said."""
+    """Pass on the user's message."""
     return _text(node_input)
 
 

@@ -1,4 +1,4 @@
-"""Clients over HTTP: they hand in, read along over streams they cut, answer, cancel, delete."""
+"""Clients over HTTP: they submit turns, read streams and cut them, answer, cancel, delete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APPS: Final = (
 )
 ENDS: Final = frozenset({"completed", "failed", "cancelled", "input_required"})
 _PATIENCE: Final = 400.0
-"""Seconds in which a turn must end, whatever is killed; nothing is measured by it."""
+"""Seconds in which a turn must end, whatever is killed: a limit, not a measurement."""
 _BUSY: Final = (429, 503)
 _KINDS: Final = 12
 
@@ -31,7 +31,7 @@ class GoneError(Exception):
 
 @dataclass
 class Work:
-    """What all clients share: how many turns there are to be, and the shapes in turn."""
+    """The work that all clients share: the number of turns, and the shapes in rotation."""
 
     turns: int
     drawn: random.Random
@@ -40,14 +40,14 @@ class Work:
     _apps: list[str] = field(default_factory=list[str])
 
     def next_app(self) -> str:
-        """Each shape as often as the others."""
+        """The next shape; all come up equally often."""
         if not self._apps:
             self._apps = list(APPS)
             self.drawn.shuffle(self._apps)
         return self._apps.pop()
 
     def take(self) -> int | None:
-        """One turn more, and a number that says of which kind; none, if there are enough."""
+        """Take one more turn: the number that decides its kind, or None if there are enough."""
         if self.taken >= self.turns:
             return None
         self.taken += 1
@@ -57,14 +57,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where servers are, and with which keys of which tenants."""
+    """The URLs of the servers, and the key of each tenant."""
 
     urls: Sequence[str]
     keys: dict[str, str]
 
 
 class Client:
-    """One user of one tenant, who talks until the work is done."""
+    """One user of one tenant, who submits turns until the work is done."""
 
     def __init__(
         self, number: int, endpoints: Endpoints, work: Work, log: Log, drawn: random.Random
@@ -80,7 +80,7 @@ class Client:
         return {"Authorization": f"Bearer {self._endpoints.keys[tenant]}", "Lango-User": self._user}
 
     async def talk(self) -> None:
-        """Session after session."""
+        """Work through one session after the other."""
         async with self._http:
             while self._work.taken < self._work.turns:
                 try:
@@ -103,7 +103,7 @@ class Client:
             await self._turn(sid, app, number % _KINDS)
 
     async def _spy(self, sid: str) -> None:
-        """Ask for the session as another tenant."""
+        """Request the session as another tenant."""
         try:
             url = f"{self._drawn.choice(self._endpoints.urls)}/v1/sessions/{sid}"
             seen = await self._http.get(url, headers=self._headers(self._other))
@@ -135,7 +135,7 @@ class Client:
             await self._follow(turn, first, sid, app)
 
     async def _delete(self, sid: str, app: str) -> None:
-        """Delete the session while a turn of it runs."""
+        """Delete the session while one of its turns runs."""
         uid = self._word("U")
         turn = await self._submit(sid, app, uid)
         self._log.add("deleting", sid=sid, uids=[uid])
@@ -192,7 +192,7 @@ class Client:
     async def _follow(
         self, turn: str, uid: str, sid: str, app: str, *, answers: bool = True
     ) -> None:
-        """Read to the end, and answer what is asked there."""
+        """Read the turn to its end, and answer the input it requires."""
         end = await self._read(turn)
         for call in end.get("calls", ()) if end and answers else ():
             approved, sent = self._drawn.random() < 0.7, time.time()
@@ -206,7 +206,7 @@ class Client:
             await self._follow(accepted["id"], uid, sid, app)
 
     async def _read(self, turn: str) -> dict[str, Any] | None:
-        """The end of a turn, read over as many connections as it takes."""
+        """Read a turn to its end, over as many connections as it takes."""
         story = Story(turn, self._log)
         until = time.monotonic() + _PATIENCE
         while story.end is None:
@@ -219,7 +219,7 @@ class Client:
         return story.end
 
     async def _read_connection(self, story: Story) -> None:
-        """One connection, cut after some frames or read to its end."""
+        """Read one connection; cut it after some frames, or read it to its end."""
         most = self._drawn.randint(1, 12) if self._drawn.random() < 0.35 else 1 << 30
         path = f"{self._drawn.choice(self._endpoints.urls)}/v1/turns/{story.turn}/events"
         headers: dict[str, str] = {}
@@ -256,7 +256,7 @@ class Client:
         key: str | None = None,
         may_be_gone: bool = False,
     ) -> Any:
-        """A request sent until it is answered for good."""
+        """Send a request until it gets a final response."""
         until = time.monotonic() + _PATIENCE
         headers = {"Idempotency-Key": key} if key else {}
         while time.monotonic() < until:
@@ -285,7 +285,7 @@ class Client:
 
 
 async def _frames(answer: httpx.Response) -> AsyncGenerator[str]:
-    """The frames of a stream that came whole; comments are passed over."""
+    """The complete frames of a stream; comments are skipped."""
     rest = b""
     async for chunk in answer.aiter_bytes():
         *whole, rest = (rest + chunk).split(b"\n\n")
@@ -295,7 +295,7 @@ async def _frames(answer: httpx.Response) -> AsyncGenerator[str]:
 
 
 class Story:
-    """A turn as its reader knows it so far."""
+    """The part of a turn that its reader has read so far."""
 
     def __init__(self, turn: str, log: Log) -> None:
         self.turn, self.last = turn, 0
@@ -305,7 +305,7 @@ class Story:
         self._said: dict[str, dict[str, Any]] = {}
 
     def take(self, frame: str) -> int:
-        """Take in a frame; its number."""
+        """Add a frame; return its number."""
         fields = dict(line.split(": ", 1) for line in frame.split("\n"))
         number, kind, data = int(fields["id"]), fields["event"], json.loads(fields["data"])
         self.last = number
@@ -322,5 +322,5 @@ class Story:
         return number
 
     def said(self) -> dict[str, dict[str, Any]]:
-        """Each message that was completed: its pieces joined, if there were any, and its text."""
+        """The completed messages: for each its joined pieces, if it had any, and its text."""
         return self._said

@@ -1,4 +1,4 @@
-"""Servers and workers of a project, and what is done to them."""
+"""The servers and workers of a project, and the faults injected into them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DRAIN: Final = 20.0
 
 @dataclass
 class FleetMember:
-    """A place in the fleet: a server's keeps its port when another process takes it."""
+    """One member of the fleet: when a server's process is replaced, the new one keeps its port."""
 
     kind: str
     running: Running
@@ -44,7 +44,7 @@ class Fleet:
         self.done: Counter[str] = Counter()
 
     async def start(self, *, is_one: bool) -> None:
-        """Start all of it."""
+        """Start all members, and wait until they are ready."""
         self._worker_inside = is_one
         kinds = ["server"] if is_one else ["server", "server", "worker", "worker"]
         for kind in kinds:
@@ -54,7 +54,7 @@ class Fleet:
 
     @property
     def urls(self) -> list[str]:
-        """Where the servers are."""
+        """The URLs of the servers."""
         return [f"http://127.0.0.1:{member.port}" for member in self.members if member.port]
 
     async def _start(self, kind: str, port: int) -> Running:
@@ -97,7 +97,7 @@ class Fleet:
                 await self._replace(member, signal.SIGTERM)
 
     async def inject_fault(self, drawn: random.Random, number: int, url: str) -> None:
-        """The next blow; waits until what it struck serves again."""
+        """Inject the next fault, and wait until the member serves again."""
         blows = _BLOWS_ON_ONE if self._worker_inside else _BLOWS
         what, _, where = blows[number % len(blows)].partition(" ")
         self.done[blows[number % len(blows)]] += 1
@@ -108,7 +108,7 @@ class Fleet:
         async with member.busy:
             if what == "freeze":
                 member.running.signal(signal.SIGSTOP)
-                # Shorter than it takes to be held for dead, or longer.
+                # Shorter or longer than the time after which it counts as dead.
                 is_short = self._worker_inside or drawn.random() < 0.5
                 try:
                     await asyncio.sleep(drawn.uniform(*((0.3, 2.0) if is_short else (6.0, 9.0))))
@@ -132,7 +132,7 @@ class Fleet:
             await connection.close()
 
     async def stop(self) -> list[str]:
-        """Let every process end; which of them did not."""
+        """Send SIGTERM to all; return those that did not end."""
         for member in self.members:
             member.running.signal(signal.SIGTERM)
         stubborn: list[str] = []

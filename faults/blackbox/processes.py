@@ -1,4 +1,4 @@
-"""The processes of a fleet: asked for at the zygote, then known by their ids alone."""
+"""The processes of a fleet: the zygote starts them, and they are known by their ids alone."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Running:
                 os.kill(self.pid, number)
 
     async def kill(self) -> None:
-        """End it as the power would."""
+        """Kill it with SIGKILL."""
         self.signal(signal.SIGKILL)
         await asyncio.wait_for(asyncio.shield(self.ended), _PATIENCE)
 
     async def wait_for_log(self, text: str) -> str:
-        """Its log, as soon as that holds a text."""
+        """Wait until the log contains a text; return the log."""
         async with asyncio.timeout(_PATIENCE):
             while text not in (log_text := self.log.read_text("utf-8", "replace")):
                 if self.ended.done():
@@ -56,7 +56,7 @@ class Zygote:
         self._running: dict[int, Running] = {}
 
     async def listen(self) -> None:
-        """Take in what the zygote tells, as long as it does."""
+        """Read the zygote's reports until it ends."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             report = json.loads(line)
@@ -68,7 +68,7 @@ class Zygote:
                 self._running.pop(report["ended"]).ended.set_result(report["code"])
 
     async def start(self, *argv: str, env: dict[str, str]) -> Running:
-        """A `lango` process, which has just begun."""
+        """Start a `lango` process."""
         number = next(self._numbers)
         log = self._folder / f"{argv[0]}-{number}.log"
         log.touch()
@@ -85,7 +85,7 @@ class Zygote:
 
 @asynccontextmanager
 async def zygote(folder: Path) -> AsyncGenerator[Zygote]:
-    """One that is ready; what it started is killed with it."""
+    """A zygote that is ready; its processes are killed with it."""
     environment = os.environ | {"PYTHONPATH": str(_ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
     with (folder / "zygote.log").open("w") as log:
         process = await asyncio.create_subprocess_exec(

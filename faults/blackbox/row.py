@@ -1,4 +1,4 @@
-"""The row: a fleet under blows while clients talk to it, then the judge."""
+"""The row: clients use a fleet while faults are injected; then the judge checks the evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLIENTS: Final = 8
 TURNS_PER_BLOW: Final = 5
 BLOWS_AT_ONCE: Final = 2
 TENANTS: Final = ("north", "south")
-_ON_POSTGRES: Final = 0.75  # of the turns; the others by one server, on SQLite
+_ON_POSTGRES: Final = 0.75  # of the turns; one server on SQLite runs the others
 
 
 def _settings(url: str) -> str:
@@ -36,7 +36,7 @@ def _settings(url: str) -> str:
 
 
 async def _keys(start: Zygote, env: dict[str, str]) -> dict[str, str]:
-    """A key for each tenant, made by the command line."""
+    """Create a key for each tenant with `lango keys`."""
     keys: dict[str, str] = {}
     for tenant in TENANTS:
         made = await start.start(
@@ -52,7 +52,7 @@ async def _keys(start: Zygote, env: dict[str, str]) -> dict[str, str]:
 
 
 def _first(error: Exception) -> Exception:
-    """The first error of a group, however deep: the report has room for one."""
+    """The first error of a nested group: the report shows one."""
     inside: Sequence[Exception] = getattr(error, "exceptions", ())
     return _first(inside[0]) if inside else error
 
@@ -69,7 +69,7 @@ class Trial:
         self.done: Counter[str] = Counter()
 
     async def run(self) -> Evidence:
-        """All of the turns, and what is left of them."""
+        """Run all turns; return the evidence."""
         shutil.copy(Path(__file__).with_name("agents.py"), self.folder)
         (self.folder / "lango.yaml").write_text(_settings(self.url), "utf-8")
         log = Log(self.logs["client"])
@@ -106,7 +106,7 @@ class Trial:
             raise _first(errors) from errors
 
     async def _strike(self, fleet: Fleet) -> None:
-        """Blows as turns are handed in, a deploy half-way; peace when the last are at work."""
+        """Inject faults while clients submit; deploy half-way; the last turns run undisturbed."""
         most = max(self.work.turns // TURNS_PER_BLOW, 4)
         room = asyncio.Semaphore(BLOWS_AT_ONCE)
         async with asyncio.TaskGroup() as group:
@@ -122,7 +122,7 @@ class Trial:
         await fleet.deploy()
 
     async def _until(self, share: float) -> None:
-        """Until that share of the turns has been handed in, and a moment more."""
+        """Wait until this share of the turns is submitted, and a moment more."""
         while self.work.taken < share * self.work.turns:  # noqa: ASYNC110 - many may hand in
             await asyncio.sleep(0.1)
         await asyncio.sleep(self.drawn.uniform(0.2, 1.0))

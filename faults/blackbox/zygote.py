@@ -1,7 +1,7 @@
-"""Forks `lango …` processes that have their imports done, each in a session of its own.
+"""Forks `lango …` processes with all imports done, each in a session of its own.
 
-A line on standard input asks for one: `{"id", "argv", "env", "folder", "log"}`. A line on standard
-output tells its process, and later its end. When the input ends, all of them are killed.
+A line on standard input requests one: `{"id", "argv", "env", "folder", "log"}`. A line on standard
+output reports its process id, and later its exit code. When the input ends, all of them are killed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _report(**fields: Any) -> None:
 
 
 def _run_command(request: dict[str, Any]) -> None:
-    """The child: standard output and error to its log, then the command line's own entry."""
+    """In the child: redirect output and errors to the log, then run the `lango` command."""
     from lango.cli import main
 
     log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -1,4 +1,4 @@
-"""IDLE: a network that forgets idle connections without a word, and the turns that come after."""
+"""IDLE: a network that drops idle connections silently, and the turns after that."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from faults.turns.tally import Shape
 
 SHAPE: Final = Shape()
 FORGETS_AFTER: Final = 6.0
-"""Seconds; real ones forget after minutes."""
+"""Seconds after which an idle connection is dropped; real networks take minutes."""
 BUSY: Final = 16
-"""Turns at once, that leave many connections behind."""
+"""Concurrent turns that open many connections."""
 NEXT: Final = 10
-"""Turns at once after the silence."""
+"""Concurrent turns after the idle time."""
 LATER_AT_MOST: Final = 3.0
-"""Seconds that the silence may add to the slowest start."""
+"""Seconds that the idle time may add to the slowest start."""
 AT_ONCE: Final = 2
 _SILENCE: Final = (1.2, 1.6)
-"""How many times as long nothing is asked for."""
+"""The idle time, as a multiple of the time after which connections are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleFindings:
-    """What one silence came to."""
+    """The findings of one idle time."""
 
-    usual: list[float]  # seconds from submit to the first call of the model, of turns before it
-    waits: list[float]  # the same of turns after it
+    usual: list[float]  # seconds from submit to the first model call, of turns before the idle time
+    waits: list[float]  # the same of turns after the idle time
     forgotten: int
     turns: int
 
@@ -85,7 +85,7 @@ async def _try(run: Run, drawn: random.Random, outcome: Outcome) -> IdleFindings
 
 
 async def _all_at_once(here: Process, kind: str, count: int) -> tuple[dict[str, str], list[float]]:
-    """Submit turns, each in a session of its own, and wait for all; their ids and waits."""
+    """Submit turns, each in its own session, and wait for all; return their ids and waits."""
     submitted = time.monotonic()
 
     async def submit_and_wait(name: str) -> tuple[str, str]:

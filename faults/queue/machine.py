@@ -51,7 +51,7 @@ ENDS: Final[list[End]] = [
 
 @dataclass
 class Held:
-    """A claim that a worker believes to hold; it may be lost already."""
+    """A claim that a worker holds, or has lost without knowing."""
 
     claim: Claim
     session: ModelSession
@@ -66,7 +66,7 @@ class Held:
 
 
 class Turns(Submitting):
-    """All of it, with some workers: each step compared with the model."""
+    """The queue with several workers; each step is compared with the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Turns(Submitting):
             self.model.blamed.pop(worker.id, None)
 
     def replace(self, dice: Random) -> None:
-        """Stop a worker in order, and start another."""
+        """Stop a worker gracefully, and start another."""
         worker = dice.choice(self.workers)
         claims = [
             claim for each in self.model.existing_sessions() for claim in each.hand_over(worker.id)
@@ -141,7 +141,7 @@ class Turns(Submitting):
         self._claim(session, dice.choice(workers), self.client(dice))
 
     def take_over(self, dice: Random) -> None:
-        """The worker of a turn falls silent, another goes on, and the first wakes and writes."""
+        """A turn's worker freezes, another resumes the turn, and the first wakes and writes."""
         busy = [session for session in self.model.existing_sessions() if session.owner]
         if not busy:
             return
@@ -182,7 +182,7 @@ class Turns(Submitting):
             self._close(self.pick(dice), end, self.client(dice))
 
     def pick(self, dice: Random) -> Held:
-        """A claim that is good, or one in four times any of the newest."""
+        """A valid claim, or one in four times any of the newest."""
         good = [held for held in self.held if held.good]
         if not good or not dice.randrange(4):
             good = self.held[-5:]
@@ -207,7 +207,7 @@ class Turns(Submitting):
         assert closed.turn.state == turn.state or turn.waits_for
 
     def renew(self, dice: Random) -> None:
-        """Raise the epoch of a claim to close its turn; the old claim is as good as lost."""
+        """Raise the epoch of a claim to close its turn; the old claim is then lost."""
         if not self.held:
             return
         held, claim_id = self.pick(dice), new_id("clm")
@@ -224,7 +224,7 @@ class Turns(Submitting):
         self._write(dice, held)
 
     def hand_back(self, dice: Random) -> None:
-        """A worker gives back a claim that it does not run; one that it lost is not touched."""
+        """A worker hands back a claim that it does not run; a lost claim is not changed."""
         if not self.held:
             return
         held = self.pick(dice)
@@ -317,7 +317,7 @@ class Turns(Submitting):
         assert found.ready == {queue[0] for pk, queue in queues.items() if pk in idle}
 
     def work_is_found(self, apps: list[str]) -> None:
-        """No wake-up is lost: a session with work and no living worker is shown, no other is."""
+        """No wake-up is lost: exactly the sessions with work and no living worker are listed."""
         shown = self.run(every_head(self.clients[0].queue, apps))
         sessions = [each for each in self.model.existing_sessions() if each.key.app_name in apps]
         expected = {each.pk for each in sessions if each.has_work(self.model.living)}
@@ -326,7 +326,7 @@ class Turns(Submitting):
         assert {head.session_pk for head in shown if head.lost} == lost
 
     def teardown(self) -> None:
-        """Whatever happened, a new worker brings every accepted turn to its end."""
+        """At the end a new worker finishes every accepted turn."""
         for worker in self.workers:
             self.run(self.clients[0].freeze(worker.id))
         self.model.living.clear()
@@ -365,7 +365,7 @@ class Turns(Submitting):
 
 
 def on_one_database(url: str, runs: int, seed_value: int, *, shrink: bool = True) -> None:
-    """Run the machine; raises what it finds, with the fewest steps that lead there printed."""
+    """Run the machine; raise the first failure, after printing the fewest steps to it."""
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
     with asyncio.Runner() as runner:
         clients = [QueueClient(url), QueueClient(url)]

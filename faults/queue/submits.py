@@ -1,4 +1,4 @@
-"""The half of the queue's state machine that hands turns in."""
+"""The half of the queue's state machine that submits turns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SOON: Final = timedelta(days=1)
 
 
 class Submitting(RuleBasedStateMachine):
-    """Two tenants and two apps on two stores: sessions, and turns on their way in."""
+    """Two tenants and two apps on two clients: sessions, and submitted turns."""
 
     runner: ClassVar[asyncio.Runner]
     clients: ClassVar[list[QueueClient]] = []
@@ -63,7 +63,7 @@ class Submitting(RuleBasedStateMachine):
         self.model.sessions.append(ModelSession(key, stored.pk))
 
     def delete(self, dice: Random) -> None:
-        """Delete a session, and begin another of the same name."""
+        """Delete a session, and create another of the same name."""
         session = self.session(dice)
         self.run(self.client(dice).sessions.delete(session.key))
         session.deleted = True
@@ -91,7 +91,7 @@ class Submitting(RuleBasedStateMachine):
             assert good
             session.messages.append(event_id)
 
-    # --- handing in -------------------------------------------------------------------------
+    # --- submitting -------------------------------------------------------------------------
 
     def submit(self, dice: Random) -> None:
         session = self.session(dice)
@@ -191,7 +191,7 @@ class Submitting(RuleBasedStateMachine):
 
 
 def _refusal(session: ModelSession, invocation: str, call: str) -> type[Exception] | None:
-    """What is wrong with an answer to a call, if anything is."""
+    """The error that refuses an answer to a call, if any."""
     if call in session.answered(invocation):
         return TurnConflictError
     if call in session.waited(invocation):

@@ -1,4 +1,4 @@
-"""SHAPES: kills and freezes of agents that ask, have callbacks or are nested, and of Workflows."""
+"""SHAPES: kills and freezes of Workflows, and of agents with questions, callbacks or nesting."""
 
 from __future__ import annotations
 

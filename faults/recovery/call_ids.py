@@ -46,7 +46,7 @@ def adapted(rule: Rule) -> BaseLlm:
 
 
 class PlainModel(BaseLlm):
-    """Such a model that a user has written for ADK: nothing of lango's sees what it answers."""
+    """Such a model written by a user for ADK: lango does not see its answers."""
 
     _rule: Rule = PrivateAttr()
 
@@ -87,10 +87,10 @@ SWEEP_SHAPES.update(NUMBERED)
 
 
 def every_shape(run: Run) -> Outcome:
-    """Kills drawn over all shapes and both databases, each shape with a model that is drawn.
+    """Kills drawn over all shapes and both databases, each shape with a random model.
 
-    The full run takes every failpoint of every shape with each kind of model. What the turns leave
-    is also compared with what they leave when every call has an id of its own.
+    The full run takes every failpoint of every shape with each kind of model. The result is
+    also compared with a run in which every call has a unique id.
     """
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context) as pool:

@@ -38,11 +38,11 @@ SHAPES: Final[dict[str, KillShape]] = {**PLAIN_SHAPES, **GATED_SHAPES}
 _DELTA: Final = "model.delta"
 _LETTERS: Final = "ab é\n🙂"
 _FAILS: Final = 0.05  # of the answers, somewhere in their text
-_PAUSES: Final = (None, None, 0.0, 0.001)  # seconds before an event; None: not even a switch
+_PAUSES: Final = (None, None, 0.0, 0.001)  # seconds before an event; None: no task switch either
 
 
 class Shredded(ScriptedProvider):
-    """Gives scripted answers in random pieces, with thoughts in between; some fail.
+    """Streams scripted answers in random pieces, with thoughts in between; some fail.
 
     The same request gets the same pieces.
     """
@@ -85,7 +85,7 @@ def _shredded(seed: int, fails: bool, rule: Rule) -> BaseLlm:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One shape with the pieces of one seed, and the delta at which its worker dies."""
+    """One shape, the seed of its pieces, and the delta at which its worker dies."""
 
     name: str
     seed: int
@@ -97,7 +97,7 @@ class Trial:
         return SHAPES[self.name]
 
     def sweep(self, url: str) -> Sweep:
-        """What both ways run."""
+        """The sweep that runs both ways."""
         kind = partial(_shredded, self.seed, not self.shape.side_by_side)
         make = with_models(self.shape, kind).make
         return Sweep(make, self.shape.turns, url, self.shape.state or {})
@@ -105,16 +105,16 @@ class Trial:
 
 @dataclass(slots=True)
 class TrialEvents:
-    """What a turn's readers were told before its worker died, and by the next one."""
+    """The events of a turn before its worker died, and those by the next worker."""
 
     before: list[TurnEvent]
     after: list[TurnEvent]
     stored: Snapshot
-    deltas: int  # that the model streamed to the first worker
+    deltas: int  # deltas that the model streamed to the first worker
 
 
 async def run_trial(trial: Trial, url: str, *, direct: bool) -> TrialEvents:
-    """Run the turns of a trial one way."""
+    """Run the turns of a trial, with deltas through ADK or directly."""
     key = SessionKey(f"tenant-{uuid4().hex}", APP, USER, "session")
     before, after = list[TurnEvent](), list[TurnEvent]()
     run = partial(run_turns, trial.sweep(url), key)
@@ -176,7 +176,7 @@ def _unfinished(events: Sequence[TurnEvent]) -> str:
 
 
 async def _compare(trial: Trial, url: str, outcome: Outcome) -> int:
-    """Run a trial both ways; the deltas that were streamed."""
+    """Run a trial both ways and compare; return the number of streamed deltas."""
     by_adk = await run_trial(trial, url, direct=False)
     direct = await run_trial(trial, url, direct=True)
     same = partial(comparable, side_by_side=trial.shape.side_by_side)
@@ -196,7 +196,7 @@ def _stored(found: TrialEvents) -> Any:
 
 
 def _check_prefix(trial: Trial, direct: TrialEvents, outcome: Outcome) -> None:
-    """What the dead worker told of its last message is how the next one's message begins."""
+    """The text that the dead worker streamed is a prefix of the next worker's message."""
     cut = _unfinished(direct.before) if direct.after else ""
     whole = [event.text for event in direct.after if isinstance(event, MessageCompleted)]
     failed = [event.text for event in direct.after if isinstance(event, Failed)]
@@ -205,7 +205,7 @@ def _check_prefix(trial: Trial, direct: TrialEvents, outcome: Outcome) -> None:
 
 
 def _trials(count: int, drawn: random.Random) -> Iterator[Trial]:
-    """Agents that run at once neither die nor fail: how far each has come then is chance."""
+    """Concurrent agents neither die nor fail: their progress at that moment would be random."""
     names = list(SHAPES)
     for number in range(count):
         name, seed = names[number % len(names)], drawn.getrandbits(32)

@@ -1,4 +1,4 @@
-"""The agents of the kill sweeps: one of every shape that is said to be resumed exactly."""
+"""The agents of the kill sweeps: one of every shape that lango resumes exactly."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from lango.testing.kill_trials import HumanReply, Said, effect
 TURN: Final = "TURN"
 
 Step = str | Sequence[tuple[str, dict[str, Any]]] | Callable[[ModelRequest], Any]
-"""What a model says: a text, calls, or what it makes of the request."""
+"""A model's answer: a text, calls, or a function of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class KillShape:
-    """One shape: its agent, and the turns it is given."""
+    """One shape: its agent, and its turns."""
 
     make: Callable[[], Root]
     turns: Sequence[Said] = (f"{TURN} one",)
     state: dict[str, Any] | None = None
-    side_by_side: bool = False  # while one part stands at a failpoint, another may be writing
+    side_by_side: bool = False  # while one part is at a failpoint, another may be writing
 
 
 Rule = Callable[[ModelRequest], Answer]
-"""What a model answers to a request."""
+"""Maps a request to the model's answer."""
 
 
 def _adapted(rule: Rule) -> BaseLlm:
@@ -63,7 +63,7 @@ def _adapted(rule: Rule) -> BaseLlm:
 
 
 model_kind: ContextVar[Callable[[Rule], BaseLlm]] = ContextVar("model_kind", default=_adapted)
-"""How the models of the shapes that are made here are made."""
+"""Makes the models of all shapes that are created here."""
 
 
 def with_models(shape: KillShape, kind: Callable[[Rule], BaseLlm]) -> KillShape:
@@ -334,16 +334,16 @@ SHAPES: Final[dict[str, KillShape]] = {
     "compaction": KillShape(_compaction, _TWICE),
     "artifacts": KillShape(_artifacts),
 }
-"""Every shape that must come through all of its kills."""
+"""All shapes that must recover from every kill."""
 
 SWEEP_SHAPES: Final = dict(SHAPES)
-"""What a sweep finds its shape in, by name: rows of their own add theirs."""
+"""All shapes that a sweep can run, by name: other rows add theirs."""
 
 ONCE: Final = ["tools that run once", "parallel tools", "confirmation", "long-running"]
-"""Those with tools that may not run twice."""
+"""The shapes with tools that must not run twice."""
 
 
 def quiet() -> None:
-    """Say nothing of what is cut off on purpose, nor of agents that ADK calls deprecated."""
+    """Silence logs of deliberate cuts, and warnings about agents that ADK deprecated."""
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)

@@ -1,4 +1,4 @@
-"""POISON: a turn that kills every worker that runs it, among turns that do nothing wrong."""
+"""POISON: a turn that kills every worker that runs it, among harmless turns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lango.store.turns.rows import Turn
 FLEET: Final = 2
 INNOCENTS: Final = 10
 DEAD_AFTER: Final = 4.0
-"""Near the default of 5 s: on busy cores a shorter one takes living workers for dead ones."""
+"""Near the default of 5 s: on busy cores, a shorter time declares living workers dead."""
 PATIENCE: Final = 180.0
 AT_ONCE: Final = 5
-"""Trials at a time: each of them mostly waits for workers to count as dead."""
+"""Concurrent trials: each mostly waits for workers to count as dead."""
 POISONED: Final = 'call die {"after": 0.3}'
 CLOSED: Final = ["user", "assistant", "tool"]
 ANSWERED: Final = [*CLOSED, "assistant"]
@@ -51,7 +51,7 @@ async def _trials(run: Run) -> Outcome:
 async def _trial(
     here: Process, drawn: random.Random, name: str, outcome: Outcome
 ) -> tuple[int, int]:
-    """How many workers died, and how many of the innocent turns lost one."""
+    """Return the dead workers, and the innocent turns that lost a worker."""
     async with Crew(here.place, FLEET, dead_after=DEAD_AFTER) as crew:
         innocent: list[str] = []
         for n in range(INNOCENTS):
@@ -82,7 +82,7 @@ async def _trial(
 
 
 async def _until_ended(here: Process, crew: Crew, turns: list[str]) -> int:
-    """Start a worker for each that dies, until all turns are over; how many died."""
+    """Replace each worker that dies, until all turns are over; return the deaths."""
     deaths, until = 0, time.monotonic() + PATIENCE
     while time.monotonic() < until:
         deaths += await crew.mend()

@@ -26,7 +26,7 @@ from lango.providers.base import ModelRequest
 from lango.testing.kill_trials import HumanReply, effect
 
 Contain = Callable[[BaseAgent], Root]
-"""Puts the agent that is tried into a container."""
+"""Puts the tested agent into a container."""
 
 _ASKED: Final = (f"{TURN} one", HumanReply(True))
 _REFUSED: Final = (f"{TURN} one", HumanReply(False))
@@ -92,7 +92,7 @@ def _confirms(contain: Contain) -> Callable[[], Root]:
 
 
 def _asks(contain: Contain, *, pending: bool = False) -> Callable[[], Root]:
-    """A long-running call, whose tool gives nothing or a value that says that it is under way."""
+    """A long-running call, whose tool returns None or a pending value."""
 
     def make() -> Root:
         async def ask(k: str) -> dict[str, str] | None:
@@ -108,7 +108,7 @@ def _asks(contain: Contain, *, pending: bool = False) -> Callable[[], Root]:
 
 
 def _works_on() -> Root:
-    """An agent that uses another tool while a result is pending, and must not do so again."""
+    """An agent that calls another tool while a result is pending, and must not repeat that."""
 
     async def ask(k: str) -> dict[str, str]:
         """Ask a person elsewhere."""
@@ -151,7 +151,7 @@ def _with_callbacks(name: str, once: bool = True, **options: Any) -> LlmAgent:
 
 
 def _temporary_state() -> Root:
-    """State of the turn alone, which a callback sets and the instruction needs."""
+    """Temporary state that a callback sets and the instruction needs."""
 
     def set_up(callback_context: CallbackContext) -> None:
         callback_context.state["temp:who"] = "the owner"

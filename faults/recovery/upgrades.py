@@ -1,4 +1,4 @@
-"""UPGRADE: agents of a sequence or a loop changed by a deploy while a turn is in one of them."""
+"""UPGRADE: a deploy changes the agents of a sequence or a loop while a turn is in one of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _paying(name: str, ran: list[str]) -> BaseAgent:
 
 
 def _changed(drawn: random.Random) -> str:
-    """The next version: agents removed, added, renamed, put elsewhere."""
+    """The next version: agents removed, added, renamed, moved."""
     names = list(_OLD)
     for _ in range(drawn.randint(1, 2)):
         change = drawn.choice(("remove", "add", "rename", "reorder"))
@@ -66,7 +66,7 @@ def _changed(drawn: random.Random) -> str:
 
 
 async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
-    """One turn begun by the old version, cut off, and ended by the new one."""
+    """Start a turn with the old version, cut it off, and end it with the new one."""
     key = SessionKey(f"tenant-{uuid4().hex}", APP, USER, "session")
     new, kind = _changed(drawn), drawn.choice(("sequence", "loop"))
     point, times = drawn.choice(_DIES_AT), drawn.randint(1, 8)
@@ -90,7 +90,7 @@ async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
 
 
 def _finished_agents(shot: Snapshot) -> list[str]:
-    """The agents that have spoken their last word, in order."""
+    """The agents that have given their final answer, in order."""
     return [author for _, author, text in shot.history[0] if text.endswith("has paid")]
 
 

@@ -1,4 +1,4 @@
-"""G17: clients of `lango serve` that lose their streams anywhere, and come back by HTTP."""
+"""G17: clients of `lango serve` that lose their streams anywhere, and reconnect."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ READERS: Final = 4
 WORKERS: Final = 2
 WORDS: Final = 80
 DELAY: Final = 0.02
-DEAD_AFTER: Final = 3.0  # a busy machine must not take workers that live for dead
+DEAD_AFTER: Final = 3.0  # on a busy machine, living workers must not count as dead
 CUTS_PER_KILL: Final = 15
 _ON_POSTGRES: Final = 0.75  # of the cuts: there are two servers to choose from
-_KILLS_PER_SERVER: Final = 4  # where workers have processes of their own
-_SPARED: Final = 3  # attempts, behind which a turn is left in peace: five would fail it
+_KILLS_PER_SERVER: Final = 4  # where workers are separate processes
+_SPARED: Final = 3  # attempts, after which a turn gets no more kills: five would fail it
 _MOST_FRAMES: Final = 12
 _MOST_BYTES: Final = 1_800
 _STREAM: Final = "text/event-stream"
@@ -37,11 +37,11 @@ _PATIENCE: Final = 600.0
 
 @dataclass
 class Tally:
-    """What all readers together went through."""
+    """The counts of all readers together."""
 
     cuts: int = 0
     torn: int = 0  # cuts in the middle of a frame
-    lost: int = 0  # connections that the server's death took
+    lost: int = 0  # connections lost by a server's death
     turns: int = 0
     resets: int = 0
     parts: int = 0  # frames that came before their text was in the log
@@ -50,7 +50,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a client hangs up: behind so many frames, or so many bytes."""
+    """The point at which a client disconnects: after some frames, or some bytes."""
 
     frames: int
     bytes: int
@@ -63,7 +63,7 @@ class Cut:
 
 
 class Reader:
-    """Hands in turns by HTTP and reads each to its end, over as many connections as it takes."""
+    """Submits turns over HTTP and reads each to its end, over as many connections as needed."""
 
     def __init__(self, doors: Sequence[Server], tally: Tally, drawn: random.Random) -> None:
         self._doors = doors
@@ -72,7 +72,7 @@ class Reader:
         self._app = doors[0].project.place.app
 
     async def read(self, cuts: int) -> None:
-        """Turn after turn, until all readers together have hung up so often."""
+        """Run turns until all readers together have disconnected `cuts` times."""
         async with AsyncExitStack() as ending:
             for client in self._clients.values():
                 await ending.enter_async_context(client)
@@ -92,7 +92,7 @@ class Reader:
         path = f"/v1/sessions/{session}/turns"
         message = {"message": f'call step {{"name": "{word}"}} then {text}'}
         thoughts = self._drawn.random() < 0.5
-        # The answer itself may be lost: under the same key it can be asked for again.
+        # The response may be lost: the same idempotency key returns it again.
         sent = {"json": message, "headers": {"Accept": _STREAM, "Idempotency-Key": word}}
         query = f"?thoughts={str(thoughts).lower()}"
         first, turn = ConnectionFrames(0, thoughts=thoughts), ""
@@ -106,7 +106,7 @@ class Reader:
     async def _come_back(
         self, turn: str, before: list[ConnectionFrames], *, thoughts: bool
     ) -> ConnectionFrames:
-        """Read on where the reader is, or from anywhere before, as a page that forgot would."""
+        """Resume at the reader's position, or at any earlier one, as a reloaded page would."""
         newest = max((connection.last for connection in before), key=lambda each: each.number)
         newest = before[-1].last if before[-1].last.number >= newest.number else newest
         forgets = self._drawn.random() < 0.25
@@ -124,7 +124,7 @@ class Reader:
     async def _read_connection(
         self, connection: ConnectionFrames, method: str, path: str, sent: dict[str, Any]
     ) -> str:
-        """One connection, up to where it is cut; the turn's id, if the server got to say it."""
+        """Read one connection until it is cut; return the turn's id, if the server sent it."""
         cut, turn = Cut.drawn(self._drawn), ""
         client = await self._client()
         try:
@@ -156,7 +156,7 @@ class Reader:
                 return
 
     async def _check(self, turn: str, connections: list[ConnectionFrames], text: str) -> None:
-        """Each connection told what the log holds; and who has all of it need not come back."""
+        """Check each connection against the log; a reader at its end gets no more events."""
         log = await self._read_whole_log(turn)
         self._tally.resets += check_complete_log(log, text)
         for connection in connections:
@@ -166,7 +166,7 @@ class Reader:
         assert over.status_code == 204, f"behind the end there is {over.text}"
 
     async def _read_whole_log(self, turn: str) -> list[Any]:
-        """All of a log, read at one go."""
+        """Read a whole log over one connection."""
         while True:
             client = await self._client()
             with suppress(httpx.TransportError):
@@ -174,7 +174,7 @@ class Reader:
                     return whole_log([frame async for frame in frames(response)])
 
     async def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """A request that is no stream, sent until it is answered."""
+        """Send a request without a stream until it gets a response."""
         key = {"Idempotency-Key": uuid4().hex}
         while True:
             client = await self._client()
@@ -184,7 +184,7 @@ class Reader:
                 return response
 
     async def _client(self) -> httpx.AsyncClient:
-        """A way to any server that is up, as far as can be known; if there is none, to the next."""
+        """A client for any server that seems up, or else for the next one."""
         up = [door for door in self._doors if door.up.is_set()]
         door = self._drawn.choice(up or self._doors)
         await door.up.wait()
@@ -192,14 +192,14 @@ class Reader:
 
 
 class Killer:
-    """Kills workers, and servers, now and then."""
+    """Kills workers and servers at random times."""
 
     def __init__(self, here: Process, doors: Sequence[Server], crew: Crew | None) -> None:
         self._here, self._doors, self._crew = here, doors, crew
         self.workers = self.servers = 0
 
     async def kill(self, most: int, drawn: random.Random) -> None:
-        """Until it is cancelled, or has killed enough."""
+        """Kill processes until cancelled, or until `most` were killed."""
         while self.workers + self.servers < most:
             await asyncio.sleep(drawn.uniform(0.3, 2.0))
             await until_over(self._here, _SPARED)
@@ -217,7 +217,7 @@ class Killer:
 async def _run_on(
     served: Project, count: int, seed: int, outcome: Outcome, *, is_fleet: bool
 ) -> None:
-    """So many cuts: by a fleet of servers and workers, or by one server with its worker inside."""
+    """Make `count` cuts on a fleet of servers and workers, or on one server with its worker."""
     drawn, tally = random.Random(seed), Tally()
     async with (
         process(served.place, dead_after=DEAD_AFTER) as here,

@@ -1,4 +1,4 @@
-"""Server-sent events as a client reads them: bytes in, cut wherever they are, and frames out."""
+"""A client's parser of server-sent events: chunks of bytes in, frames out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DELTAS: Final = (MessageDelta.type, _THOUGHT)
 
 @dataclass(frozen=True)
 class Frame:
-    """One server-sent event: an event of the log, or a part of one that is about to be written."""
+    """One server-sent event: an event of the log, or a part of one that is not written yet."""
 
     number: int  # of the event
     event: str
@@ -30,7 +30,7 @@ class Frame:
 
     @classmethod
     def parse(cls, text: str) -> Frame:
-        """A frame from its lines; it is checked to be what it says."""
+        """Parse a frame, and check that its id and type match its data."""
         fields = dict(line.split(": ", 1) for line in text.split("\n"))
         data, place = json.loads(fields["data"]), Position.parse(fields["id"])
         assert (str(data["id"]), data["type"]) == (fields["id"], fields["event"]), text
@@ -40,12 +40,12 @@ class Frame:
 
     @property
     def id(self) -> int | str:
-        """As the server sent it."""
+        """The id that the server sent."""
         return self.number if self.length is None else str(self.position)
 
     @property
     def position(self) -> Position:
-        """Where a reader is that has read up to here."""
+        """The position of a reader after this frame."""
         if self.length is None:
             return Position(self.number)
         return Position(self.number - 1, self.length, self.epoch)
@@ -57,18 +57,18 @@ class Frame:
 
 
 class FrameReader:
-    """Decodes frames from a byte stream; an incomplete frame is kept back."""
+    """Decodes frames from a byte stream; an incomplete frame is buffered."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     @property
     def is_torn(self) -> bool:
-        """Whether it ends within a frame."""
+        """Whether the bytes end within a frame."""
         return bool(self._rest)
 
     def feed(self, more: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; comments are passed over."""
+        """Add bytes; yield the complete frames, without comments."""
         *whole, self._rest = (self._rest + more).split(_END)
         for each in whole:
             if not each.startswith(b":"):
@@ -85,7 +85,7 @@ async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
 
 @dataclass
 class ConnectionFrames:
-    """What was read over one connection, behind a position."""
+    """The frames read over one connection, after a position."""
 
     after: int | Position
     frames: list[Frame] = field(default_factory=list[Frame])
@@ -93,17 +93,17 @@ class ConnectionFrames:
 
     @property
     def start(self) -> Position:
-        """Where it began."""
+        """The position at which the connection began."""
         return self.after if isinstance(self.after, Position) else Position(self.after)
 
     @property
     def last(self) -> Position:
-        """The newest position that is known now."""
+        """The position after the last frame."""
         return self.frames[-1].position if self.frames else self.start
 
     @property
     def parts(self) -> int:
-        """The frames that came before their text was in the log."""
+        """The number of frames that came before their text was in the log."""
         return sum(frame.length is not None for frame in self.frames)
 
     @property
@@ -111,7 +111,7 @@ class ConnectionFrames:
         return bool(self.frames) and self.frames[-1].event in END_TYPES
 
     def check(self, log: Sequence[Frame]) -> None:
-        """It began right behind its position, and had no gap, no repeat and nothing else."""
+        """Check that the frames follow the position without a gap, a repeat or anything else."""
         position = self.start
         for frame in self.frames:
             unread = (each for each in log if not _has_read(each, position))
@@ -122,7 +122,7 @@ class ConnectionFrames:
             position = frame.position
 
     def _check(self, frame: Frame, due: Frame, position: Position, log: Sequence[Frame]) -> None:
-        """The frame is what the log has due, or as much of it as the reader lacks."""
+        """Check that the frame is the next event of the log, or the missing part of it."""
         wrong = f"behind {position} came {_brief(self.frames)}, not {_brief([due])}"
         assert frame.number == due.number, wrong
         if frame.length is None:
@@ -142,13 +142,13 @@ class ConnectionFrames:
 
 
 def _has_read(event: Frame, position: Position) -> bool:
-    """Whether a reader has all of an event, perhaps in parts."""
+    """Whether a reader at a position has all of an event, perhaps in parts."""
     is_streamed = event.number == position.number + 1 and event.event in _DELTAS
     return event.number <= position.number or (is_streamed and len(event.text) == position.length)
 
 
 def _check_lost(part: Frame, log: Sequence[Frame]) -> None:
-    """The text of a lost attempt is taken back: its message is reset or completed after it."""
+    """Check that the text of a lost attempt is revoked: its message is reset or completed later."""
     message = part.data["message"]
     after = (f for f in log if f.number > part.number and f.data.get("message") == message)
     following = next(after, None)
@@ -157,9 +157,9 @@ def _check_lost(part: Frame, log: Sequence[Frame]) -> None:
 
 
 def check_complete_log(log: Sequence[Frame], text: str) -> int:
-    """Check a whole log: every number once, one end and that the last, its pieces make up the text.
+    """Check a whole log: every number once, one end, at the end, and deltas that make up the text.
 
-    The number of messages that were begun anew is returned.
+    Returns the number of reset messages.
     """
     log = whole_log(log)
     assert [frame.number for frame in log] == list(range(1, len(log) + 1)), _brief(log)
@@ -190,7 +190,7 @@ def check_complete_log(log: Sequence[Frame], text: str) -> int:
 
 
 def whole_log(frames_read: Sequence[Frame]) -> list[Frame]:
-    """A log as it was read from its beginning to its end, with parts joined to their events.
+    """A log that was read from beginning to end, with parts joined to their events.
 
     Parts of a lost attempt, whose event was never written, are left out.
     """

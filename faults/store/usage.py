@@ -1,4 +1,4 @@
-"""LEDGER: what model calls used, while their workers are killed and frozen.
+"""LEDGER: the usage of model calls, while their workers are killed and frozen.
 
 The model is a server of this row that keeps its own count. A worker can die with a whole answer in
 its socket, so no account on this side can hold all tokens; what it must hold is a row for every
@@ -52,14 +52,14 @@ DEAD_AFTER: Final = 2.0
 TURNS_PER_BLOW: Final = 6
 PAUSES: Final = (0.2, 0.9)
 SPARED: Final = 3
-"""A turn that was begun so often is let end before the next blow."""
+"""A turn with this many attempts may end before the next fault."""
 DEATHS: Final = ("call.", "model.end", "append.")
-"""What the failpoints begin with at which a worker may die by itself."""
+"""The prefixes of the failpoints at which a worker may die by itself."""
 DIES: Final = 1 / 250
 LATE: Final = 3.0
-"""Seconds before a turn ends within which a worker that lost it may have settled a call."""
+"""Seconds before a turn's end in which a worker that lost it may settle a call."""
 LAST_WORDS: Final = 1.5
-"""Seconds that workers which were frozen have at the end to settle what they paid for."""
+"""Seconds at the end for frozen workers to settle their calls."""
 NONCE: Final = re.compile(r"N[0-9a-f]+x\d+")
 
 
@@ -77,7 +77,7 @@ def _agent(model: str) -> LlmAgent:
 
 
 def pay(place: Place, options: dict[str, Any], ready: Event) -> None:
-    """The job of a worker: run turns, and die at a failpoint now and then."""
+    """The job of a worker: run turns, and die at random failpoints."""
     keep_log(place)
     warnings.simplefilter("ignore")
     failpoints.armed = partial(_die, random.Random(f"{options['seed']} {os.getpid()}"))
@@ -109,18 +109,18 @@ def _app(store: SqlSessionStore, name: str, model: str) -> DurableAgent:
 
 @dataclass
 class ServerCount:
-    """What the model server has counted."""
+    """The counts of the model server."""
 
     requests_by_nonce: dict[str, tuple[str, str]] = field(
         default_factory=dict[str, tuple[str, str]]
     )
     """By nonce: the turn and the agent of each request."""
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """By nonce, of each answer that went out whole."""
+    """By nonce: the tokens of each answer that was sent completely."""
 
     @classmethod
     def from_log(cls, lines: list[dict[str, Any]]) -> ServerCount:
-        """From its log."""
+        """Build the counts from the server's log."""
         made = cls()
         for line in lines:
             nonce = str(line["nonce"])
@@ -188,7 +188,7 @@ async def _strike_until_over(
 
 
 async def _mend(crew: Crew) -> Counter[str]:
-    """Start a worker for each that died by itself; how many that were."""
+    """Replace the workers that died by themselves; return their number."""
     deaths: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while True:
@@ -198,7 +198,7 @@ async def _mend(crew: Crew) -> Counter[str]:
 
 
 async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) -> Counter[str]:
-    """Kill a worker, or freeze it for a while, again and again; how often each."""
+    """Repeatedly kill or freeze a worker; return how often each."""
     blows: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while blows.total() < most:
@@ -224,7 +224,7 @@ def _send(hit: WorkerProcess, number: signal.Signals) -> None:
 
 
 class Judge:
-    """Compares the rows with what the model server counted."""
+    """Compares the rows with the model server's counts."""
 
     def __init__(self, kind: str, server: ServerCount, outcome: Outcome) -> None:
         self._kind, self._server, self._outcome = kind, server, outcome
@@ -245,7 +245,7 @@ class Judge:
         self._expect(not lost, f"{len(lost)} stored answers without usage: {sorted(lost)[:3]}")
 
     def _check_settled(self, rows: list[sa.Row[Any]]) -> None:
-        """Every row with figures has those of one answer; no row is under way any more."""
+        """Every row with figures has those of one answer; no row is still open."""
         open_rows = [row.call_id for row in rows if row.outcome == "started"]
         self._expect(not open_rows, f"{len(open_rows)} rows are still under way")
         for row in rows:
@@ -275,7 +275,7 @@ class Judge:
         self._expect(not without, f"{uid}: requests without a row: {dict(without)}")
 
     def _check_turn(self, turn: Turn, rows: list[sa.Row[Any]]) -> None:
-        """The turn has the sum of its rows; what a worker that lost it settled late may lack."""
+        """The turn has the sum of its rows; calls settled late by a lost worker may be missing."""
         self._expect(turn.ended is not None, f"{turn.id} is {turn.state}")
         usage = turn.usage or {}
         turn_usage = (usage.get("input", 0), usage.get("output", 0))
@@ -324,7 +324,7 @@ async def _rows(here: Process) -> list[sa.Row[Any]]:
 
 
 async def _stored_answers(here: Process) -> set[str]:
-    """The nonces of all answers that a session has."""
+    """The nonces of all answers stored in sessions."""
     found = (
         sa.select(messages.c.content)
         .join(sessions, sessions.c.pk == messages.c.session_pk)

@@ -1,4 +1,4 @@
-"""The same turns on google-adk alone: its own sessions, resumable, on processes killed alike.
+"""The same turns on google-adk alone: its own resumable sessions, the same kills.
 
 After a kill a client sends its message again. In every other session it does better: it resumes the
 invocation that holds its message already, if there is one.
@@ -35,7 +35,7 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of some processes, and how long they are left alone between blows."""
+    """The turns for some processes, and the time between two kills."""
 
     shape: Shape
     per_session: int
@@ -51,7 +51,7 @@ class Load:
 
 
 async def adk_alone(run: Run, load: Load) -> str:
-    """What is wrong after the kills, in one line."""
+    """The damage after the kills, in one line."""
     drawn, schema = random.Random(run.seed), f"adk_{uuid4().hex}"
     sessions = by_session(load.names(run.count))
     database = Database(run.places.postgres, pool_size=1)
@@ -107,7 +107,7 @@ async def _kill_until_over(crews: list[Crew], drawn: random.Random, run: Run, lo
 
 
 def _over(place: Place) -> Effects:
-    """What the client knows: which turns it began, and which are over."""
+    """The turns that the client has begun, and those that are over."""
     return Effects(place.folder / "over")
 
 

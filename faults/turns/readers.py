@@ -1,4 +1,4 @@
-"""READ: readers in other processes that break off and come back while workers are killed."""
+"""READ: readers in other processes disconnect and reconnect while workers are killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lango.store.turns.log import LoggedEvent
 
 WORKERS: Final = 2
 READERS: Final = 2
-PER_TURN: Final = 15  # times that a reader comes back to a turn, at least
+PER_TURN: Final = 15  # the fewest connections of a reader to a turn
 WORDS: Final = 120
 DELAY: Final = 0.01
 DEAD_AFTER: Final = 1.5
@@ -31,7 +31,7 @@ _BREAKS_OFF: Final = 0.2
 
 @dataclass(slots=True)
 class TurnReading:
-    """What a reader has of a turn."""
+    """The part of a turn that a reader has read."""
 
     connections: list[ConnectionFrames] = field(default_factory=list[ConnectionFrames])
     resets: int = 0
@@ -39,7 +39,7 @@ class TurnReading:
 
     @property
     def last(self) -> Position:
-        """The newest position it has been at."""
+        """The furthest position it has reached."""
         return max((each.last for each in self.connections), key=_rank, default=Position())
 
 
@@ -75,7 +75,7 @@ async def _trial(run: Run) -> Outcome:
 
 
 async def _submit(here: Process, turns: int) -> list[dict[str, str]]:
-    """For each reader a session of its own: the texts of its turns, by their ids."""
+    """Submit turns, one session per reader; return each reader's texts by turn id."""
     texts_by_reader: list[dict[str, str]] = [{} for _ in range(READERS)]
     for number in range(turns):
         for reader, texts in enumerate(texts_by_reader):
@@ -85,7 +85,7 @@ async def _submit(here: Process, turns: int) -> list[dict[str, str]]:
 
 
 async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> int:
-    """Kill a worker now and then, and say how many it were."""
+    """Kill workers at random times; return their number."""
     kills = 0
     with suppress(asyncio.CancelledError):
         while kills < most:
@@ -109,7 +109,7 @@ async def _read_all(
 
 
 def _read(place: Place, turns: dict[str, str], seed: int) -> list[TurnReading]:
-    """Read turn after turn to its end; in a process of its own."""
+    """The job of a process: read each turn to its end."""
     return asyncio.run(_follow_all(place, turns, random.Random(seed)))
 
 
@@ -130,7 +130,7 @@ async def _follow_all(
 
 
 async def _follow(here: Process, turn: str, drawn: random.Random, reading: TurnReading) -> None:
-    """Come back where it was, or anywhere before; until the end was seen, and often enough."""
+    """Reconnect at the last or any earlier position, until the end is read and often enough."""
     over = False
     while not over or len(reading.connections) < PER_TURN:
         before = [
@@ -152,7 +152,7 @@ def _frame(event: LoggedEvent) -> Frame:
 
 
 async def _check(here: Process, turn: str, reading: TurnReading, text: str) -> None:
-    """What was read at each sitting is in the log, and the log makes up the text."""
+    """Check each connection against the log, and the log against the text."""
     log = [_frame(event) for event in await here.read(turn)]
     reading.resets = check_complete_log(log, text)
     for connection in reading.connections:

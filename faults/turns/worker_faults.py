@@ -1,4 +1,4 @@
-"""G2, G6 and G10: turns on real worker processes that are killed, crowded and told to stop."""
+"""G2, G6 and G10: turns on real worker processes that are killed, overloaded and stopped."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def _submit(here: Process, name: str, session: int) -> str:
 async def _kill_at_random(
     here: Process, drawn: random.Random, count: int, outcome: Outcome
 ) -> None:
-    """Two workers, one of them killed now and then and replaced, while turns keep coming."""
+    """Two workers, of which one is killed and replaced at random times while clients submit."""
     turns, endless = dict[str, str](), dict[str, str]()
     async with Crew(here.place, 2, delay=0.01, dead_after=DEAD_AFTER) as crew:
         for kill in range(count):
@@ -135,7 +135,7 @@ async def _kill_at_random(
 async def _kill_until_ended(
     here: Process, turns: dict[str, str], crew: Crew, drawn: random.Random
 ) -> int:
-    """Go on until the turns that only this can end have ended; how many more kills it took."""
+    """Kill until the turns that only kills can end have ended; return the additional kills."""
     kills, until = 0, time.monotonic() + PATIENCE * len(turns)
     while time.monotonic() < until:
         states = [(await here.turns.get(turn)).state for turn in turns.values()]
@@ -148,7 +148,7 @@ async def _kill_until_ended(
 
 
 async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
-    """Two processes hand in turns for one session, two run them."""
+    """Two processes submit turns for one session, two others run them."""
     turns, refused = dict[str, str](), 0
     with ExitStack() as ending:
         for _ in range(2):

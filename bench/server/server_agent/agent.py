@@ -1,4 +1,4 @@
-"""An agent whose model says as many words as it is asked for, one every 20 ms.
+"""An agent whose model answers with the requested number of words, one every 20 ms.
 
 The model is one of lango's, as an agent of any ADK app can have it. The agent knows nothing of any
 server, nor of this package: `adk api_server` imports it by its folder.
@@ -19,7 +19,7 @@ _MANY = 10_000  # requests at once: the servers are measured, not a model's limi
 
 
 class PacedWords:
-    """Says the words one by one, and then that it is over."""
+    """Streams the words one by one, and then "over."."""
 
     name = "dripping"
 
