@@ -1,6 +1,6 @@
-"""`python -m bench console`: how soon the console's pages are there, however much there is.
+"""`python -m bench console`: how fast the console's pages load, with little and much data.
 
-Every page is opened in a browser that has nothing of it yet. "painted" is the browser's first
+Every page is opened in a browser with an empty cache. "painted" is the browser's first
 contentful paint; "shown" is when the rows or messages that were asked for stand on the page.
 """
 
@@ -45,7 +45,7 @@ _SHOWN: Final = """(selector) => new Promise((resolve) => {
 
 
 async def main(*, quick: bool) -> int:
-    """Measure on either database; 1 if a page takes longer than it may."""
+    """Measure on both databases; return 1 if a page is slower than its limit."""
     rounds = _QUICK_ROUNDS if quick else _ROUNDS
     slowest = 0.0
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
@@ -63,7 +63,7 @@ async def main(*, quick: bool) -> int:
 
 
 async def _measure(name: str, browser: Browser, stage: Stage, rounds: int) -> float:
-    """Print what each page takes; the median of the slowest."""
+    """Print the times of each page; return the median of the slowest."""
     table = Table(f"Console on {name}, ms", ("page", "painted", "shown", "at most"))
     medians: list[float] = []
     for page, (path, selector) in _PAGES.items():

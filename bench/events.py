@@ -22,7 +22,7 @@ LOADED_BYTES: Final = 1_600
 
 @cache
 def text(size: int) -> str:
-    """Words of `size` bytes that the token estimate puts at a quarter as many tokens.
+    """Words of `size` bytes whose token estimate is a quarter of that.
 
     Ordinary words weigh more; at this weight a window of 32,000 tokens is the 80 messages of
     1,600 bytes that the bare load reads, so that both return the same rows.

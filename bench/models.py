@@ -46,12 +46,14 @@ def recorded(wire: str) -> bytes:
 
 
 def _sdk(wire: str, canned: Canned) -> Callable[[], Awaitable[AsyncIterator[Any]]]:
-    """What a program does that speaks to the vendor's SDK itself."""
+    """The calls of a program that uses the vendor's SDK directly."""
     model = MODELS[wire]
     if wire == "anthropic":
         messages: Any = anthropic_client(canned).messages
-        said = [{"role": "user", "content": "hello"}]
-        return partial(messages.create, model=model, max_tokens=99, messages=said, stream=True)
+        messages_sent = [{"role": "user", "content": "hello"}]
+        return partial(
+            messages.create, model=model, max_tokens=99, messages=messages_sent, stream=True
+        )
     if wire == "gemini":
         google = gemini_client(canned)
 
@@ -63,8 +65,8 @@ def _sdk(wire: str, canned: Canned) -> Callable[[], Awaitable[AsyncIterator[Any]
     client: Any = openai_client(canned)
     if wire == "openai_responses":
         return partial(client.responses.create, model=model, input="hello", stream=True)
-    said = [{"role": "user", "content": "hello"}]
-    return partial(client.chat.completions.create, model=model, messages=said, stream=True)
+    messages_sent = [{"role": "user", "content": "hello"}]
+    return partial(client.chat.completions.create, model=model, messages=messages_sent, stream=True)
 
 
 def _sdk_loop(wire: str, canned: Canned) -> Loop:

@@ -1,4 +1,4 @@
-"""What is printed: tables that read as text and paste as Markdown."""
+"""The printed report: tables that read as text and paste as Markdown."""
 
 from __future__ import annotations
 

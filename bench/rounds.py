@@ -1,4 +1,4 @@
-"""Interleaved rounds, and what can be said of their ratios."""
+"""Interleaved rounds, and estimates of their ratios."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Stopwatch:
 
     @property
     def sample(self) -> Sample:
-        """What one operation took."""
+        """The time of one operation."""
         return Sample(self._wall / self._operations, self._cpu / self._operations)
 
 

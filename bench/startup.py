@@ -82,7 +82,7 @@ _STARTS: Final = {
 
 
 def timed(start: Start, project: Path) -> Sample:
-    """Start a process in a project's folder; its times until it ends or is ready."""
+    """Start a process in a project's folder; return its times until it ends or is ready."""
     if start.creates_database:
         for file in project.glob("lango.db*"):
             file.unlink()

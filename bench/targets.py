@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one measure has to say: tables for the reader, findings for the verdict."""
+    """The result of one measure: tables for the reader, findings for the verdict."""
 
     tables: list[Table]
     findings: list[Finding] = field(default_factory=list[Finding])

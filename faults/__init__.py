@@ -1,1 +1,1 @@
-"""The fault harness: what the product promises when things go wrong, tried by breaking them."""
+"""The fault harness: it breaks things on purpose and checks the product's guarantees."""

@@ -134,7 +134,7 @@ def _list() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what was asked for; 0 if all of it held."""
+    """Run the selected guarantees; return 0 if all of them held."""
     arguments = _arguments(argv)
     if arguments.table or arguments.list:
         results.write_table(FULL) if arguments.table else _list()

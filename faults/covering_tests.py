@@ -1,4 +1,4 @@
-"""Which tests run which line: they are the first to notice that the line is broken."""
+"""Maps each line to the tests that run it: they are the first to notice a mutation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEASURED: Final = (
     *("tests/durable", "tests/providers", "tests/server"),
 )
 AT_MOST: Final = 150
-"""Tests for one line. What lines that every test runs do is soon noticed by a few."""
+"""Most tests for one line. For a line that every test runs, a few are enough."""
 _SETTINGS: Final = "[run]\nsource = lango\nrelative_files = true\nconcurrency = thread,greenlet\n"
 
 
@@ -28,14 +28,14 @@ class CoveringTests:
         self._data.read()
 
     @classmethod
-    def of(cls, root: Path, data: Path) -> CoveringTests:
-        """Those of a copy; measured, if the file of an earlier measurement is not there."""
+    def load_or_measure(cls, root: Path, data: Path) -> CoveringTests:
+        """Load the measurement of a copy from its file; measure first if there is no file."""
         if not data.exists():
             _measure(root, data, MEASURED)
         return cls(data)
 
-    def of_line(self, file: str, line: int) -> list[str]:
-        """The ids of some tests that run a line: of its own test file first, then quick ones."""
+    def for_line(self, file: str, line: int) -> list[str]:
+        """The ids of tests that run a line: first those of its own test file, then unit tests."""
         contexts = self._data.contexts_by_lineno(file).get(line, [])
         tests = {context.rpartition("|")[0] for context in contexts} - {""}
         own = f"/test_{Path(file).stem}"
@@ -44,7 +44,7 @@ class CoveringTests:
 
 
 def _measure(root: Path, data: Path, folders: Sequence[str]) -> None:
-    """Run the tests once, and note what each of them runs; a test that fails is noted too."""
+    """Run the tests once, and record the lines of each, also of a test that fails."""
     data.parent.mkdir(parents=True, exist_ok=True)
     settings = data.with_suffix(".ini")
     settings.write_text(_SETTINGS, "utf-8")

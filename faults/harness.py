@@ -20,32 +20,32 @@ class Part:
     """A slice of a run: the third of eight is `3/8`."""
 
     number: int = 1
-    of: int = 1
+    total: int = 1
 
     @classmethod
     def parsed(cls, text: str) -> Part:
-        """From `3/8`; raises ValueError for anything that is no slice."""
-        number, _, of = text.partition("/")
-        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        """From `3/8`; raises ValueError for any other text."""
+        number, _, total = text.partition("/")
+        if not (number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total)):
             raise ValueError(f"{text!r} is no part; the third of eight is 3/8")
-        return cls(int(number), int(of))
+        return cls(int(number), int(total))
 
     def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
+        return f"{self.number}/{self.total}"
 
     def count(self, whole: int) -> int:
-        """Its share of so many trials; the shares of all parts add up to them."""
-        return whole * self.number // self.of - whole * (self.number - 1) // self.of
+        """The number of trials of this part; the parts add up to the whole."""
+        return whole * self.number // self.total - whole * (self.number - 1) // self.total
 
     def seed(self, whole: int) -> int:
-        """The seed of this part: of the run's seed alone, and another for every part."""
-        if self.of == 1:
+        """The seed of this part: derived from the run's seed, different for every part."""
+        if self.total == 1:
             return whole
         return random.Random(f"{whole} {self}").randrange(2**32)
 
     def pick(self, trials: Sequence[T]) -> list[T]:
-        """Its share of the trials, taken in turn with the other parts."""
-        return list(trials[self.number - 1 :: self.of])
+        """The trials of this part: every n-th."""
+        return list(trials[self.number - 1 :: self.total])
 
 
 WHOLE: Final = Part()
@@ -59,13 +59,13 @@ class Places:
     postgres: str
 
     def each(self) -> dict[str, str]:
-        """Both, by the name reports use."""
+        """Both URLs, by the names that reports use."""
         return {"sqlite": self.sqlite, "postgresql": self.postgres}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run of a guarantee is asked to do."""
+    """The parameters of one run of a guarantee."""
 
     count: int
     seed: int
@@ -76,7 +76,7 @@ class Run:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run found: figures for the report, and everything that did not hold."""
+    """The result of a run: figures for the report, and all failures."""
 
     figures: list[str] = field(default_factory=list[str])
     failures: list[str] = field(default_factory=list[str])
@@ -86,7 +86,7 @@ class Outcome:
         self.figures.append(figure)
 
     def fail(self, failure: str) -> None:
-        """Add something that did not hold, as one line."""
+        """Add a failure, as one line."""
         self.failures.append(" ".join(failure.split()))
 
     def expect(self, holds: object, failure: str) -> None:
@@ -97,7 +97,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """One row of the fault table, and the function that tries it."""
+    """One row of the fault table, and the function that tests it."""
 
     name: str
     promise: str
@@ -110,19 +110,19 @@ class Guarantee:
     def share(
         self, count: int, seed: int, places: Places, *, part: Part = WHOLE, timed: bool = False
     ) -> Run:
-        """What a part of the run with this count and seed is asked to do.
+        """The parameters of one part of a run with this count and seed.
 
         A row that says nothing is asked for a share of the count, with a seed of the part's own.
         """
-        if self.picks or part.of == 1:
+        if self.picks or part.total == 1:
             return Run(count, seed, places, timed, part)
         if not part.count(count):
-            raise ValueError(f"{self.name} has no {part.of} parts at a count of {count}")
+            raise ValueError(f"{self.name} has no {part.total} parts at a count of {count}")
         return Run(part.count(count), part.seed(seed), places, timed)
 
 
 def report(guarantee: Guarantee, outcome: Outcome) -> str:
-    """The one line that says how it went."""
+    """The report line of an outcome."""
     figures = ", ".join(outcome.figures)
     if not outcome.failures:
         return f"{guarantee.name}: {guarantee.promise}: {figures} ok"
@@ -136,12 +136,12 @@ def new_tenant() -> str:
 
 
 def whole(url: str, tenant: str) -> SessionServiceAdapter:
-    """A service that loads sessions uncut."""
+    """A service that loads sessions without a token budget."""
     return SessionServiceAdapter(url, tenant=tenant, token_budget=None)
 
 
 @asynccontextmanager
 async def temporary_places() -> AsyncGenerator[Places]:
-    """Both databases, made for this run."""
+    """Both databases, created for this run."""
     async with temporary_sqlite() as sqlite, temporary_postgres() as postgres:
         yield Places(sqlite, postgres)

@@ -1,7 +1,7 @@
-"""`python -m faults.mutations`: break one line of the code at a time, and see which check notices.
+"""`python -m faults.mutations`: break one line of the code at a time, and see which check fails.
 
 Each mutation is made in a copy of the last commit. The tests that run the line come first, then
-those of the file's folder; what they let pass is given to named rows of the fault table at their CI
+those of the file's folder; if they pass, named rows of the fault table run at their CI
 counts. Each line of the results names the check that noticed the mutation, or says that it
 survived. A test that fails must pass without the mutation, or it has noticed nothing. The same seed
 and commit give the same mutations, so a run can be made in parts and resumed.
@@ -38,7 +38,7 @@ CHECKS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "lango/providers": ("tests/providers", ("G13", "G14", "G15", "BLACKBOX")),
     "lango/server": ("tests/server", ("G17", "BLACKBOX")),
 }
-"""Each folder: the tests that cover it, and the rows for what these let pass."""
+"""Each folder: the tests that cover it, and the rows to run if these pass."""
 _LEFT_OUT: Final = ("migrations", "__init__.py")
 _LOGGERS: Final = ("log", "_log", "logger", "_logger", "logging")
 _OTHER: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
@@ -57,7 +57,7 @@ _OTHER: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Mutation:
-    """A line of a file, as it is and as it will be."""
+    """A change of one line of a file."""
 
     file: str
     line: int
@@ -74,7 +74,7 @@ class Mutation:
 
 
 class _Finder(ast.NodeVisitor):
-    """Everything in a file that can be broken within one line."""
+    """Finds all mutations of a file that stay within one line."""
 
     def __init__(self, file: str, source: str) -> None:
         self._file = file
@@ -82,7 +82,7 @@ class _Finder(ast.NodeVisitor):
         self.found: list[Mutation] = []
 
     def _add(self, node: ast.expr | ast.stmt, kind: str, new: str) -> None:
-        """The text of the node, replaced; a node of several lines is left alone."""
+        """Add a replacement of the node's text; skip a node of several lines."""
         if node.lineno != node.end_lineno or node.end_col_offset is None:
             return
         line = self._lines[node.lineno - 1]
@@ -157,7 +157,7 @@ class _Finder(ast.NodeVisitor):
             self.visit(node.value)
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Its body and its defaults: decorators and annotations say nothing of what it does."""
+        """Visit body and defaults: decorators and annotations do not change behaviour."""
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(default)
         for statement in node.body:
@@ -177,14 +177,14 @@ def _is_logging(node: ast.expr) -> bool:
 
 
 def mutations_of(file: str, source: str) -> list[Mutation]:
-    """Every mutation of a file that still is Python."""
+    """All mutations of a file that are still valid Python."""
     finder = _Finder(file, source)
     finder.visit(ast.parse(source))
     return list(dict.fromkeys(finder.found))
 
 
 def drawn(root: Path, seed: int, count: int) -> list[Mutation]:
-    """So many, shared out evenly over the folders; of the same files always the same."""
+    """Draw `count` mutations, spread evenly over the folders; deterministic for a seed."""
     draw = random.Random(seed)
     chosen: dict[str, list[Mutation]] = {}
     for folder in CHECKS:
@@ -201,7 +201,7 @@ def drawn(root: Path, seed: int, count: int) -> list[Mutation]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutation: `killed` by a check, `timeout` of one, or `survived` all."""
+    """The result of a mutation: `killed` by a check, `timeout` of one, or `survived` all."""
 
     outcome: str
     by: str = ""
@@ -214,10 +214,10 @@ _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 def _checks(
     mutation: Mutation, covering: CoveringTests, *, rows: bool
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """The checks in the order in which they are tried: the line's own tests come first."""
+    """The checks in order: first the tests that run the line."""
     folder = next(each for each in CHECKS if mutation.file.startswith(each + "/"))
     tests, named = CHECKS[folder]
-    own = covering.of_line(mutation.file, mutation.line)
+    own = covering.for_line(mutation.file, mutation.line)
     if own:
         yield f"{len(own)} tests of the line", [*_PYTEST, *own]
     yield tests, [*_PYTEST, "-n", "2", tests]
@@ -228,7 +228,7 @@ def _checks(
 def tried(
     mutation: Mutation, covering: CoveringTests, root: Path, limit: float, *, rows: bool
 ) -> Verdict:
-    """Make the mutation in a copy, run the checks until one notices, and take it back."""
+    """Apply the mutation in a copy, run the checks until one fails, and revert it."""
     path = root / mutation.file
     source = path.read_text("utf-8")
     for name, command in _checks(mutation, covering, rows=rows):
@@ -248,7 +248,7 @@ def tried(
 
 
 def _run(command: Sequence[str], root: Path, limit: float) -> tuple[int | None, str]:
-    """The exit code, or none if it took too long, and what was printed."""
+    """The exit code, or None on a timeout, and the output."""
     environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(
@@ -299,7 +299,7 @@ def _copy(commit: str, folder: Path) -> None:
 
 
 def done_before(path: Path, seed: int, commit: str) -> set[int]:
-    """The numbers of the mutations whose results are there."""
+    """The numbers of the mutations that have results."""
     if not path.exists():
         return set()
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -324,7 +324,7 @@ def _show(number: int, mutation: Mutation) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Try the mutations of a part; 0 if each was noticed."""
+    """Run the mutations of a part; return 0 if every one was found."""
     arguments = _arguments(argv)
     commit = _commit()
     survived = 0
@@ -333,13 +333,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _copy(commit, root)
         everything = list(enumerate(drawn(root, arguments.seed, arguments.count), 1))
         before = done_before(arguments.results, arguments.seed, commit)
-        mine = arguments.part.pick(everything)
+        selected = arguments.part.pick(everything)
         if arguments.list:
-            for number, mutation in mine:
+            for number, mutation in selected:
                 _show(number, mutation)
             return 0
-        covering = CoveringTests.of(root, ROOT / "build" / "coverage" / commit)
-        for number, mutation in mine:
+        covering = CoveringTests.load_or_measure(root, ROOT / "build" / "coverage" / commit)
+        for number, mutation in selected:
             if number in before:
                 continue
             _show(number, mutation)

@@ -32,12 +32,12 @@ _MOST_FAILURES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run of a row, or of a slice of it, came to: one line of the file."""
+    """The result of one run of a row, or of a slice: one line of the file."""
 
     row: str
     count: int  # of the whole run, of which this may be a part; 0: all there are
     part: str
-    seed: int | None  # None in lines of a time when it was not kept
+    seed: int | None  # None in older lines, which did not record it
     commit: str | None
     date: str
     outcome: str  # ok or failed
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def slice(self) -> Part:
-        """The part, as one can count with it."""
+        """The part, parsed."""
         return Part.parsed(self.part)
 
 
@@ -72,7 +72,7 @@ def _git(*arguments: str) -> str:
 
 
 def append(result: Result, path: Path = RESULTS) -> None:
-    """Add a line to the file; what does not fit of the failures is left out."""
+    """Add a line to the file; failures that do not fit are left out."""
     line = asdict(result) | {"failures": result.failures[:_MOST_FAILURES]}
     if not result.failures:
         del line["failures"]
@@ -97,10 +97,10 @@ def full_runs(results: Iterable[Result], full: dict[str, int]) -> dict[str, list
     for result in results:
         if full.get(result.row) != result.count or (result.commit or "").endswith(_CHANGED):
             continue
-        run = (result.row, result.seed, result.commit, result.slice.of)
+        run = (result.row, result.seed, result.commit, result.slice.total)
         found = slices.setdefault(run, {})
         found[result.slice.number] = result
-        if len(found) == result.slice.of:
+        if len(found) == result.slice.total:
             last[result.row] = [found[number] for number in sorted(found)]
     return {row: last[row] for row in full if row in last}
 
@@ -125,15 +125,15 @@ def _line(row: str, run: Sequence[Result]) -> str:
 
 def _outcome(run: Sequence[Result]) -> str:
     """The figures, which of several parts are the least and the most of them, and how it ended."""
-    told = "; ".join(_merged([result.figures for result in run]))
+    figures = "; ".join(_merged([result.figures for result in run]))
     if len(run) > 1:
-        told = f"in each part {told}"
+        figures = f"in each part {figures}"
     failed = [result for result in run if result.outcome != "ok"]
     if not failed:
-        return f"{told}: ok"
+        return f"{figures}: ok"
     failures = [failure for result in failed for failure in result.failures] or ["failed"]
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-    return f"{told}: **failed**: {failures[0].replace('|', '/')}{more}"
+    return f"{figures}: **failed**: {failures[0].replace('|', '/')}{more}"
 
 
 def _merged(figures: Sequence[list[str]]) -> Iterator[str]:

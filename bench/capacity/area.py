@@ -25,7 +25,7 @@ TENANTS: Final = 20
 BURSTS: Final = Bursts(factor=2.0, seconds=20.0, every=120.0)
 START_WITHIN: Final = 1.0
 """Seconds within which 95 % of the turns should start."""
-_TURNS: Final = 20_000  # simulated at each scale, or the turns of so many seconds
+_TURNS: Final = 20_000  # simulated turns at each scale, or the turns of this many seconds
 _SECONDS: Final = 480.0
 _BREAKS: Final = {
     "cores": "CPU of the database: every NOTIFY wakes every process",
@@ -58,7 +58,7 @@ def needs(plans: Mapping[int, Plan]) -> Table:
 
 
 def limits(plans: Mapping[int, Plan]) -> Table:
-    """What each scale would take of a single database server."""
+    """The share of a single database server that each scale would use."""
     names = list(_BREAKS)
     table = Table(
         "The part of one database server's limits that is used, were it the only one",
@@ -77,7 +77,7 @@ def measured_model() -> CapacityModel:
 
 
 def waits(model: CapacityModel, plan: Plan, workers: int, seed: int) -> Simulated:
-    """Simulate one of a plan's databases with so many workers."""
+    """Simulate one database of a plan with this number of workers."""
     rate = plan.rate / plan.databases
     workload, start = model.workload, dispatch()
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from bench.pg import connect, own_database
 from bench.report import Table
-from bench.turns.desk import Place, desk, queue
+from bench.turns.desk import Place, queue, worker_context
 from bench.turns.load import backend_cpu, submit_steadily, tally
-from bench.turns.process import seen, worker_process
+from bench.turns.process import poll_until, worker_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -47,7 +47,7 @@ where relkind = 'r' and relnamespace = 'public'::regnamespace
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """What has been used until now."""
+    """The resources used so far."""
 
     turns: int
     worker_cpu: float
@@ -60,7 +60,7 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a turn of one app used; bytes by table, with indexes. CPU is in seconds."""
+    """The resources of one turn of an app; bytes by table, with indexes. CPU is in seconds."""
 
     turns: int
     worker_cpu: float
@@ -72,7 +72,7 @@ class Measured:
 
     @classmethod
     def between(cls, before: _Usage, after: _Usage) -> Measured:
-        """What was used for each turn."""
+        """The resources used per turn between two readings."""
         turns = after.turns - before.turns
         spent = [cpu - before.backends.get(pid, 0.0) for pid, cpu in after.backends.items()]
         grown = {name: size - before.sizes[name] for name, size in after.sizes.items()}
@@ -109,7 +109,7 @@ async def _listening(url: str, heard: _Heard) -> AsyncGenerator[None]:
 
 async def _usage(made: Queue, worker: WorkerProcess, heard: _Heard) -> _Usage:
     """Wait until no turn is open, and read all counters."""
-    over = await seen(partial(tally, made), lambda found: not found.still_open)
+    over = await poll_until(partial(tally, made), lambda found: not found.still_open)
     (wal,) = await made.row(_WAL)
     sizes = {row["relname"]: row["size"] for row in await made.connection.fetch(_SIZES)}
     cpu = (await worker.figures()).cpu, time.process_time(), await backend_cpu(made.connection)
@@ -121,7 +121,11 @@ async def measure(app: str, rate: float, seconds: float = SECONDS) -> Measured:
     heard = _Heard()
     async with own_database("_capacity") as url:
         place = Place(url, app)
-        async with queue(place) as made, worker_process(place) as worker, desk(place) as here:
+        async with (
+            queue(place) as made,
+            worker_process(place) as worker,
+            worker_context(place) as here,
+        ):
             await submit_steadily(here, await made.sessions(50), rate, _WARM_UP)
             sessions = await made.sessions(round(rate * seconds / _TURNS_PER_SESSION))
             await made.settle()
@@ -136,7 +140,7 @@ async def measure(app: str, rate: float, seconds: float = SECONDS) -> Measured:
 
 @dataclass(frozen=True, slots=True)
 class NoticeCost:
-    """What a notice costs the server with so many listeners."""
+    """The cost of a notice to the server with a number of listeners."""
 
     listeners: int
     cpu: float  # seconds
@@ -144,7 +148,7 @@ class NoticeCost:
 
 
 async def measure_notices(listeners: int) -> NoticeCost:
-    """Send notices as fast as the server takes them."""
+    """Send notices as fast as the server accepts them."""
     heard = _Heard()
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(own_database("_notices"))

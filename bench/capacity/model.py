@@ -20,7 +20,7 @@ MAX_DATABASES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one turn, or one part of a turn, uses."""
+    """The cost of one turn, or of one part of a turn."""
 
     worker_cpu: float = 0.0  # seconds
     server_cpu: float = 0.0  # seconds, of the process that accepts the turn and streams its events
@@ -99,7 +99,7 @@ class Processes:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseServer:
-    """What one PostgreSQL may be asked for. Assumed: a large machine with a fast disk."""
+    """The limits of one PostgreSQL server. Assumed: a large machine with a fast disk."""
 
     cores: float = 32.0
     cores_used: float = 0.6
@@ -160,7 +160,7 @@ class CapacityModel:
         self.writes = writes
 
     def plan(self, turns_per_hour: float) -> Plan:
-        """What it takes to run so many turns in each hour."""
+        """The plan for a number of turns per hour."""
         rate, turn = turns_per_hour / HOUR, self.turn
         concurrent = rate * self.workload.model_mean
         workers = self._processes(concurrent / self.processes.concurrency, rate * turn.worker_cpu)
@@ -221,7 +221,7 @@ class CapacityModel:
         }
 
     def _databases(self, whole: _Part) -> int:
-        """The fewest databases of which none is asked for more than its limits.
+        """The fewest databases that all stay within their limits.
 
         Connections do not count: a pooler is cheaper than a second database.
         """

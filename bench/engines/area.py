@@ -1,4 +1,4 @@
-"""Engines and buses side by side: how soon a turn starts, and what it costs each process."""
+"""Engines and buses side by side: the time to start a turn, and its cost in each process."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from bench.pg import own_database
 from bench.report import Table, summary, verdicts
 from bench.rounds import Interval
 from bench.targets import Finding, Result, Target, exit_code
-from bench.turns.desk import Place, desk, queue
-from bench.turns.process import seen, worker_process
+from bench.turns.desk import Place, queue, worker_context
+from bench.turns.process import poll_until, worker_process
 from faults.carriers.temporal_server import temporal_server
 from lango.turns.engine.choose import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.turns.desk import Desk, Queue
+    from bench.turns.desk import Queue, WorkerContext
     from bench.turns.process import WorkerProcess
 
 START: Final = Target("start of a turn on Temporal, median", 30.0, unit="ms")
@@ -42,7 +42,7 @@ _BACKENDS: Final = "select pid from pg_stat_activity where datname = current_dat
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured of one engine, round by round."""
+    """The measurements of one engine, by round."""
 
     starts: list[float] = field(default_factory=list[float])  # seconds
     rates: list[float] = field(default_factory=list[float])  # turns per second
@@ -53,9 +53,9 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An engine with a database, a worker process and a submitter of its own."""
+    """An engine with its own database, worker process and submitter."""
 
-    here: Desk
+    here: WorkerContext
     queue: Queue
     worker: WorkerProcess
     server: int | None  # the process of the engine's server
@@ -81,7 +81,7 @@ class Contender:
 
         await asyncio.gather(*map(submit, sessions))
         wanted = ended + len(sessions)
-        await seen(partial(self.queue.row, _ENDED), lambda row: row[0] >= wanted)
+        await poll_until(partial(self.queue.row, _ENDED), lambda row: row[0] >= wanted)
         self.figures.rates.append(len(sessions) / (time.monotonic() - began))
         after = await self._used()
         spent = [(b - a) / len(sessions) for a, b in zip(used, after, strict=True)]
@@ -111,7 +111,7 @@ async def _contender(stack: AsyncExitStack, name: str, url: str, server: int | N
     enter = stack.enter_async_context
     place = Place(await enter(own_database(f"_{name}")), engine=url)
     made = await enter(queue(place))
-    here = await enter(desk(place))
+    here = await enter(worker_context(place))
     return Contender(here, made, await enter(worker_process(place)), server)
 
 

@@ -1,4 +1,4 @@
-"""Buses side by side: what a streamed turn costs PostgreSQL, the worker and the reader."""
+"""Buses side by side: the cost of a streamed turn to PostgreSQL, the worker and the reader."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _targets(bus: str) -> tuple[Target, Target, Target, Target]:
 
 
 class Words:
-    """Says a word with the time in it, thirty times a second."""
+    """Streams a word with its time, thirty times a second."""
 
     fingerprint = "words"
 
@@ -112,7 +112,7 @@ async def _read(url: str, bus: str) -> None:
 
 @dataclass(slots=True)
 class Streamed:
-    """What was measured of one bus, a figure for each round; CPU in seconds per turn."""
+    """The measurements of one bus, a figure for each round; CPU in seconds per turn."""
 
     postgres: list[float] = field(default_factory=list[float])
     worker: list[float] = field(default_factory=list[float])
@@ -130,12 +130,12 @@ class _Process:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    async def say(self, line: str = "") -> None:
+    async def send(self, line: str = "") -> None:
         assert self._popen.stdin is not None
         self._popen.stdin.write(line + "\n")
         self._popen.stdin.flush()
 
-    async def hear(self) -> str:
+    async def receive(self) -> str:
         assert self._popen.stdout is not None
         return await asyncio.to_thread(self._popen.stdout.readline)
 
@@ -144,7 +144,7 @@ class _Process:
         return _cpu(self._popen.pid)
 
     async def end(self) -> None:
-        await self.say()
+        await self.send()
         await asyncio.to_thread(self._popen.wait)
 
 
@@ -159,23 +159,25 @@ def _cpu(pid: int) -> float:
 
 
 async def _round(url: str, bus: str, count: int, seconds: float, found: Streamed) -> None:
-    """So many turns stream at once, and one process reads them all."""
+    """Stream `count` turns concurrently; one process reads them all."""
     beside = await connect(url)
     worker = _Process("work", url, bus, str(count), str(seconds))
-    await worker.hear()
+    await worker.receive()
     async with _turns(url, bus) as (_, _, turns):
         name = f"{time.time():.6f}"
-        said = (turns.submit(APP, "x" * 400, session=f"{name}-{number}") for number in range(count))
-        ids = [turn.id for turn in await asyncio.gather(*said)]
+        submitting = (
+            turns.submit(APP, "x" * 400, session=f"{name}-{number}") for number in range(count)
+        )
+        ids = [turn.id for turn in await asyncio.gather(*submitting)]
         reader = _Process("read", url, bus)
-        await reader.say(json.dumps(ids))
-        await reader.hear()
+        await reader.send(json.dumps(ids))
+        await reader.receive()
         await asyncio.sleep(_SETTLED)
         pids = [row["pid"] for row in await beside.fetch(_BACKENDS)]
         before = {pid: _cpu(pid) for pid in pids}
         wal, cpu = await beside.fetchval(_WAL), (worker.cpu, reader.cpu)
-        await worker.say()
-        found.late += json.loads(await reader.hear())
+        await worker.send()
+        found.late += json.loads(await reader.receive())
         used = sum(max(_cpu(pid) - then, 0.0) for pid, then in before.items())
         found.postgres.append(used / count)
         found.wal.append((await beside.fetchval(_WAL) - wal) / count)
@@ -187,7 +189,7 @@ async def _round(url: str, bus: str, count: int, seconds: float, found: Streamed
 
 
 async def streamed_turns(*, quick: bool) -> Result:
-    """All buses, in turns."""
+    """Measure all buses, in rotation."""
     count, seconds, rounds = (30, 4.0, 2) if quick else (60, 8.0, 5)
     with ExitStack() as servers:
         cluster = servers.enter_context(own_cluster())
@@ -209,21 +211,27 @@ def _result(found: dict[str, Streamed], what: str) -> Result:
         f"Streamed turns, read in another process ({what}; medians)",
         ("bus", "PostgreSQL ms CPU", "WAL KB", "worker ms", "reader ms", "word ms", "95th"),
     )
-    for kind, of in found.items():
+    for kind, streamed in found.items():
         table.add(
             kind,
-            *(millis(median(each)) for each in (of.postgres,)),
-            f"{median(of.wal) / 1024:.0f}",
-            *(millis(median(each)) for each in (of.worker, of.reader)),
-            millis(median(of.late)),
-            millis(_p95(of.late)),
+            *(millis(median(each)) for each in (streamed.postgres,)),
+            f"{median(streamed.wal) / 1024:.0f}",
+            *(millis(median(each)) for each in (streamed.worker, streamed.reader)),
+            millis(median(streamed.late)),
+            millis(_p95(streamed.late)),
         )
     findings: list[Finding] = []
     base = found[DATABASE]
-    for kind, of in list(found.items())[1:]:
-        pairs = ((of.postgres, base.postgres), (of.wal, base.wal), (of.reader, base.reader))
-        figures = [median(mine) / median(theirs) for mine, theirs in pairs]
-        for target, figure in zip(_targets(kind), [*figures, 1e3 * _p95(of.late)], strict=True):
+    for kind, streamed in list(found.items())[1:]:
+        pairs = (
+            (streamed.postgres, base.postgres),
+            (streamed.wal, base.wal),
+            (streamed.reader, base.reader),
+        )
+        figures = [median(measured) / median(baseline) for measured, baseline in pairs]
+        for target, figure in zip(
+            _targets(kind), [*figures, 1e3 * _p95(streamed.late)], strict=True
+        ):
             findings.append(Finding(target, Interval.exact(figure)))
     return Result([table], findings)
 
@@ -233,5 +241,5 @@ def _p95(seconds: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    _, role, *given = sys.argv
-    event_loop.run({"work": _work, "read": _read}[role](*given))
+    _, role, *arguments = sys.argv
+    event_loop.run({"work": _work, "read": _read}[role](*arguments))

@@ -17,9 +17,9 @@ from bench.pg import own_database
 from bench.report import Table, summary, verdicts
 from bench.rounds import Interval
 from bench.targets import Finding, Target, exit_code
-from bench.turns.desk import Place, desk, queue
+from bench.turns.desk import Place, queue, worker_context
 from bench.turns.load import submit_steadily, tally
-from bench.turns.process import seen, worker_process
+from bench.turns.process import poll_until, worker_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def bound(rate: float, retention: float) -> float:
 def findings(
     minutes: Sequence[Minute], *, rate: float, retention: float, lost: int
 ) -> list[Finding]:
-    """What the run shows; a short one cannot show that something stays bounded."""
+    """The findings of the run; a short run cannot show that something stays bounded."""
     rows = max(minute.log_rows for minute in minutes) / bound(rate, retention)
     full = rate * EVENTS * len(minutes) * _MINUTE  # if nothing were deleted
     can_tell = full > 2 * bound(rate, retention)
@@ -108,7 +108,7 @@ async def _minute(made: Queue, worker: WorkerProcess, seconds: float) -> Minute:
 
 
 async def _watch(made: Queue, worker: WorkerProcess, minutes: list[Minute]) -> None:
-    """Note each minute, until cancelled."""
+    """Record each minute, until cancelled."""
     began = time.monotonic()
     while True:
         await asyncio.sleep(began + (len(minutes) + 1) * _MINUTE - time.monotonic())
@@ -135,13 +135,17 @@ async def main(*, seconds: float, rate: float, retention: float = RETENTION) -> 
     minutes: list[Minute] = []
     async with own_database("_sustained") as url:
         place = Place(url, event_retention_seconds=retention)
-        async with queue(place) as made, worker_process(place) as worker, desk(place) as here:
+        async with (
+            queue(place) as made,
+            worker_process(place) as worker,
+            worker_context(place) as here,
+        ):
             sessions = await made.sessions(SESSIONS)
             watching = asyncio.create_task(_watch(made, worker, minutes))
             accepted, failures = await submit_steadily(here, sessions, rate, seconds)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            over = await seen(partial(tally, made), lambda found: not found.still_open)
+            over = await poll_until(partial(tally, made), lambda found: not found.still_open)
             if len(minutes) * _MINUTE < seconds:
                 minutes.append(await _minute(made, worker, seconds - len(minutes) * _MINUTE))
     lost = accepted - over.completed + failures

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _QUICK_ROUNDS: Final = 3
 _AT_MOST: Final = 3_600.0
-"""Seconds after which even a run on a crowded machine has lost its way."""
+"""Seconds after which a run counts as hung, even on a busy machine."""
 
 
 def _quick() -> list[Callable[[], Awaitable[Result]]]:
-    """All of it, smaller: enough to see what has become slow, not to judge what is close."""
+    """All measures with fewer rounds: finds large regressions, not small ones."""
     return [
         *(partial(sides.side_by_side, n, _QUICK_ROUNDS) for n in sides.CLIENTS),
         partial(crowd.waiting, crowd.QUICK_WAITING),

@@ -29,7 +29,7 @@ _STREAMED = RunConfig.model_validate({"streaming_mode": "sse"})
 
 
 class NewTurn(BaseModel):
-    """What a client says, and where."""
+    """A client's message and its session."""
 
     session: str
     message: str
@@ -43,7 +43,7 @@ async def create() -> dict[str, str]:
 
 @app.post("/turns")
 async def run(new: NewTurn) -> StreamingResponse:
-    """Run a turn, and tell ADK's events."""
+    """Run a turn, and stream ADK's events."""
     return StreamingResponse(_events(new), media_type="text/event-stream")
 
 
@@ -55,7 +55,7 @@ async def _events(new: NewTurn) -> AsyncGenerator[str]:
     async with aclosing(events):
         async for event in events:
             yield f"data: {event.model_dump_json(exclude_none=True, by_alias=True)}\n\n"
-    # It would hold all that was ever said, which the others have on disk.
+    # It would keep all messages in memory, which the others have on disk.
     await _sessions.delete_session(app_name=APP, user_id=USER, session_id=new.session)
 
 

@@ -39,7 +39,7 @@ select pid from pg_stat_activity where datname = current_database() and pid <> p
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """How one asks a server for sessions and turns, and knows what its stream tells."""
+    """The requests for sessions and turns of a server, and the marks in its stream."""
 
     new_session: Request
     turn: Callable[[str, str], Request]  # of a session's id and a message
@@ -75,7 +75,7 @@ async def bare(folder: Path) -> AsyncGenerator[Contender]:
     command = [sys.executable, "-m", "bench.server.bare", str(port)]
     api = Api(
         Request("/sessions", {}),
-        lambda session, said: Request("/turns", {"session": session, "message": said}),
+        lambda session, message: Request("/turns", {"session": session, "message": message}),
         word=b'"partial":true',
         end=b"over.",
     )
@@ -102,9 +102,9 @@ async def adk(folder: Path, url: str) -> AsyncGenerator[Contender]:
         await connection.close()
 
 
-def _adk_turn(session: str, said: str) -> Request:
-    told = {"role": "user", "parts": [{"text": said}]}
-    body = {"appName": AGENT, "userId": USER, "sessionId": session, "newMessage": told}
+def _adk_turn(session: str, message: str) -> Request:
+    new_message = {"role": "user", "parts": [{"text": message}]}
+    body = {"appName": AGENT, "userId": USER, "sessionId": session, "newMessage": new_message}
     return Request("/run_sse", {**body, "streaming": True})
 
 
@@ -142,7 +142,9 @@ def _our_api(key: str) -> Api:
     streamed = bearer | {"Accept": "text/event-stream"}
     return Api(
         Request(SESSIONS, {"app": APP}, bearer),
-        lambda session, said: Request(f"{SESSIONS}/{session}/turns", {"message": said}, streamed),
+        lambda session, message: Request(
+            f"{SESSIONS}/{session}/turns", {"message": message}, streamed
+        ),
         word=b"event: message.delta",
         end=b"event: completed",
     )

@@ -1,4 +1,4 @@
-"""Many turns that wait for a slow model in one `lango serve`, each with a client that reads it."""
+"""Many turns of one `lango serve` that wait for a slow model, each with a reading client."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ _COLUMNS: Final = (
 )
 
 
-async def _turn(server: Contender, session: str, said: str) -> Reply:
-    reply = await ask(server.server.base, server.api.turn(session, said))
+async def _turn(server: Contender, session: str, message: str) -> Reply:
+    reply = await ask(server.server.base, server.api.turn(session, message))
     if server.api.end not in reply.raw:
         raise ValueError(reply.raw.decode())
     return reply
 
 
-async def _told(server: Contender, said: str) -> dict[str, Any]:
+async def _send_command(server: Contender, message: str) -> dict[str, Any]:
     """Send a command to the gate; return the figures it answers with."""
-    reply = await _turn(server, await server.session(), said)
+    reply = await _turn(server, await server.session(), message)
     (event,) = [line for line in reply.raw.splitlines() if b'"type":"message.completed"' in line]
     return json.loads(json.loads(event.partition(b":")[2])["text"])
 
 
 async def _all_wait(server: Contender, turns: int) -> dict[str, Any]:
-    """How the server stands once so many wait."""
+    """The server's figures once this number of turns waits."""
     while True:
-        figures = await _told(server, FIGURES)
+        figures = await _send_command(server, FIGURES)
         if figures["waiting"] >= turns:
             return figures
         await asyncio.sleep(_LOOK_EVERY)
@@ -67,7 +67,7 @@ async def _all_wait(server: Contender, turns: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """What turns that wait hold, MB, and how the server stood when all did and were over."""
+    """The memory of waiting turns, MB, and the server's figures when all waited and after."""
 
     before: float
     held: float
@@ -89,20 +89,20 @@ async def _crowd(turns: int, opened: str) -> _Crowd:
         server = await enter(ours(folder, url, agent="bench.server.gate:make", more=settings))
         pid = server.server.pid
         sessions = await new_sessions(server, turns)
-        await _told(server, RESET)
+        await _send_command(server, RESET)
         before = memory(pid)
         clients = [asyncio.create_task(_turn(server, each, WAIT)) for each in sessions]
         async with asyncio.timeout(PATIENCE):
             full = await _all_wait(server, turns)
             held, connections = memory(pid), len(await server.database_cpu())
-            await _told(server, opened)
+            await _send_command(server, opened)
             await asyncio.gather(*clients)
-        after = await _told(server, FIGURES)
+        after = await _send_command(server, FIGURES)
         return _Crowd(before, held, peak_memory(pid), connections, full, after)
 
 
 async def waiting(turns: int) -> Result:
-    """A server in which so many turns wait for their model, until all are answered."""
+    """Measure a server in which this many turns wait for the model, until all are answered."""
     table = Table(
         f"{turns:,} turns that wait for their model in one `lango serve`, all read", _COLUMNS
     )

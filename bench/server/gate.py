@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lango.providers.base import ModelRequest
 
 WAIT: Final = "wait"
-OPEN: Final = "open"  # to all in one moment
+OPEN: Final = "open"  # answers all waiting turns at the same moment
 OPEN_ONE_BY_ONE: Final = "open one by one"
 RESET: Final = "reset"
 FIGURES: Final = "figures"
 ANSWERS_EVERY: Final = 0.001
-"""Seconds between answers that come one by one."""
+"""Seconds between answers that are sent one by one."""
 
 
 class Gate:
@@ -44,16 +44,16 @@ class Gate:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """One answer."""
-        said = request.messages[-1].content
-        if said == WAIT:
+        message = request.messages[-1].content
+        if message == WAIT:
             self._waiting += 1
             place = self._waiting
             await self._open.wait()
             await asyncio.sleep(place * self._every)
-        elif said in (OPEN, OPEN_ONE_BY_ONE):
-            self._every = ANSWERS_EVERY if said == OPEN_ONE_BY_ONE else 0.0
+        elif message in (OPEN, OPEN_ONE_BY_ONE):
+            self._every = ANSWERS_EVERY if message == OPEN_ONE_BY_ONE else 0.0
             self._open.set()
-        elif said == RESET:
+        elif message == RESET:
             self._watch.worst = 0.0
         figures = {"waiting": self._waiting, "worst_stall": self._watch.worst}
         yield TextDelta(json.dumps(figures))
@@ -61,5 +61,5 @@ class Gate:
 
 
 def make() -> LlmAgent:
-    """The agent, made where the loop runs that it watches."""
+    """Make the agent, within the event loop that it watches."""
     return LlmAgent(name="gate", model=ModelAdapter(Gate(), "gate", policy=NO_LIMITS))

@@ -1,4 +1,4 @@
-"""Clients that cost little: one request, one connection, and when which bytes came."""
+"""Low-cost clients: one request per connection, and the arrival times of its bytes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PATIENCE: Final = 900.0
-"""Seconds after which an answer that does not end is given up."""
+"""Seconds after which a client gives up on a response."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent; a POST when it has a body."""
+    """A request; a POST if it has a body."""
 
     path: str
     body: Any = None
     headers: Mapping[str, str] | None = None
 
     def text(self, host: str) -> bytes:
-        """It on the wire."""
+        """The bytes to send."""
         body = b"" if self.body is None else json.dumps(self.body).encode()
         headers = {"Host": host, "Connection": "close", **(self.headers or {})}
         if body:
@@ -37,7 +37,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came, and after how many seconds its parts did; a mark that never came has none."""
+    """A response, and the seconds until its parts arrived; None for a mark that never arrived."""
 
     raw: bytes
     first_byte: float  # of the body
@@ -64,7 +64,7 @@ class _Exchange(asyncio.Protocol):
         self._mark = mark
         self._began = began
         self._raw = bytearray()
-        self._body_at = 0  # where the body begins, once its head is there
+        self._body_at = 0  # where the body begins, once the head is complete
         self._first_byte = 0.0
         self._first_mark: float | None = None
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -96,7 +96,7 @@ class _Exchange(asyncio.Protocol):
 
 
 async def ask(base: str, request: Request, mark: bytes = b"\n") -> Reply:
-    """Send a request, and read the answer to its end."""
+    """Send a request, and read the response to its end."""
     host, _, port = base.rpartition("/")[2].partition(":")
     exchange = _Exchange(request.text(host), mark, time.monotonic())
     loop = asyncio.get_running_loop()

@@ -25,7 +25,7 @@ COUNT: Final = 10_000
 PAGE: Final = 50
 LAST: Final = Target(f"last page of {COUNT:,} sessions, × the first", 1.2)
 _REQUESTS: Final = 100  # a round
-# Copies of one row are all as old as that: here one was active each minute.
+# Copies of one row have its age: here one session was active each minute.
 _SPREAD: Final = "update sessions set last_activity = last_activity - pk * interval '1 minute'"
 
 
@@ -36,7 +36,7 @@ async def _page(server: Contender, cursor: str | None) -> dict[str, Any]:
 
 
 async def _last_cursor(server: Contender) -> tuple[str, float]:
-    """What leads to the last page, and how many seconds the way there took."""
+    """The cursor of the last page, and the seconds to reach it."""
     began, cursor, seen = time.monotonic(), None, 0
     while True:
         page = await _page(server, cursor)
@@ -59,7 +59,7 @@ async def _round(server: Contender, cursor: str | None) -> Sample:
 
 async def _fill(url: str, server: Contender) -> None:
     lango = Lango(url)
-    await lango.sessions(COUNT - 1)  # and the one that they are copies of
+    await lango.sessions(COUNT - 1)  # including the copied one
     await lango.close()
     assert server.database is not None
     await server.database.execute(_SPREAD)

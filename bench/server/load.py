@@ -22,17 +22,17 @@ _LOOK_EVERY: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round of one server took; times in seconds."""
+    """The measurements of one round of one server; times in seconds."""
 
     per_turn: Sample
     database_cpu: float  # per turn
     first_byte: Sequence[float]
     first_word: Sequence[float]
-    failed: int  # turns, which count for nothing else
+    failed: int  # turns, which no other figure includes
 
 
 async def new_sessions(contender: Contender, count: int) -> list[str]:
-    """New sessions, by id; not all asked for at once."""
+    """New sessions, by id; created a few at a time."""
     makers = asyncio.Semaphore(_MAKERS)
 
     async def make() -> str:
@@ -63,9 +63,9 @@ class Rounds:
         async with _database_cpu(self.contender) as used:
             cpu_before, began = self.contender.server.cpu, time.monotonic()
             queues = [sessions[number :: self.clients] for number in range(self.clients)]
-            told = await asyncio.gather(*map(self._client, queues))
+            replies_by_client = await asyncio.gather(*map(self._client, queues))
             seconds = time.monotonic() - began
-        replies = [reply for each in told for reply in each]
+        replies = [reply for each in replies_by_client for reply in each]
         good = [reply for reply in replies if self.contender.api.end in reply.raw]
         if not good:
             raise ValueError(f"{self.contender.name}: {replies[0].raw.decode()}")

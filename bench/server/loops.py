@@ -55,7 +55,7 @@ def _has_uvloop(pid: int) -> bool:
 async def _compared(rounds: int, clients: int) -> Result:
     each = CLIENTS[clients]
     async with _servers() as servers:
-        ways = {name: Rounds(one, clients, each, WORDS).run for name, one in servers.items()}
+        ways = {name: Rounds(server, clients, each, WORDS).run for name, server in servers.items()}
         samples = await interleave(ways, rounds)
     table = Table(
         f"Clients at a time: {clients}, {WORDS} words a turn (median of {rounds} rounds)",
@@ -63,8 +63,8 @@ async def _compared(rounds: int, clients: int) -> Result:
     )
     base = samples[_ASYNCIO]
     for name, series in samples.items():
-        ratios = [estimate(divide(of(series), of(base))) for of in (cpu, wall)]
-        used, took = (millis(median(of(series))) for of in (cpu, wall))
+        ratios = [estimate(divide(measure(series), measure(base))) for measure in (cpu, wall)]
+        used, took = (millis(median(measure(series))) for measure in (cpu, wall))
         table.add(name, used, ratios[0], took, ratios[1])
     return Result([table], [])
 

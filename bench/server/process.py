@@ -1,4 +1,4 @@
-"""A server in a process of its own, and what the machine knows of it."""
+"""A server process, and its figures by the operating system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cpu_of(pid: int) -> float:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold blanks
+    fields = stat.rpartition(")")[2].split()  # the name before it may contain spaces
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
@@ -79,11 +79,11 @@ async def server_process(
 ) -> AsyncGenerator[Server]:
     """A server that answers at the path `ready`; killed at the end."""
     output = folder / f"{Path(command[0]).name}-{port}.out"
-    # Compiled modules are kept, as anywhere: ADK imports some of them again in every turn.
+    # Compiled modules are kept, as in production: ADK imports some of them again in every turn.
     ours = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
-    with output.open("wb") as told:
+    with output.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *command, cwd=folder, env={**os.environ, **ours}, stdout=told, stderr=told
+            *command, cwd=folder, env={**os.environ, **ours}, stdout=log, stderr=log
         )
     server = Server(f"http://127.0.0.1:{port}", process.pid, output)
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WORDS: Final = 30
 """Deltas of an answer; one comes every 20 ms."""
 CLIENTS: Final = {1: 4, 50: 2, 200: 1}
-"""How many at a time, and how many turns each of them has in a round."""
+"""Concurrent clients, and the turns of each client in a round."""
 _DELTAS_AT: Final = 50  # clients: enough to keep a core busy, and none waits long
 _OF_ADK: Final = {1: 1.0, 50: 0.5, 200: 1.0}
 """Limits of a turn's CPU, × ADK's, by the number of clients."""
@@ -38,7 +38,7 @@ _FIRSTS: Final = (
 
 
 async def side_by_side(clients: int, rounds: int) -> Result:
-    """All servers, new ones, with so many clients at a time."""
+    """Start all servers, and measure them with this number of concurrent clients."""
     words = (WORDS, 0) if clients == _DELTAS_AT else (WORDS,)
     async with contenders() as servers:
         made = await _measured(servers, clients, rounds, words)
@@ -54,7 +54,7 @@ async def _measured(
 ) -> dict[int, dict[str, Rounds]]:
     """The rounds of all servers, by the words of an answer."""
     each = CLIENTS[clients]
-    made = {n: {one.name: Rounds(one, clients, each, n) for one in servers} for n in words}
+    made = {n: {server.name: Rounds(server, clients, each, n) for server in servers} for n in words}
     runs = {(n, name): run for n, all_ in made.items() for name, run in all_.items()}
     await interleave({key: rounds.run for key, rounds in runs.items()}, count)
     for rounds in runs.values():
@@ -62,7 +62,7 @@ async def _measured(
     return made
 
 
-def _each(made: Mapping[str, Rounds], figure: Callable[[Round], float]) -> Series:
+def _series(made: Mapping[str, Rounds], figure: Callable[[Round], float]) -> Series:
     return {name: list(map(figure, rounds.done)) for name, rounds in made.items()}
 
 
@@ -74,19 +74,19 @@ def _p95(times: Sequence[float]) -> float:
     return quantiles(times, n=20, method="inclusive")[-1]
 
 
-def _at(clients: int) -> str:
+def _load_name(clients: int) -> str:
     return f"{clients} client{'s' if clients > 1 else ''}"
 
 
 def _loads(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
-    """What turns cost."""
-    where = _at(clients)
+    """The cost of turns."""
+    where = _load_name(clients)
     table = Table(f"{where}: what a turn costs (median of {count} rounds)", _LEVEL)
-    pace = _each(made, lambda one: 1 / one.per_turn.wall)
-    used = _each(made, lambda one: one.per_turn.cpu)
-    database = _each(made, lambda one: one.database_cpu)
-    memory = {name: peak_memory(one.contender.server.pid) for name, one in made.items()}
-    failed = {name: sum(one.failed for one in rounds.done) for name, rounds in made.items()}
+    pace = _series(made, lambda round_: 1 / round_.per_turn.wall)
+    used = _series(made, lambda round_: round_.per_turn.cpu)
+    database = _series(made, lambda round_: round_.database_cpu)
+    memory = {name: peak_memory(rounds.contender.server.pid) for name, rounds in made.items()}
+    failed = {name: sum(round_.failed for round_ in rounds.done) for name, rounds in made.items()}
     paces, by_adk, by_bare = _times(pace, ADK), _times(used, ADK), _times(used, BARE)
     for name in made:
         table.add(
@@ -107,13 +107,13 @@ def _loads(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
 
 
 def _firsts(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
-    """How long a client waits: for anything at all, and for the answer to begin."""
-    where = _at(clients)
+    """The seconds until a client gets the first byte, and the first word."""
+    where = _load_name(clients)
     table = Table(f"{where}: until something comes, ms (median of {count} rounds)", _FIRSTS)
-    middle = [_each(made, lambda one: median(one.first_byte))]
-    middle.append(_each(made, lambda one: median(one.first_word)))
-    late = [_each(made, lambda one: _p95(one.first_byte))]
-    late.append(_each(made, lambda one: _p95(one.first_word)))
+    middle = [_series(made, lambda round_: median(round_.first_byte))]
+    middle.append(_series(made, lambda round_: median(round_.first_word)))
+    late = [_series(made, lambda round_: _p95(round_.first_byte))]
+    late.append(_series(made, lambda round_: _p95(round_.first_word)))
     times = [(_times(series, ADK), _times(series, BARE)) for series in late]
     for name in made:
         cells: list[object] = []
@@ -132,17 +132,17 @@ def _firsts(made: Mapping[str, Rounds], clients: int, count: int) -> Result:
 
 
 def _deltas(streamed: Mapping[str, Rounds], at_once: Mapping[str, Rounds], count: int) -> Result:
-    """What a delta costs: turns with them beside turns whose model answers at once."""
-    title = f"{_at(_DELTAS_AT)}: the server's CPU, µs (median of {count} rounds)"
+    """The cost of a delta: turns with deltas beside turns whose model answers at once."""
+    title = f"{_load_name(_DELTAS_AT)}: the server's CPU, µs (median of {count} rounds)"
     columns = ("server", "turn whose model answers at once", "each of its deltas", "× ADK's")
     table = Table(title, columns)
-    without = _each(at_once, lambda one: one.per_turn.cpu)
+    without = _series(at_once, lambda round_: round_.per_turn.cpu)
     used = {
         name: [(more - less) / WORDS for more, less in zip(series, without[name], strict=True)]
-        for name, series in _each(streamed, lambda one: one.per_turn.cpu).items()
+        for name, series in _series(streamed, lambda round_: round_.per_turn.cpu).items()
     }
     times = _times(used, ADK)
     for name in used:
         table.add(name, micros(median(without[name])), micros(median(used[name])), times[name])
-    target = Target(f"{_at(_DELTAS_AT)}: CPU of a delta, × ADK's", 1)
+    target = Target(f"{_load_name(_DELTAS_AT)}: CPU of a delta, × ADK's", 1)
     return Result([table], [Finding(target, times[OURS])])

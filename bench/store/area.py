@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from bench.store.contenders import Contender
     from bench.targets import Finding, Result
 
-# A server plans for the tables it finds: in tiny ones it would scan, and go on scanning.
+# PostgreSQL plans for the current table sizes: for tiny tables it would choose, and keep, scans.
 _IDLE_SESSIONS: Final = 2_000
-_ADK_LONGEST: Final = 10_000  # it loads whole sessions: longer ones would be most of the run
+_ADK_LONGEST: Final = 10_000  # it loads whole sessions: longer ones would dominate the run
 
 
 async def _open_adk(url: str) -> Adk:
@@ -43,7 +43,7 @@ OPENERS: Final[Mapping[str, Callable[[str], Awaitable[Contender]]]] = {
 
 
 class Run:
-    """The contenders of one run and what was found so far."""
+    """The contenders of one run, and the findings so far."""
 
     def __init__(self, url: str, bare: Bare, promised: Promised, adk: Adk, ours: Lango) -> None:
         self._url = url
@@ -57,7 +57,7 @@ class Run:
         for table in tables:
             print(table, flush=True)
 
-    def _tell(self, result: Result) -> None:
+    def _record(self, result: Result) -> None:
         self._show(result.tables)
         self.findings += result.findings
 
@@ -67,33 +67,33 @@ class Run:
         await connection.close()
 
     async def populate(self) -> None:
-        """Other people's sessions, so that no table is tiny."""
+        """Create sessions of other users, so that no table is tiny."""
         for contender in (*self._all, self._promised):
             await contender.sessions(_IDLE_SESSIONS)
         await self._vacuum()
 
     async def quick(self) -> None:
-        """What noise does not move."""
-        self._tell(await disk.per_message(self._all, self._url))
+        """Run the measures that noise does not affect."""
+        self._record(await disk.per_message(self._all, self._url))
         ends = (load.SHORTEST, load.LONGEST)
         sessions = await load.fill_sessions(self._all, {Adk.name: load.SHORTEST}, ends)
         await self._vacuum()
-        self._tell(await trips.count_all(OPENERS, self._url, sessions))
-        self._tell(await load.memory(self._all, sessions))
+        self._record(await trips.count_all(OPENERS, self._url, sessions))
+        self._record(await load.memory(self._all, sessions))
         # Times are shown, client CPU among them, but none is judged: a quick run is a noisy one.
         self._show((await append.one_at_a_time(self._all, self._promised, MIN_ROUNDS)).tables)
         self._show((await load.window(self._all, sessions, MIN_ROUNDS)).tables)
-        self._tell(
+        self._record(
             await settle(partial(runner_turn.cpu_of_turn, (self._adk, self._ours)), MIN_ROUNDS)
         )
 
     async def full(self) -> None:
         """Everything."""
-        self._tell(await disk.per_message(self._all, self._url))
+        self._record(await disk.per_message(self._all, self._url))
         sessions = await load.fill_sessions(self._all, {Adk.name: _ADK_LONGEST})
         await self._vacuum()
-        self._tell(await trips.count_all(OPENERS, self._url, sessions))
-        self._tell(await load.memory(self._all, sessions))
+        self._record(await trips.count_all(OPENERS, self._url, sessions))
+        self._record(await load.memory(self._all, sessions))
         for measure in (
             partial(append.one_at_a_time, self._all, self._promised),
             partial(append.at_once, self._all, 16),
@@ -102,7 +102,7 @@ class Run:
             partial(load.window, self._all, sessions),
             partial(runner_turn.cpu_of_turn, (self._adk, self._ours)),
         ):
-            self._tell(await settle(measure, MIN_ROUNDS))
+            self._record(await settle(measure, MIN_ROUNDS))
 
 
 async def main(*, quick: bool) -> int:

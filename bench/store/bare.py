@@ -1,6 +1,6 @@
 """Bare asyncpg: the statements of bare.sql, and nothing around them.
 
-One contender is the least that the database can do. The other makes the promises of lango's append
+One contender is the least work for the database. The other makes the promises of lango's append
 as well: what it costs beyond the first is the price of these promises, in any program.
 """
 
@@ -103,7 +103,7 @@ class Bare:
             await connection.execute(SQL["fill"], keys, first, last, text(size), tokens(size))
 
     async def advance(self, sessions: Sequence[str], messages: int, size: int) -> None:
-        """Let the sessions know how many messages they hold now."""
+        """Update the message counts of the sessions."""
         keys = [int(session) for session in sessions]
         async with self._pool.acquire() as connection:
             await connection.execute(SQL["advance"], keys, messages, tokens(size))

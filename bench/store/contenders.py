@@ -1,4 +1,4 @@
-"""What every contender can do, and the two that are ADK session services."""
+"""The interface of a contender, and helpers for the two ADK session services."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Contender(Protocol):
     async def writer(self, session: str) -> Writer: ...
 
     async def load(self, session: str) -> int:
-        """Load what the next turn needs; the number of messages that came."""
+        """Load the messages that the next turn needs; return their number."""
         ...
 
 
 def names(contenders: Iterable[Contender]) -> list[str]:
-    """What they are called."""
+    """The names of the contenders."""
     return [contender.name for contender in contenders]
 
 
@@ -86,7 +86,7 @@ class ServiceWriter:
 
 
 async def service_writer(service: BaseSessionService, session: str) -> ServiceWriter:
-    """A writer on a session that was loaded once, without paying for its length."""
+    """A writer on a session that was loaded once, without its history."""
     loaded = await service.get_session(
         app_name=APP,
         user_id=USER,
@@ -100,7 +100,7 @@ async def service_writer(service: BaseSessionService, session: str) -> ServiceWr
 async def service_load(
     service: BaseSessionService, session: str, config: GetSessionConfig | None = None
 ) -> int:
-    """Load through ADK's interface; the number of events that came."""
+    """Load through ADK's interface; return the number of events."""
     loaded = await service.get_session(
         app_name=APP, user_id=USER, session_id=session, config=config
     )

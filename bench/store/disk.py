@@ -25,7 +25,7 @@ _MESSAGES: Final = 250
 
 
 async def _bytes_per_row(contender: Contender, url: str, kind: Literal["user", "model"]) -> float:
-    """What rows of one kind take, in a table that holds nothing else."""
+    """The bytes per row of one kind, in a table with no other rows."""
     table = contender.message_table
     connection = await connect(url)
     try:

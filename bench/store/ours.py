@@ -121,7 +121,7 @@ class Lango:
         await self._execute(_FILL, sessions, first, last, template, kind)
 
     async def advance(self, sessions: Sequence[str], messages: int, template: str) -> None:
-        """Let the sessions know how many messages they hold now."""
+        """Update the message counts of the sessions."""
         await self._execute(_ADVANCE, sessions, messages, template)
 
     async def _execute(self, statement: str, *values: object) -> None:

@@ -15,7 +15,7 @@ from bench.rounds import MIN_ROUNDS, Stopwatch, cpu, divide, estimate, interleav
 from bench.store.append import open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, desk
+from bench.turns.desk import Place, worker_context
 from lango.testing.databases import give_settings, through
 from lango.testing.pgbouncer import pgbouncer, version
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
 
 _DIRECT: Final = "direct"
 _OF_DATABASE: Final = "PgBouncer, settings of the database"
 _OF_TRANSACTION: Final = "PgBouncer, settings of each transaction"
 _LIMIT: Final = 1.15
-_IDLE_SESSIONS: Final = 2_000  # a server plans for the tables it finds
+_IDLE_SESSIONS: Final = 2_000  # PostgreSQL plans for the current table sizes
 _IN_A_ROW: Final = 60
 _TOGETHER: Final = 768
 _TURNS: Final = 8
@@ -39,14 +39,14 @@ _AT_MOST: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to a database of its own, and that database itself."""
+    """One connection path to its own database, and that database's URL."""
 
     url: str
     lango: Lango
 
 
 class Ways:
-    """The three ways, open for as long as the run."""
+    """The three connection paths, open during the run."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
@@ -90,14 +90,14 @@ class Ways:
         async with AsyncExitStack() as stack:
             rounders: dict[str, Callable[[], Awaitable[Sample]]] = {}
             for name, way in self.all.items():
-                here = await stack.enter_async_context(desk(Place(way.url, "instant")))
+                here = await stack.enter_async_context(worker_context(Place(way.url, "instant")))
                 await stack.enter_async_context(here.worker)
                 sessions = iter(await way.lango.sessions((rounds + 1) * _TURNS))
                 rounders[name] = partial(_turns, here, sessions)
             return _result("durable turn", await interleave(rounders, rounds), rounds)
 
 
-async def _turns(here: Desk, sessions: Iterator[str]) -> Sample:
+async def _turns(here: WorkerContext, sessions: Iterator[str]) -> Sample:
     batch = [next(sessions) for _ in range(_TURNS)]
     watch = Stopwatch(_TURNS)
     with watch:

@@ -27,7 +27,7 @@ SESSIONS: Final = 100_000
 MESSAGES: Final = 100
 EMPTY: Final = 200  # sessions of the "empty" database: enough that a round meets none twice
 
-_AT_A_TIME: Final = 10  # messages of a session that lie together in time, as a few turns would
+_AT_A_TIME: Final = 10  # messages of a session that are written together, as by a few turns
 _BATCH: Final = 10_000  # sessions per statement
 _ROUNDS: Final = 40
 _OPERATIONS: Final = 40
@@ -46,12 +46,12 @@ class Filled:
         self._sessions = sessions
         self._draw = random.Random(len(sessions))
 
-    def _some(self, count: int) -> list[str]:
+    def _sample_sessions(self, count: int) -> list[str]:
         return self._draw.sample(self._sessions, count)
 
     async def append(self) -> Sample:
         """A turn of two messages into each of some sessions."""
-        turns = [await self.contender.writer(s) for s in self._some(_OPERATIONS // 2)]
+        turns = [await self.contender.writer(s) for s in self._sample_sessions(_OPERATIONS // 2)]
         for writer in turns:
             writer.stage(2, APPENDED_BYTES)
         watch = Stopwatch(2 * len(turns))
@@ -63,7 +63,7 @@ class Filled:
 
     async def load(self) -> Sample:
         """Some sessions, most of them not touched before."""
-        sessions = self._some(_OPERATIONS)
+        sessions = self._sample_sessions(_OPERATIONS)
         watch = Stopwatch(_OPERATIONS)
         with watch:
             for session in sessions:
@@ -71,7 +71,7 @@ class Filled:
         return watch.sample
 
 
-class Place:
+class FilledDatabase:
     """One database with both contenders in it, filled alike."""
 
     def __init__(self, size: str, bare: Filled, ours: Filled) -> None:
@@ -81,7 +81,7 @@ class Place:
 
 
 @asynccontextmanager
-async def _place(name: str, count: int) -> AsyncGenerator[Place]:
+async def _filled_database(name: str, count: int) -> AsyncGenerator[FilledDatabase]:
     """A database of its own with this many sessions of each contender."""
     async with own_database(f"_{name}") as url:
         for prepare in (Bare.prepare, Lango.prepare):
@@ -90,7 +90,7 @@ async def _place(name: str, count: int) -> AsyncGenerator[Place]:
         ours = Lango(url, token_budget=ROWS_LOADED * tokens(APPENDED_BYTES))
         try:
             filled = await _filled(bare, ours, count)
-            yield Place(f"{count:,} sessions ({await _settled(url)})", *filled)
+            yield FilledDatabase(f"{count:,} sessions ({await _settled(url)})", *filled)
         finally:
             await bare.close()
             await ours.close()
@@ -114,7 +114,7 @@ async def _filled(bare: Bare, ours: Lango, count: int) -> tuple[Filled, Filled]:
 async def _fill(
     name: str, sessions: Sequence[str], extend: Callable[[Sequence[str], int, int], Awaitable[None]]
 ) -> None:
-    """Every session grows a little, then every session again: no session lies in one piece."""
+    """Extend all sessions a little, repeatedly: no session is stored in one piece."""
     began, done = time.monotonic(), 0
     total = len(sessions) * MESSAGES
     for first in range(1, MESSAGES + 1, _AT_A_TIME):
@@ -136,8 +136,8 @@ async def _settled(url: str) -> str:
     return str(size)
 
 
-async def _compare(small: Place, large: Place, rounds: int) -> Result:
-    """Both databases in the same rounds, so that the machine's mood moves neither ratio."""
+async def _compare(small: FilledDatabase, large: FilledDatabase, rounds: int) -> Result:
+    """Measure both databases in the same rounds, so that noise affects both ratios alike."""
     samples = await interleave(
         {
             (what, place, who): getattr(getattr(place, who), what)
@@ -168,7 +168,7 @@ async def main(*, percent: float) -> int:
     """Fill, measure, compare; the exit code."""
     began = time.monotonic()
     count = max(EMPTY, round(SESSIONS * percent / 100))
-    async with _place("small", EMPTY) as small, _place("large", count) as large:
+    async with _filled_database("small", EMPTY) as small, _filled_database("large", count) as large:
         result = await settle(partial(_compare, small, large), _ROUNDS)
     for table in (*result.tables, verdicts(result.findings)):
         print(table)

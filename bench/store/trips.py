@@ -31,7 +31,7 @@ _COUNTED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What one operation sends and waits for."""
+    """The traffic of one operation."""
 
     round_trips: float
     statements: float

@@ -1,4 +1,4 @@
-"""What goes over the wire, counted by a proxy that reads PostgreSQL's frontend messages."""
+"""Counts network traffic by a proxy that parses PostgreSQL's frontend messages."""
 
 from __future__ import annotations
 

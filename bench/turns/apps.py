@@ -1,4 +1,4 @@
-"""The apps whose turns are measured, and what they note while they run."""
+"""The measured apps, and the notes they take while they run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ANSWERS_SLOWER: Final = 2
 NO_LIMITS: Final = Policy(
     tries=1, max_concurrent_requests=10_000, timeouts=Timeouts(300.0, 300.0, 300.0)
 )
-"""For models that keep thousands waiting, which a real one's policy would end."""
+"""For models that keep thousands of turns waiting, which a normal policy would end."""
 
 
 @dataclass(slots=True)
@@ -64,12 +64,12 @@ class Notes:
     last_effect: float = 0.0
 
     def shut(self) -> None:
-        """Let what comes from now on wait."""
+        """Make all later calls wait."""
         self.gate.clear()
         self.first_call = None
 
     def called(self, _: ModelRequest | None = None) -> str:
-        """Note a call of the model; its answer."""
+        """Record a model call; return its answer."""
         self.calls += 1
         self.last_call = time.monotonic()
         self.first_call = self.first_call or self.last_call
@@ -83,7 +83,7 @@ class Maker(Protocol):
 
 
 class Nothing:
-    """A turn without an agent that is over at once: what is left is what the queue costs."""
+    """A turn without an agent that ends at once: its cost is the cost of the queue."""
 
     fingerprint = "nothing"
 
@@ -103,7 +103,7 @@ class Nothing:
 class Streaming:
     """A turn without an agent that streams words while the gate is open, until it is stopped.
 
-    Each delta is the moment at which it was said.
+    Each delta is the time at which it was published.
     """
 
     fingerprint = "streaming"
@@ -117,7 +117,7 @@ class Streaming:
     ) -> AsyncGenerator[TurnEvent]:
         """Stream."""
         del publish
-        # They begin together: without this they would speak together ever after.
+        # All begin together: without this they would stay in step.
         await asyncio.sleep(claim.turn.session_pk % 100 / 100 * _DELTA_EVERY)
         while not abort.is_set():
             await self._gate.wait()

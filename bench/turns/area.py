@@ -24,11 +24,11 @@ _QUICK_TURNS: Final = 10
 _QUICK_ROUNDS: Final = 3
 _RATE_ROUNDS: Final = 6
 _AT_MOST: Final = 1_800.0
-"""Seconds after which even a run on a crowded machine has lost its way."""
+"""Seconds after which a run counts as hung, even on a busy machine."""
 
 
 def _quick() -> list[Callable[[], Awaitable[Result]]]:
-    """All of it, smaller: enough to see what has become slow, not to judge what is close."""
+    """All measures with fewer rounds: finds large regressions, not small ones."""
     return [
         steps.per_step,
         partial(trips.whole_turns, _QUICK_TURNS),

@@ -1,4 +1,4 @@
-"""What a durable turn costs beside the same turn of the same runner, on the same store."""
+"""The cost of a durable turn beside the same turn of the same runner, on the same store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.report import Table, millis
 from bench.rounds import Stopwatch, cpu, divide, estimate, interleave, wall
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import ANSWER_TAKES
-from bench.turns.desk import MESSAGE, Place, desk, queue
+from bench.turns.desk import MESSAGE, Place, queue, worker_context
 from bench.turns.process import worker_process
 from lango.adk.durable.run import DurableAgent
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
     from bench.turns.process import WorkerProcess
 
 TARGETS: Final = {
@@ -36,23 +36,23 @@ _DURABLE: Final = "durable"
 _ELSEWHERE: Final = "durable, worker in another process"
 
 
-async def _by_runner(here: Desk, session: str) -> float:
-    """One turn; the monotonic time of its model call."""
+async def _by_runner(here: WorkerContext, session: str) -> float:
+    """Run one turn; return the monotonic time of its model call."""
     assert isinstance(here.app, DurableAgent)
     async for _ in here.app.runner.run(USER, session, MESSAGE):
         pass
     return here.notes.last_call
 
 
-async def _durably(here: Desk, session: str) -> float:
+async def _durably(here: WorkerContext, session: str) -> float:
     turn = await here.submit(session)
     assert (await here.turns.wait(turn.id)).state == "completed"
     return here.notes.last_call
 
 
-async def _elsewhere(here: Desk, other: WorkerProcess, session: str) -> float:
+async def _elsewhere(here: WorkerContext, far_worker: WorkerProcess, session: str) -> float:
     await _durably(here, session)
-    return (await other.figures()).last_call
+    return (await far_worker.figures()).last_call
 
 
 def _rounder(
@@ -60,7 +60,7 @@ def _rounder(
 ) -> Callable[[], Awaitable[Sample]]:
     """Rounds of turns one after another, each in a session of its own."""
 
-    async def once() -> Sample:
+    async def run_round() -> Sample:
         batch = [next(sessions) for _ in range(turns)]
         watch = Stopwatch(turns)
         with watch:
@@ -69,7 +69,7 @@ def _rounder(
                 first.append(await run(session) - began)
         return watch.sample
 
-    return once
+    return run_round
 
 
 async def cost(model: str, rounds: int) -> Result:
@@ -80,15 +80,18 @@ async def cost(model: str, rounds: int) -> Result:
         enter = stack.enter_async_context
         near, far = [Place(await enter(own_database(f"_{name}")), model) for name in ("a", "b")]
         near_queue, far_queue = [await enter(queue(place)) for place in (near, far)]
-        here, away = [await enter(desk(place)) for place in (near, far)]
+        here, far_context = [await enter(worker_context(place)) for place in (near, far)]
         await enter(here.worker)
-        other = await enter(worker_process(far))
+        far_worker = await enter(worker_process(far))
         wanted = (rounds + 1) * turns
         sessions = iter(await near_queue.sessions(2 * wanted))
         ways: dict[str, tuple[Callable[[str], Awaitable[float]], Iterator[str]]] = {
             _RUNNER: (partial(_by_runner, here), sessions),
             _DURABLE: (partial(_durably, here), sessions),
-            _ELSEWHERE: (partial(_elsewhere, away, other), iter(await far_queue.sessions(wanted))),
+            _ELSEWHERE: (
+                partial(_elsewhere, far_context, far_worker),
+                iter(await far_queue.sessions(wanted)),
+            ),
         }
         for each in (near_queue, far_queue):
             await each.settle()
@@ -114,8 +117,8 @@ def _result(
     for name, series in samples.items():
         begin = millis(median(first[name][_TURNS[model] :]))
         cells = begin, millis(median(wall(series))), walls[name]
-        mine = (millis(median(cpu(series))), cpus[name]) if name != _ELSEWHERE else ("", "")
-        table.add(name, *cells, *mine)
+        cpu_cells = (millis(median(cpu(series))), cpus[name]) if name != _ELSEWHERE else ("", "")
+        table.add(name, *cells, *cpu_cells)
     if model != "usual":
         return Result([table])
     found = {"wall": walls[_DURABLE], "CPU": cpus[_DURABLE]}

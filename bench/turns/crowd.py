@@ -1,4 +1,4 @@
-"""Many turns in one process: what they hold while they wait, and what their streams cost others."""
+"""Many turns in one process: their memory while they wait, and the cost of their streams."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bench.rounds import Interval, cpu, divide, estimate, interleave, wall
 from bench.store.append import TOGETHER, open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, desk, queue
-from bench.turns.process import seen, worker_process
+from bench.turns.desk import Place, queue, worker_context
+from bench.turns.process import poll_until, worker_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,29 +43,29 @@ select extract(epoch from now())::float, sum(last_event)::bigint from turns wher
 
 
 async def until(queue: Queue, state: str, count: int) -> None:
-    """Wait until so many turns are in a state."""
-    await seen(partial(queue.row, _COUNT, state), lambda row: row[0] >= count)
+    """Wait until this number of turns is in a state."""
+    await poll_until(partial(queue.row, _COUNT, state), lambda row: row[0] >= count)
 
 
 async def until_called(worker: WorkerProcess, calls: int) -> Figures:
-    """Wait until a worker has called its model so many times."""
-    return await seen(worker.figures, lambda figures: figures.calls >= calls)
+    """Wait until a worker has called its model this many times."""
+    return await poll_until(worker.figures, lambda figures: figures.calls >= calls)
 
 
 async def _warmed_up(made: Queue, worker: WorkerProcess, session: str) -> Figures:
-    """Run one turn: ADK imports as it goes, and a worker does that once."""
+    """Run one turn: ADK imports lazily, once per worker."""
     await made.fill([session], 1)
-    await worker.tell("open")
-    await worker.tell("start")
+    await worker.send("open")
+    await worker.send("start")
     await until(made, "completed", 1)
-    await worker.tell("stop")
-    await worker.tell("shut")
+    await worker.send("stop")
+    await worker.send("shut")
     return await worker.figures()
 
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """What turns that wait hold, and how long the loop stood still until all did, and were over."""
+    """The figures before, while all turns wait, and after; and the connections."""
 
     before: Figures
     full: Figures
@@ -83,16 +83,16 @@ async def _crowd(app: str, turns: int) -> _Crowd:
                 before = await _warmed_up(made, worker, first)
                 await made.fill(sessions, 1)
                 await made.settle()
-                await worker.tell("start")
+                await worker.send("start")
                 full = await until_called(worker, before.calls + turns)
                 (connections,) = await made.row(_CONNECTIONS)
-                await worker.tell("open")
+                await worker.send("open")
                 await until(made, "completed", 1 + turns)
                 return _Crowd(before, full, await worker.figures(), connections - others)
 
 
 async def waiting(turns: int) -> Result:
-    """A process in which so many turns wait for their models, until these answer."""
+    """Measure a process in which this number of turns waits for the models, until these answer."""
     table = Table(
         f"{turns:,} turns that wait for their models, in one process",
         (
@@ -115,7 +115,7 @@ async def waiting(turns: int) -> Result:
 
 
 def stalled(turns: int, how: str, seconds: float) -> Finding:
-    """How long a loop stood still at most, held to the target."""
+    """The longest stall of a loop, compared with its target."""
     what = f"worst stall of the loop, {turns:,} turns wait, answers {how}"
     return Finding(Target(what, 100, unit="ms of its CPU"), Interval.exact(seconds * 1e3))
 
@@ -126,10 +126,10 @@ def _beside(
     """Rounds of appends while the turns stream."""
 
     async def run() -> Sample:
-        await worker.tell("open")
+        await worker.send("open")
         await asyncio.sleep(_TO_FLOW)
         sample = await append()
-        await worker.tell("shut")
+        await worker.send("shut")
         await asyncio.sleep(_TO_FLOW)
         return sample
 
@@ -137,20 +137,20 @@ def _beside(
 
 
 async def _read(place: Place, turn_id: str) -> None:
-    """Read one of the streams: others are told of all of them then."""
-    async with desk(place) as here:
+    """Read one of the streams: then all of them are notified to other processes."""
+    async with worker_context(place) as here:
         async for _ in here.turns.events(turn_id):
             pass
 
 
 async def _pace(made: Queue, worker: WorkerProcess) -> tuple[float, float]:
     """Rows of the log per second while the turns stream, and the worker's share of a core."""
-    await worker.tell("open")
+    await worker.send("open")
     await asyncio.sleep(_TO_FLOW)
     began, before, busy = *await made.row(_LOGGED), (await worker.figures()).cpu
     await asyncio.sleep(2.0)
     ended, after, used = *await made.row(_LOGGED), (await worker.figures()).cpu
-    await worker.tell("shut")
+    await worker.send("shut")
     return (after - before) / (ended - began), (used - busy) / (ended - began)
 
 

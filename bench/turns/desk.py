@@ -1,4 +1,4 @@
-"""One process's part in the turns that are measured, and queues filled in bulk."""
+"""The store, service and worker of one process, and queues filled in bulk."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ order by n, s.pk
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where turns are run, by which app and how."""
+    """The database, the app and the options of measured turns."""
 
     url: str
     app: str = "nothing"  # of APPS
@@ -69,8 +69,8 @@ class Place:
     bus: str = DATABASE
 
 
-class Desk:
-    """A store, a service and a worker, as a process has them."""
+class WorkerContext:
+    """The store, the service and the worker of a process."""
 
     def __init__(self, place: Place) -> None:
         self.notes = Notes()
@@ -86,23 +86,23 @@ class Desk:
         self.worker = TurnWorker(self.store, self.engine, {APP: self.app}, options)
 
     async def submit(self, session: str) -> Turn:
-        """Hand in a message."""
+        """Submit a message."""
         return await self.turns.submit(APP, MESSAGE, user=USER, session=session)
 
 
 @asynccontextmanager
-async def desk(place: Place) -> AsyncGenerator[Desk]:
-    """A desk whose worker is not started."""
-    # ADK says so of the feature that durable turns are built on, in every process.
+async def worker_context(place: Place) -> AsyncGenerator[WorkerContext]:
+    """A context whose worker is not started."""
+    # ADK warns in every process about the feature that durable turns are built on.
     warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\]", UserWarning)
-    skip_a2a()  # as every process that serves does: counted, it would hide what a turn costs
-    made = Desk(place)
+    skip_a2a()  # as every serving process does: counted, it would hide the cost of a turn
+    made = WorkerContext(place)
     async with made.store, made.engine:
         yield made
 
 
 class Queue:
-    """The turns of one database, seen from beside it."""
+    """The turns of one database, accessed by plain SQL."""
 
     def __init__(self, place: Place, connection: Connection) -> None:
         self.place = place
@@ -110,7 +110,7 @@ class Queue:
         self._lango = Lango(place.url)
 
     async def close(self) -> None:
-        """Close what makes sessions."""
+        """Close the store that creates sessions."""
         await self._lango.close()
 
     async def sessions(self, count: int) -> Sequence[str]:
@@ -118,15 +118,15 @@ class Queue:
         return await self._lango.sessions(count)
 
     async def fill(self, sessions: Sequence[str], each: int) -> None:
-        """So many turns for each of these sessions, in which nothing runs or waits."""
-        async with desk(self.place) as here:
+        """Add `each` turns to each of these idle sessions."""
+        async with worker_context(self.place) as here:
             (session,) = await self.sessions(1)
             template = await here.submit(session)
             await here.turns.cancel(template.id)
         await self.connection.execute(_FILL, template.id, sessions, each)
 
     async def settle(self) -> None:
-        """Let the server know what the tables hold."""
+        """Update the server's table statistics."""
         await self.connection.execute("vacuum analyze")
 
     async def row(self, statement: str, *values: object) -> tuple[Any, ...]:
@@ -136,7 +136,7 @@ class Queue:
 
 @asynccontextmanager
 async def queue(place: Place) -> AsyncGenerator[Queue]:
-    """The queue of a database whose tables are made here."""
+    """The queue of a database, whose tables are created first."""
     await Lango.prepare(place.url)
     connection = await connect(place.url)
     made = Queue(place, connection)

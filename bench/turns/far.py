@@ -28,7 +28,7 @@ _HOST: Final = "127.0.0.1"
 
 @asynccontextmanager
 async def far_away(url: str, seconds: float) -> AsyncGenerator[str]:
-    """The URL of the same database, with so many seconds on the way to it, and back."""
+    """The URL of the same database, with a delay of `seconds` in each direction."""
     ours, theirs = _CONTEXT.Pipe()
     server = urlsplit(url)
     target = server.hostname or _HOST, server.port or 5432
@@ -45,15 +45,15 @@ async def far_away(url: str, seconds: float) -> AsyncGenerator[str]:
 
 
 def _serve(target: tuple[str, int], seconds: float, pipe: Connection) -> None:
-    """Forward until killed; the pipe is sent the port."""
+    """Forward until killed; send the port over the pipe."""
     listening = socket.create_server((_HOST, 0))
     pipe.send(listening.getsockname()[1])
     while True:
         client, _ = listening.accept()
         server = socket.create_connection(target)
-        for one, other in ((client, server), (server, client)):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _Way(one, other, seconds).start()
+        for source, sink in ((client, server), (server, client)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _Way(source, sink, seconds).start()
 
 
 class _Way:

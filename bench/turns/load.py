@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.pg import Connection
-    from bench.turns.desk import Desk, Queue
+    from bench.turns.desk import Queue, WorkerContext
 
-_SUBMITS: Final = 32  # at a time: a submitter that is behind must not open a task for each turn
+_SUBMITS: Final = 32  # concurrent submits: a late submitter must not open a task for each turn
 _BACKENDS: Final = "select pid from pg_stat_activity where datname = current_database()"
 _STATES: Final = """
 select count(*), count(*) filter (where state = 'completed'), count(*) filter (where ended is null)
@@ -44,7 +44,7 @@ async def tally(queue: Queue) -> Tally:
 
 
 async def submit_steadily(
-    here: Desk, sessions: Sequence[str], rate: float, seconds: float
+    here: WorkerContext, sessions: Sequence[str], rate: float, seconds: float
 ) -> tuple[int, int]:
     """Submit `rate` turns a second, evenly; returns how many were accepted, and how many failed.
 

@@ -15,7 +15,7 @@ from bench.rounds import Interval
 from bench.server.process import peak_memory
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import LONG, SHORT
-from bench.turns.desk import Place, desk, queue
+from bench.turns.desk import Place, queue, worker_context
 from lango.adk.apps.preload import warm_up
 
 _AT_ONCE: Final = 20
@@ -51,7 +51,7 @@ def _run(place: Place, sessions: list[str]) -> float:
 async def _run_turns(place: Place, sessions: list[str]) -> float:
     """Run a turn in each session, while a reader follows it; the peak of this process, MB."""
     await warm_up()
-    async with desk(place) as here, here.worker:
+    async with worker_context(place) as here, here.worker:
 
         async def turn(session: str) -> None:
             submitted = await here.submit(session)

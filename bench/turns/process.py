@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from bench.turns.desk import Desk, Place, desk
+from bench.turns.desk import Place, WorkerContext, worker_context
 from lango.adk.apps.preload import warm_up
 from lango.turns import event_loop
 
@@ -25,7 +25,7 @@ PATIENCE: Final = 300.0
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["bench.turns.process"])
 _TICK: Final = 0.005
-_LOOK_EVERY: Final = 0.05
+_POLL_EVERY: Final = 0.05
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ Order = Literal["start", "stop", "open", "shut", "figures"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a worker process knows of itself."""
+    """The figures that a worker process reports."""
 
     calls: int
     last_call: float
@@ -48,27 +48,27 @@ class WorkerProcess:
     """A process with a worker in it, which is not started."""
 
     def __init__(self, place: Place) -> None:
-        self._pipe, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_serve, args=(place, theirs), daemon=True)
+        self._pipe, child_end = _CONTEXT.Pipe()
+        self._process = _CONTEXT.Process(target=_serve, args=(place, child_end), daemon=True)
         self._process.start()
-        theirs.close()
+        child_end.close()
 
-    async def tell(self, order: Order) -> Any:
-        """Give an order; what came of it once it is done."""
-        return await asyncio.to_thread(self._tell, order)
+    async def send(self, order: Order) -> Any:
+        """Send an order; return its result."""
+        return await asyncio.to_thread(self._send, order)
 
     async def figures(self) -> Figures:
-        """How it stands."""
-        return await self.tell("figures")
+        """The current figures of the worker."""
+        return await self.send("figures")
 
-    def _tell(self, order: Order) -> Any:
+    def _send(self, order: Order) -> Any:
         self._pipe.send(order)
         if not self._pipe.poll(PATIENCE):
             raise TimeoutError(f"The worker did not {order}.")
         return self._pipe.recv()
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill it immediately."""
         self._process.kill()
         self._process.join(PATIENCE)
         self._pipe.close()
@@ -79,22 +79,22 @@ async def worker_process(place: Place, *, start: bool = True) -> AsyncGenerator[
     """A worker process, killed at the end if that has not happened before."""
     made = WorkerProcess(place)
     try:
-        await made.tell("start" if start else "figures")
+        await made.send("start" if start else "figures")
         yield made
     finally:
         made.kill()
 
 
-async def seen(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
+async def poll_until(read: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
     """Poll another process until its state is as wanted; return that state."""
     async with asyncio.timeout(PATIENCE):
-        while not wanted(found := await look()):  # noqa: ASYNC110 - no event to await
-            await asyncio.sleep(_LOOK_EVERY)
+        while not wanted(found := await read()):  # noqa: ASYNC110 - no event to await
+            await asyncio.sleep(_POLL_EVERY)
     return found
 
 
 class StallWatch:
-    """Notes the most CPU that the loop's thread used between two moments when others could run."""
+    """Records the most CPU that the loop's thread used between two ticks of the loop."""
 
     def __init__(self) -> None:
         self.worst = 0.0
@@ -110,14 +110,14 @@ class StallWatch:
 
 
 def _serve(place: Place, pipe: Connection) -> None:
-    event_loop.run(_serve_until_left(place, pipe))
+    event_loop.run(_serve_until_closed(place, pipe))
 
 
-async def _serve_until_left(place: Place, pipe: Connection) -> None:
-    """Carry out orders until the one who gives them is gone."""
+async def _serve_until_closed(place: Place, pipe: Connection) -> None:
+    """Execute orders until the other end of the pipe is closed."""
     orders: asyncio.Queue[Order | None] = asyncio.Queue()
 
-    def hear() -> None:
+    def receive() -> None:
         try:
             orders.put_nowait(pipe.recv())
         except EOFError:
@@ -126,20 +126,20 @@ async def _serve_until_left(place: Place, pipe: Connection) -> None:
 
     await warm_up()  # as `lango worker` and `lango serve` do
     watch = StallWatch()
-    asyncio.get_running_loop().add_reader(pipe.fileno(), hear)
-    async with desk(place) as here:
+    asyncio.get_running_loop().add_reader(pipe.fileno(), receive)
+    async with worker_context(place) as here:
         while order := await orders.get():
-            pipe.send(await _done(here, watch, order))
+            pipe.send(await _execute(here, watch, order))
 
 
-async def _done(here: Desk, watch: StallWatch, order: Order) -> Any:
+async def _execute(here: WorkerContext, watch: StallWatch, order: Order) -> Any:
     if order == "start":
         watch.worst = 0.0
         await here.store.database.open()
         await here.worker.start()
     elif order == "stop":
         await here.worker.stop()
-        await here.store.database.close()  # the server's connections are few, and others want some
+        await here.store.database.close()  # the server has few connections, and others need them
     elif order == "open":
         here.notes.gate.set()
     elif order == "shut":
@@ -149,7 +149,7 @@ async def _done(here: Desk, watch: StallWatch, order: Order) -> Any:
     return None
 
 
-def _figures(here: Desk, watch: StallWatch) -> Figures:
+def _figures(here: WorkerContext, watch: StallWatch) -> Figures:
     notes = here.notes
     known = notes.calls, notes.last_call, notes.last_effect
     return Figures(*known, watch.worst, resident(), time.process_time())

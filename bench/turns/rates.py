@@ -12,7 +12,7 @@ from bench.report import Table
 from bench.rounds import Sample, divide, estimate, interleave, wall
 from bench.targets import Finding, Result, Target
 from bench.turns.desk import Place, queue
-from bench.turns.process import seen, worker_process
+from bench.turns.process import poll_until, worker_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -35,12 +35,12 @@ from turns where ended >= $1 and trimmed is null and state = 'completed'
 
 
 async def _pace(queue: Queue, worker: WorkerProcess, turns: int) -> Sample:
-    """Let the worker run until so many turns are over; seconds per turn."""
+    """Let the worker run until this number of turns is over; return seconds per turn."""
     (began,) = await queue.row("select clock_timestamp()")
     before = (await worker.figures()).cpu
-    await worker.tell("start")
-    await seen(partial(queue.row, _PACE, began), lambda row: row[0] >= turns)
-    await worker.tell("stop")
+    await worker.send("start")
+    await poll_until(partial(queue.row, _PACE, began), lambda row: row[0] >= turns)
+    await worker.send("stop")
     count, seconds = await queue.row(_PACE, began)
     used = (await worker.figures()).cpu - before
     return Sample(seconds / count, used / count)

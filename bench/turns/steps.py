@@ -1,4 +1,4 @@
-"""What a durable turn does beside its agent, step by step: round trips, statements, CPU."""
+"""The cost of a durable turn beside its agent, by step: round trips, statements, CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.report import Table, micros
 from bench.rounds import Interval
 from bench.store.wire import Traffic, WireProxy
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, desk, queue
+from bench.turns.desk import Place, queue, worker_context
 from lango.core.turns.events import Completed, MessageDelta
 from lango.store.turns.log import LogWrite
 from lango.store.turns.workers import Worker, Workers
@@ -22,7 +22,7 @@ from lango.store.turns.workers import Worker, Workers
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
 
 TARGETS: Final = {
     step: Target(f"round trips of a {step}", 2, unit="") for step in ("submit", "claim", "close")
@@ -31,7 +31,7 @@ _WORKER: Final = Worker("wrk_bench", {APP: "nothing"})
 _TO_WARM_UP: Final = 10  # statements are prepared once per connection, not once per operation
 _COUNTED: Final = 10
 _TIMED: Final = 40
-_NEVER: Final = 3_600.0  # seconds: nothing beats here
+_NEVER: Final = 3_600.0  # seconds: no heartbeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Step:
 
 
 class _Steps:
-    """What each step of some turns took."""
+    """The cost of each step of some turns."""
 
     def __init__(self, traffic: Traffic | None = None) -> None:
         self._traffic = traffic or Traffic()
@@ -59,8 +59,8 @@ class _Steps:
         return result
 
 
-async def _turn(here: Desk, session: str, steps: _Steps) -> None:
-    """One turn by hand."""
+async def _turn(here: WorkerContext, session: str, steps: _Steps) -> None:
+    """Run one turn step by step."""
     heads, log = here.engine.queue.heads, here.turns.log
     await steps.take("submit", here.submit(session))
     head = (await steps.take("look for work", heads([APP])))[0]
@@ -72,7 +72,7 @@ async def _turn(here: Desk, session: str, steps: _Steps) -> None:
     await steps.take("close", here.engine.queue.close(claim, Completed()))
 
 
-async def _turns(here: Desk, sessions: Iterator[str], counted: int, steps: _Steps) -> None:
+async def _turns(here: WorkerContext, sessions: Iterator[str], counted: int, steps: _Steps) -> None:
     await Workers(here.store.database).register(_WORKER)
     for _ in range(_TO_WARM_UP):
         await _turn(here, next(sessions), _Steps())
@@ -87,10 +87,10 @@ async def per_step() -> Result:
         server = urlsplit(url)
         async with WireProxy(server.hostname or "127.0.0.1", server.port or 5432) as proxy:
             counted = _Steps(proxy.traffic)
-            async with desk(Place(with_port(url, proxy.port), dead_after=_NEVER)) as here:
+            async with worker_context(Place(with_port(url, proxy.port), dead_after=_NEVER)) as here:
                 await _turns(here, sessions, _COUNTED, counted)
         timed = _Steps()
-        async with desk(Place(url, dead_after=_NEVER)) as here:
+        async with worker_context(Place(url, dead_after=_NEVER)) as here:
             await _turns(here, sessions, _TIMED, timed)
     table = Table(
         "A turn without its agent, step by step",

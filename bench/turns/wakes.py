@@ -1,4 +1,4 @@
-"""How soon one process hears of another: words of a log, a worker's death, a cancel."""
+"""How fast one process learns of another's events: log deltas, a worker's death, a cancel."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bench.report import Table, millis
 from bench.rounds import Interval, estimate
 from bench.targets import Finding, Result, Target
 from bench.turns.crowd import until, until_called
-from bench.turns.desk import Place, desk, queue
-from bench.turns.process import PATIENCE, seen, worker_process
+from bench.turns.desk import Place, queue, worker_context
+from bench.turns.process import PATIENCE, poll_until, worker_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
     from bench.turns.process import WorkerProcess
 
 READ: Final = Target("log event, written to read in another process, median", 30, unit="ms")
@@ -40,28 +40,32 @@ def _median_ms(seconds: Sequence[float]) -> Interval:
 
 
 async def log_latency() -> Result:
-    """Words that one process says and another reads."""
-    said: list[float] = []
+    """Deltas that one process publishes and another reads."""
+    delays: list[float] = []
     written: list[float] = []
     async with own_database("_l") as url:
         place = Place(url, "streaming")
-        async with queue(place) as made, worker_process(place) as worker, desk(place) as here:
+        async with (
+            queue(place) as made,
+            worker_process(place) as worker,
+            worker_context(place) as here,
+        ):
             (session,) = await made.sessions(1)
             turn = await here.submit(session)
-            await worker.tell("open")
+            await worker.send("open")
             async with asyncio.timeout(PATIENCE):
                 async for event in here.turns.events(turn.id):
                     now = time.time()
                     if event.type == "message.delta":
-                        said.append(now - float(str(event.data["text"]).split()[0]))
+                        delays.append(now - float(str(event.data["text"]).split()[0]))
                         written.append(now - event.at)
-                    if len(said) > _EVENTS:
+                    if len(delays) > _EVENTS:
                         break
     table = Table(
         f"Words of a turn, until another process has read them, ms ({_EVENTS} of them)",
         ("from when they", "median", "95th percentile", "worst"),
     )
-    table.add("are said by the agent", *spread(said[1:]))
+    table.add("are said by the agent", *spread(delays[1:]))
     table.add("are written to the log", *spread(written[1:]))
     return Result([table], [Finding(READ, _median_ms(written[1:]))])
 
@@ -74,7 +78,7 @@ async def _takeover() -> float:
             await made.fill(await made.sessions(_RUNNING), 1)
             async with worker_process(place) as doomed:
                 await until_called(doomed, _RUNNING)
-                await heir.tell("start")
+                await heir.send("start")
                 began = time.monotonic()
                 doomed.kill()
                 await until_called(heir, _RUNNING)
@@ -92,11 +96,13 @@ async def takeover(rounds: int) -> Result:
     return Result([table], [Finding(RESUMED, Interval.exact(max(seconds)))])
 
 
-async def _cancelled(here: Desk, worker: WorkerProcess, session: str) -> tuple[float, float]:
-    """Cancel a turn in mid-tool; seconds to the last effect, and until the turn is over."""
+async def _cancelled(
+    here: WorkerContext, worker: WorkerProcess, session: str
+) -> tuple[float, float]:
+    """Cancel a turn during a tool; return the seconds to its last effect and to its end."""
     before = (await worker.figures()).last_effect
     turn = await here.submit(session)
-    await seen(worker.figures, lambda figures: figures.last_effect > before)
+    await poll_until(worker.figures, lambda figures: figures.last_effect > before)
     began = time.monotonic()
     await here.turns.cancel(turn.id)
     assert (await here.turns.wait(turn.id)).state == "cancelled"
@@ -108,7 +114,11 @@ async def cancels(count: int) -> Result:
     """Cancels of turns that do something every millisecond in another process."""
     async with own_database("_x") as url:
         place = Place(url, "busy")
-        async with queue(place) as made, worker_process(place) as worker, desk(place) as here:
+        async with (
+            queue(place) as made,
+            worker_process(place) as worker,
+            worker_context(place) as here,
+        ):
             sessions = await made.sessions(count + 1)
             trials = [await _cancelled(here, worker, session) for session in sessions][1:]
             await until(made, "cancelled", count)

@@ -1,4 +1,4 @@
-"""What a durable turn costs beside ADK's own runner in memory, by the words of its answer."""
+"""The cost of a durable turn beside ADK's own runner in memory, by the words of its answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bench.report import Table, millis
 from bench.rounds import Stopwatch, cpu, divide, estimate, interleave
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import speaker
-from bench.turns.desk import MESSAGE, Place, desk, queue
+from bench.turns.desk import MESSAGE, Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import Desk
+    from bench.turns.desk import WorkerContext
 
 _BARE: Final = "ADK's runner in memory"
 _DURABLE: Final = "durable"
@@ -35,7 +35,7 @@ _STREAMING: Final = RunConfig.model_validate({"streaming_mode": "sse"})
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many turns at once, each with an answer of so many words."""
+    """A number of concurrent turns, each with an answer of some words."""
 
     words: int
     at_once: int
@@ -43,9 +43,9 @@ class Load:
 
     @property
     def target(self) -> Target:
-        """What the issue of speed asks for."""
-        much = f"{self.words} words, {self.at_once} at once"
-        return Target(f"durable turn of {much}, client CPU, × ADK's in memory", self.limit)
+        """The target for the client CPU of a durable turn."""
+        load = f"{self.words} words, {self.at_once} at once"
+        return Target(f"durable turn of {load}, client CPU, × ADK's in memory", self.limit)
 
 
 LOADS: Final = tuple(
@@ -64,31 +64,31 @@ class _Bare:
         self._made = 0
 
     async def run(self) -> None:
-        """One turn, in a session of its own."""
+        """Run one turn in its own session."""
         self._made += 1
         session = f"bare-{self._made}"
         await self._sessions.create_session(app_name=APP, user_id=USER, session_id=session)
-        said = types.UserContent(MESSAGE)
+        message = types.UserContent(MESSAGE)
         events = self._runner.run_async(
-            user_id=USER, session_id=session, new_message=said, run_config=_STREAMING
+            user_id=USER, session_id=session, new_message=message, run_config=_STREAMING
         )
         async for _ in events:
             pass
 
 
-async def _durably(here: Desk, sessions: Iterator[str]) -> None:
+async def _durably(here: WorkerContext, sessions: Iterator[str]) -> None:
     turn = await here.submit(next(sessions))
     assert (await here.turns.wait(turn)).state == "completed"
 
 
 def _rounder(run: Callable[[], Awaitable[None]], at_once: int) -> Callable[[], Awaitable[Sample]]:
-    async def once() -> Sample:
+    async def run_round() -> Sample:
         watch = Stopwatch(at_once)
         with watch:
             await asyncio.gather(*(run() for _ in range(at_once)))
         return watch.sample
 
-    return once
+    return run_round
 
 
 async def measure(load: Load, rounds: int) -> Result:
@@ -97,7 +97,7 @@ async def measure(load: Load, rounds: int) -> Result:
         enter = stack.enter_async_context
         place = Place(await enter(own_database("_words")), f"{load.words} words")
         beside = await enter(queue(place))
-        here = await enter(desk(place))
+        here = await enter(worker_context(place))
         await enter(here.worker)
         sessions = iter(await beside.sessions((rounds + 1) * load.at_once))
         await beside.settle()

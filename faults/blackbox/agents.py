@@ -1,7 +1,7 @@
-"""The agents of a project: eleven shapes. A deploy writes this file anew, with another version."""
+"""The agents of a project: eleven shapes. A deploy rewrites this file with the next version."""
 
 # pyright: reportDeprecated=false
-# ADK's own containers are what people have.
+# Users have ADK's own containers.
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _descriptor: Final = os.open(_LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def note(tool: str, uid: str, k: str, phase: str) -> None:
-    """One line in the log that only tools write: `phase` is begin or end."""
+    """Add a line to the log that only tools write: `phase` is begin or end."""
     line = {"tool": tool, "uid": uid, "k": k, "phase": phase, "t": time.time(), "pid": os.getpid()}
     os.write(_descriptor, (json.dumps(line) + "\n").encode())
 
@@ -84,7 +84,7 @@ async def extra(uid: str) -> dict[str, Any]:
 
 
 def _repeatable(function: Callable[..., Any]) -> None:
-    """ADK's own functions say by an attribute that they may run again."""
+    """Mark a function of ADK's as idempotent, by an attribute."""
     vars(function)["idempotent"] = True
 
 
@@ -95,8 +95,10 @@ _SLOW: Final = lango.ToolAdapter(slow)
 def _agent(name: str, *tools: Any, **more: Any) -> LlmAgent:
     model = lango.ModelAdapter(f"vllm:{name}", base_url=_MODEL, api_key="none")
     new = [] if VERSION in {"A"} else [extra]
-    said = f"You are {name} of version {VERSION}."
-    return LlmAgent(name=name, model=model, instruction=said, tools=[*tools, *new], **more)
+    instruction_text = f"You are {name} of version {VERSION}."
+    return LlmAgent(
+        name=name, model=model, instruction=instruction_text, tools=[*tools, *new], **more
+    )
 
 
 solo = _agent("solo", count, put, _SLOW, output_key="solo_said")
@@ -126,13 +128,13 @@ appr = _agent("appr", put, count, FunctionTool(pay, require_confirmation=True))
 lrun = _agent("lrun", count, LongRunningFunctionTool(ask))
 
 
-def _text(given: Any) -> str:
-    parts = getattr(given, "parts", None)
-    return "".join(part.text or "" for part in parts) if parts else str(given)
+def _text(content: Any) -> str:
+    parts = getattr(content, "parts", None)
+    return "".join(part.text or "" for part in parts) if parts else str(content)
 
 
 async def first(node_input: Any) -> str:
-    """Hand on what the user said."""
+    """Pass on the user's message."""
     return _text(node_input)
 
 

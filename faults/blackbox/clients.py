@@ -1,4 +1,4 @@
-"""Clients over HTTP: they hand in, read along over streams they cut, answer, cancel, delete."""
+"""Clients over HTTP: they submit turns, read streams and cut them, answer, cancel, delete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APPS: Final = (
 )
 ENDS: Final = frozenset({"completed", "failed", "cancelled", "input_required"})
 _PATIENCE: Final = 400.0
-"""Seconds in which a turn must end, whatever is killed; nothing is measured by it."""
+"""Seconds in which a turn must end, whatever is killed: a limit, not a measurement."""
 _BUSY: Final = (429, 503)
 _KINDS: Final = 12
 
@@ -31,7 +31,7 @@ class GoneError(Exception):
 
 @dataclass
 class Work:
-    """What all clients share: how many turns there are to be, and the shapes in turn."""
+    """The work that all clients share: the number of turns, and the shapes in rotation."""
 
     turns: int
     drawn: random.Random
@@ -40,14 +40,14 @@ class Work:
     _apps: list[str] = field(default_factory=list[str])
 
     def next_app(self) -> str:
-        """Each shape as often as the others."""
+        """The next shape; all come up equally often."""
         if not self._apps:
             self._apps = list(APPS)
             self.drawn.shuffle(self._apps)
         return self._apps.pop()
 
     def take(self) -> int | None:
-        """One turn more, and a number that says of which kind; none, if there are enough."""
+        """Take one more turn: the number that decides its kind, or None if there are enough."""
         if self.taken >= self.turns:
             return None
         self.taken += 1
@@ -56,29 +56,31 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Door:
-    """Where servers are, and with which keys of which tenants."""
+class Endpoints:
+    """The URLs of the servers, and the key of each tenant."""
 
     urls: Sequence[str]
     keys: dict[str, str]
 
 
 class Client:
-    """One user of one tenant, who talks until the work is done."""
+    """One user of one tenant, who submits turns until the work is done."""
 
-    def __init__(self, number: int, door: Door, work: Work, log: Log, drawn: random.Random) -> None:
-        self._door, self._work, self._log, self._drawn = door, work, log, drawn
-        tenants = sorted(door.keys)
+    def __init__(
+        self, number: int, endpoints: Endpoints, work: Work, log: Log, drawn: random.Random
+    ) -> None:
+        self._endpoints, self._work, self._log, self._drawn = endpoints, work, log, drawn
+        tenants = sorted(endpoints.keys)
         self._tenant = tenants[number % len(tenants)]
         self._other = tenants[(number + 1) % len(tenants)]
         self._user = f"user{number % 3}"
         self._http = httpx.AsyncClient(headers=self._headers(self._tenant), timeout=20.0)
 
     def _headers(self, tenant: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._door.keys[tenant]}", "Lango-User": self._user}
+        return {"Authorization": f"Bearer {self._endpoints.keys[tenant]}", "Lango-User": self._user}
 
     async def talk(self) -> None:
-        """Session after session."""
+        """Work through one session after the other."""
         async with self._http:
             while self._work.taken < self._work.turns:
                 try:
@@ -87,7 +89,7 @@ class Client:
                     self._log.add("gone")
 
     async def _session(self, app: str) -> None:
-        made = await self._ask("POST", "/v1/sessions", {"app": app}, key=self._word("s"))
+        made = await self._request("POST", "/v1/sessions", {"app": app}, key=self._word("s"))
         sid = made["id"]
         self._log.add("session", sid=sid, app=app, tenant=self._tenant, user=self._user)
         await self._spy(sid)
@@ -101,9 +103,9 @@ class Client:
             await self._turn(sid, app, number % _KINDS)
 
     async def _spy(self, sid: str) -> None:
-        """Ask for the session as another tenant."""
+        """Request the session as another tenant."""
         try:
-            url = f"{self._drawn.choice(self._door.urls)}/v1/sessions/{sid}"
+            url = f"{self._drawn.choice(self._endpoints.urls)}/v1/sessions/{sid}"
             seen = await self._http.get(url, headers=self._headers(self._other))
         except httpx.TransportError:
             return
@@ -118,7 +120,7 @@ class Client:
         elif kind == 3:
             turn = await self._submit(sid, app, first)
             await asyncio.sleep(self._drawn.uniform(0.0, 1.5))
-            await self._ask("POST", f"/v1/turns/{turn}/cancel")
+            await self._request("POST", f"/v1/turns/{turn}/cancel")
             await self._follow(turn, first, sid, app)
         elif kind in (5, 7):
             turn, second = await self._submit(sid, app, first), self._word("U")
@@ -133,13 +135,13 @@ class Client:
             await self._follow(turn, first, sid, app)
 
     async def _delete(self, sid: str, app: str) -> None:
-        """Delete the session while a turn of it runs."""
+        """Delete the session while one of its turns runs."""
         uid = self._word("U")
         turn = await self._submit(sid, app, uid)
         self._log.add("deleting", sid=sid, uids=[uid])
         reading = asyncio.create_task(self._follow(turn, uid, sid, app, answers=False))
         await asyncio.sleep(self._drawn.uniform(0.0, 1.5))
-        await self._ask("DELETE", f"/v1/sessions/{sid}", may_be_gone=True)
+        await self._request("DELETE", f"/v1/sessions/{sid}", may_be_gone=True)
         self._log.add("deleted", sid=sid)
         await asyncio.wait([reading])
         if not isinstance(error := reading.exception(), GoneError | None):
@@ -163,12 +165,12 @@ class Client:
         if interrupts:
             body["busy"], how = "interrupt", "interrupt"
         sent, path, key = time.time(), f"/v1/sessions/{sid}/turns", f"k-{uid}"
-        asked = [self._ask("POST", path, body, key=key) for _ in range(1 + twice)]
-        told = await asyncio.gather(*asked)
+        requests = [self._request("POST", path, body, key=key) for _ in range(1 + twice)]
+        accepted = await asyncio.gather(*requests)
         if twice:
-            self._log.add("twins", turns=[each["id"] for each in told])
-        self._acknowledged(told[0], uid, sid, app, how, sent)
-        return told[0]["id"]
+            self._log.add("twins", turns=[each["id"] for each in accepted])
+        self._acknowledged(accepted[0], uid, sid, app, how, sent)
+        return accepted[0]["id"]
 
     def _acknowledged(
         self, turn: Any, uid: str, sid: str, app: str, how: str, sent: float, **more: Any
@@ -190,36 +192,36 @@ class Client:
     async def _follow(
         self, turn: str, uid: str, sid: str, app: str, *, answers: bool = True
     ) -> None:
-        """Read to the end, and answer what is asked there."""
+        """Read the turn to its end, and answer the input it requires."""
         end = await self._read(turn)
         for call in end.get("calls", ()) if end and answers else ():
             approved, sent = self._drawn.random() < 0.7, time.time()
             body = {"call": call, "approved": approved, "payload": {"answer": uid}}
             path, key = f"/v1/turns/{turn}/approvals", f"a-{turn}-{call}"
-            told = await self._ask("POST", path, body, key=key)
+            accepted = await self._request("POST", path, body, key=key)
             if self._drawn.random() < 0.5:
-                again = await self._ask("POST", path, body, key=key)
-                self._log.add("twins", turns=[told["id"], again["id"]])
-            self._acknowledged(told, uid, sid, app, "answer", sent, approved=approved)
-            await self._follow(told["id"], uid, sid, app)
+                repeated = await self._request("POST", path, body, key=key)
+                self._log.add("twins", turns=[accepted["id"], repeated["id"]])
+            self._acknowledged(accepted, uid, sid, app, "answer", sent, approved=approved)
+            await self._follow(accepted["id"], uid, sid, app)
 
     async def _read(self, turn: str) -> dict[str, Any] | None:
-        """The end of a turn, read over as many connections as it takes."""
+        """Read a turn to its end, over as many connections as it takes."""
         story = Story(turn, self._log)
         until = time.monotonic() + _PATIENCE
         while story.end is None:
             if time.monotonic() > until:
                 self._log.add("stuck", turn=turn, last=story.last)
                 return None
-            await self._sit(story)
+            await self._read_connection(story)
             await asyncio.sleep(self._drawn.uniform(0.0, 0.2))
         self._log.add("end", turn=turn, type=story.end["type"], last=story.last, said=story.said())
         return story.end
 
-    async def _sit(self, story: Story) -> None:
-        """One connection, cut after some frames or read to its end."""
+    async def _read_connection(self, story: Story) -> None:
+        """Read one connection; cut it after some frames, or read it to its end."""
         most = self._drawn.randint(1, 12) if self._drawn.random() < 0.35 else 1 << 30
-        path = f"{self._drawn.choice(self._door.urls)}/v1/turns/{story.turn}/events"
+        path = f"{self._drawn.choice(self._endpoints.urls)}/v1/turns/{story.turn}/events"
         headers: dict[str, str] = {}
         if self._drawn.random() < 0.5:
             headers["Last-Event-ID"] = str(story.last)
@@ -245,7 +247,7 @@ class Client:
             if ids:
                 self._log.add("read", turn=story.turn, after=after, ids=ids)
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -254,12 +256,12 @@ class Client:
         key: str | None = None,
         may_be_gone: bool = False,
     ) -> Any:
-        """A request sent until it is answered for good."""
+        """Send a request until it gets a final response."""
         until = time.monotonic() + _PATIENCE
         headers = {"Idempotency-Key": key} if key else {}
         while time.monotonic() < until:
             try:
-                url = self._drawn.choice(self._door.urls) + path
+                url = self._drawn.choice(self._endpoints.urls) + path
                 answer = await self._http.request(method, url, json=body, headers=headers)
             except httpx.TransportError:
                 await asyncio.sleep(self._drawn.uniform(0.05, 0.3))
@@ -283,7 +285,7 @@ class Client:
 
 
 async def _frames(answer: httpx.Response) -> AsyncGenerator[str]:
-    """The frames of a stream that came whole; comments are passed over."""
+    """The complete frames of a stream; comments are skipped."""
     rest = b""
     async for chunk in answer.aiter_bytes():
         *whole, rest = (rest + chunk).split(b"\n\n")
@@ -293,7 +295,7 @@ async def _frames(answer: httpx.Response) -> AsyncGenerator[str]:
 
 
 class Story:
-    """A turn as its reader knows it so far."""
+    """The part of a turn that its reader has read so far."""
 
     def __init__(self, turn: str, log: Log) -> None:
         self.turn, self.last = turn, 0
@@ -303,7 +305,7 @@ class Story:
         self._said: dict[str, dict[str, Any]] = {}
 
     def take(self, frame: str) -> int:
-        """Take in a frame; its number."""
+        """Add a frame; return its number."""
         fields = dict(line.split(": ", 1) for line in frame.split("\n"))
         number, kind, data = int(fields["id"]), fields["event"], json.loads(fields["data"])
         self.last = number
@@ -320,5 +322,5 @@ class Story:
         return number
 
     def said(self) -> dict[str, dict[str, Any]]:
-        """Each message that was completed: its pieces joined, if there were any, and its text."""
+        """The completed messages: for each its joined pieces, if it had any, and its text."""
         return self._said

@@ -1,4 +1,4 @@
-"""What is left of a run, gathered without the product: plain SQL, and logs that others wrote."""
+"""The evidence of a run, read without the product: plain SQL, and logs of other processes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Evidence:
     tools: list[Row] = field(default_factory=_rows)
     model: list[Row] = field(default_factory=_rows)
 
-    def told(self, kind: str) -> list[Row]:
-        """What the clients' log says of a kind."""
+    def logged(self, kind: str) -> list[Row]:
+        """The lines of one kind in the clients' log."""
         return [line for line in self.client if line["kind"] == kind]
 
 
 def moment(value: Any) -> float | None:
-    """A time as the databases give it, in seconds since 1970."""
+    """A database's time value as seconds since 1970."""
     if value is None:
         return None
     when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
@@ -42,12 +42,12 @@ def moment(value: Any) -> float | None:
 
 
 def parsed(value: Any) -> Any:
-    """JSON that a database gives as text."""
+    """Parse JSON that a database returns as text."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 def fields_of(value: Any) -> Row:
-    """The fields of a JSON object; none of anything else."""
+    """The fields of a JSON object; empty for any other value."""
     found = parsed(value)
     return dict(found) if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
@@ -58,7 +58,7 @@ async def connected(url: str) -> Any:
 
 
 async def tables_of(url: str) -> dict[str, list[Row]]:
-    """Every table of a database, whole, as of one moment."""
+    """All rows of every table of a database, in one snapshot."""
     if url.startswith("sqlite"):
         return _sqlite(Path(url.partition("///")[2]))
     connection = await connected(url)

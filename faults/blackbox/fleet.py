@@ -1,4 +1,4 @@
-"""Servers and workers of a project, and what is done to them."""
+"""The servers and workers of a project, and the faults injected into them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _DRAIN: Final = 20.0
 
 
 @dataclass
-class Seat:
-    """A place in the fleet: a server's keeps its port when another process takes it."""
+class FleetMember:
+    """One member of the fleet: when a server's process is replaced, the new one keeps its port."""
 
     kind: str
     running: Running
@@ -40,22 +40,22 @@ class Fleet:
 
     def __init__(self, zygote: Zygote, folder: Path, env: dict[str, str], log: Log) -> None:
         self._zygote, self._folder, self._env, self._log = zygote, folder, env, log
-        self.seats: list[Seat] = []
+        self.members: list[FleetMember] = []
         self.done: Counter[str] = Counter()
 
     async def start(self, *, is_one: bool) -> None:
-        """Start all of it."""
+        """Start all members, and wait until they are ready."""
         self._worker_inside = is_one
         kinds = ["server"] if is_one else ["server", "server", "worker", "worker"]
         for kind in kinds:
-            self.seats.append(Seat(kind, await self._start(kind, 0)))
-        for seat in self.seats:
-            await self._ready(seat)
+            self.members.append(FleetMember(kind, await self._start(kind, 0)))
+        for member in self.members:
+            await self._ready(member)
 
     @property
     def urls(self) -> list[str]:
-        """Where the servers are."""
-        return [f"http://127.0.0.1:{seat.port}" for seat in self.seats if seat.port]
+        """The URLs of the servers."""
+        return [f"http://127.0.0.1:{member.port}" for member in self.members if member.port]
 
     async def _start(self, kind: str, port: int) -> Running:
         argv = ["worker"]
@@ -64,21 +64,23 @@ class Fleet:
             argv = ["serve", "--port", str(port), worker]
         return await self._zygote.start(*argv, env=self._env)
 
-    async def _ready(self, seat: Seat) -> None:
-        told = await seat.running.said("Serving" if seat.kind == "server" else "Running turns")
-        if seat.kind == "server":
-            found = _ADDRESS.search(told)
-            assert found, told
-            seat.port = int(found[1])
+    async def _ready(self, member: FleetMember) -> None:
+        log_text = await member.running.wait_for_log(
+            "Serving" if member.kind == "server" else "Running turns"
+        )
+        if member.kind == "server":
+            found = _ADDRESS.search(log_text)
+            assert found, log_text
+            member.port = int(found[1])
 
-    async def _replace(self, seat: Seat, number: signal.Signals) -> None:
-        self._log.add("signal", kind_of=seat.kind, pid=seat.running.pid, number=int(number))
-        seat.running.signal(number)
+    async def _replace(self, member: FleetMember, number: signal.Signals) -> None:
+        self._log.add("signal", kind_of=member.kind, pid=member.running.pid, number=int(number))
+        member.running.signal(number)
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(seat.running.ended), _DRAIN)
-        await seat.running.kill()
-        seat.running = await self._start(seat.kind, seat.port)
-        await self._ready(seat)
+            await asyncio.wait_for(asyncio.shield(member.running.ended), _DRAIN)
+        await member.running.kill()
+        member.running = await self._start(member.kind, member.port)
+        await self._ready(member)
 
     async def deploy(self) -> None:
         """Write the next version of the agents, then restart one process after the other."""
@@ -90,31 +92,31 @@ class Fleet:
         new.write_text(text, "utf-8")
         new.replace(agents)
         self.done["deploy"] += 1
-        for seat in self.seats:
-            async with seat.busy:
-                await self._replace(seat, signal.SIGTERM)
+        for member in self.members:
+            async with member.busy:
+                await self._replace(member, signal.SIGTERM)
 
-    async def blow(self, drawn: random.Random, number: int, url: str) -> None:
-        """The next blow; waits until what it struck serves again."""
+    async def inject_fault(self, drawn: random.Random, number: int, url: str) -> None:
+        """Inject the next fault, and wait until the member serves again."""
         blows = _BLOWS_ON_ONE if self._worker_inside else _BLOWS
         what, _, where = blows[number % len(blows)].partition(" ")
         self.done[blows[number % len(blows)]] += 1
         if where.endswith("connections"):
             await self._end_connections(url, 1_000 if where.startswith("all") else 4)
             return
-        seat = drawn.choice([seat for seat in self.seats if seat.kind == where])
-        async with seat.busy:
+        member = drawn.choice([member for member in self.members if member.kind == where])
+        async with member.busy:
             if what == "freeze":
-                seat.running.signal(signal.SIGSTOP)
-                # Shorter than it takes to be held for dead, or longer.
+                member.running.signal(signal.SIGSTOP)
+                # Shorter or longer than the time after which it counts as dead.
                 is_short = self._worker_inside or drawn.random() < 0.5
                 try:
                     await asyncio.sleep(drawn.uniform(*((0.3, 2.0) if is_short else (6.0, 9.0))))
                 finally:
-                    seat.running.signal(signal.SIGCONT)
+                    member.running.signal(signal.SIGCONT)
             else:
                 kill = what == "kill"
-                await self._replace(seat, signal.SIGKILL if kill else signal.SIGTERM)
+                await self._replace(member, signal.SIGKILL if kill else signal.SIGTERM)
 
     async def _end_connections(self, url: str, most: int) -> None:
         connection = await connected(url)
@@ -130,14 +132,14 @@ class Fleet:
             await connection.close()
 
     async def stop(self) -> list[str]:
-        """Let every process end; which of them did not."""
-        for seat in self.seats:
-            seat.running.signal(signal.SIGTERM)
+        """Send SIGTERM to all; return those that did not end."""
+        for member in self.members:
+            member.running.signal(signal.SIGTERM)
         stubborn: list[str] = []
-        for seat in self.seats:
+        for member in self.members:
             try:
-                await asyncio.wait_for(asyncio.shield(seat.running.ended), _DRAIN)
+                await asyncio.wait_for(asyncio.shield(member.running.ended), _DRAIN)
             except TimeoutError:
-                stubborn.append(f"a {seat.kind} did not end within {_DRAIN:g} s of SIGTERM")
-                await seat.running.kill()
+                stubborn.append(f"a {member.kind} did not end within {_DRAIN:g} s of SIGTERM")
+                await member.running.kill()
         return stubborn

@@ -1,4 +1,4 @@
-"""The judge: what must hold of a run, told from its evidence alone. It knows no code of lango's."""
+"""The judge: invariants of a run, checked by its evidence alone. It imports no code of lango."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _GIVEN_UP: Final = "WorkerLostError"
 _DEATHS: Final = 5
 _HEAD: Final = re.compile(r"<<(\w+)\.(\d+)\.(U[0-9a-f]+)\.(N\w+)>>")
 _MARK: Final = re.compile(r"BOX:(\w+):(U[0-9a-f]+)")
-_CLOCK: Final = 0.005  # seconds within which two clocks' order is not told
+_CLOCK: Final = 0.005  # seconds within which the order of two clocks is unknown
 
 
 class Case:
-    """The evidence, found by what one looks for."""
+    """The evidence, indexed for the checks."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         table = evidence.tables
         self.sessions = {row["pk"]: row for row in table["sessions"]}
         self.turns = {row["id"]: row for row in table["turns"]}
-        self.deleted = {line["sid"] for line in evidence.told("deleted")}
-        # A delete that was asked for and not answered may have happened or not.
-        self.doomed = {line["sid"] for line in evidence.told("deleting")} | self.deleted
-        self.acks = {line["turn"]: line for line in evidence.told("ack")}
+        self.deleted = {line["sid"] for line in evidence.logged("deleted")}
+        # A delete without a response may have happened or not.
+        self.doomed = {line["sid"] for line in evidence.logged("deleting")} | self.deleted
+        self.acks = {line["turn"]: line for line in evidence.logged("ack")}
         self.kept = {id: ack for id, ack in self.acks.items() if ack["sid"] not in self.doomed}
-        self.ends: dict[str, Row] = {line["turn"]: line for line in evidence.told("end")}
+        self.ends: dict[str, Row] = {line["turn"]: line for line in evidence.logged("end")}
         self.messages: dict[Any, list[Row]] = defaultdict(list)
         for row in sorted(table["messages"], key=lambda row: (row["session_pk"], row["seq"])):
             self.messages[row["session_pk"]].append(row)
         self.by_public = {row["public_id"]: row for row in table["sessions"]}
 
     def calls(self, *, answers: bool) -> Iterator[tuple[Row, Row]]:
-        """Each call, or each answer to one, with the message it is in."""
+        """Each call, or each result of a call, with its message."""
         for rows in self.messages.values():
             for message in rows:
                 for call in parsed(message["tool_calls"]) or ():
@@ -51,14 +51,14 @@ class Case:
 
 
 def acknowledged_turns_are_there(case: Case) -> Iterator[str]:
-    """Every turn that was acknowledged is a row, under the number that the client was given."""
+    """Every turn that was acknowledged is a row, with the number that the client got."""
     for id, ack in case.kept.items():
         row = case.turns.get(id)
         if row is None:
             yield f"acknowledged turn {id} ({ack['app']}) is lost"
         elif row["number"] != ack["number"]:
             yield f"turn {id} was acknowledged as {ack['number']} and is {row['number']}"
-    for line in case.evidence.told("twins"):
+    for line in case.evidence.logged("twins"):
         if len(set(line["turns"])) != 1:
             yield f"one idempotency key made {line['turns']}"
 
@@ -69,7 +69,7 @@ def messages_are_stored_once(case: Case) -> Iterator[str]:
     for pk, rows in case.messages.items():
         session = case.sessions.get(pk)
         if session is None:
-            continue  # another invariant's business
+            continue  # another invariant checks it
         for row in rows:
             found = _MARK.fullmatch(row["content"] or "") if row["role"] == "user" else None
             if found and session["parent_pk"] is None:
@@ -88,7 +88,7 @@ def messages_are_stored_once(case: Case) -> Iterator[str]:
 
 
 def messages_are_in_order(case: Case) -> Iterator[str]:
-    """Messages stand in the order of acknowledgement; only schedules and interruptions jump it."""
+    """Messages are in the order of acknowledgement, except of scheduled and interrupting turns."""
     plain: dict[str, list[str]] = defaultdict(list)
     for ack in sorted(case.kept.values(), key=lambda ack: ack["number"]):
         if ack["how"] == "message":
@@ -152,20 +152,20 @@ def turns_end(case: Case) -> Iterator[str]:
             deaths = row["attempts"] - row["handed_over"]
             if error.get("type") != _GIVEN_UP or deaths < _DEATHS:
                 yield f"turn {id} ({ack['app']}) failed after {deaths} deaths: {error}"
-    for line in case.evidence.told("stuck"):
+    for line in case.evidence.logged("stuck"):
         if case.acks.get(line["turn"], {}).get("sid") not in case.doomed:
             yield f"the stream of turn {line['turn']} told no end"
 
 
 def tools_run_once(case: Case) -> Iterator[str]:
-    """A tool that is not idempotent begins once for each call that is stored, at most."""
+    """A tool that is not idempotent starts at most once for each stored call."""
     begun = Counter(
         (line["tool"], line["uid"], line["k"])
         for line in case.evidence.tools
         if line["phase"] == "begin" and line["tool"] in ONCE
     )
     stored = Counter(
-        (call["name"], (given := fields_of(call["input"])).get("uid"), given.get("k"))
+        (call["name"], (arguments := fields_of(call["input"])).get("uid"), arguments.get("k"))
         for _, call in case.calls(answers=False)
     )
     for run, times in begun.items():
@@ -174,15 +174,15 @@ def tools_run_once(case: Case) -> Iterator[str]:
 
 
 def finished_tools_stay_finished(case: Case) -> Iterator[str]:
-    """No tool begins again whose result is in the database."""
+    """A tool whose result is in the database does not start again."""
     begun: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for line in case.evidence.tools:
         if line["phase"] == "begin":
             begun[line["tool"], line["uid"], line["k"]].append(line["t"])
     rows = case.evidence.tables["tool_ledger"]
-    asked = [(row["tool"], fields_of(row["args"]), row) for row in rows]
-    times = Counter((tool, args.get("uid"), args.get("k")) for tool, args, _ in asked)
-    for tool, args, row in asked:
+    ledger_runs = [(row["tool"], fields_of(row["args"]), row) for row in rows]
+    times = Counter((tool, args.get("uid"), args.get("k")) for tool, args, _ in ledger_runs)
+    for tool, args, row in ledger_runs:
         run = (tool, args.get("uid"), args.get("k"))
         finished = moment(row["finished"])
         if finished is None or times[run] != 1:
@@ -208,13 +208,13 @@ def answers_are_obeyed(case: Case) -> Iterator[str]:
             yield f"pay ran for {uid} without an approval"
         elif times > 1:
             yield f"pay ran {times} times for {uid}, approved once"
-    asked = {
+    answers_by_call = {
         call["id"]: fields_of(call["input"]).get("uid")
         for _, call in case.calls(answers=False)
         if call["name"] == "pay"
     }
     unknown = {
-        asked.get(call["id"])
+        answers_by_call.get(call["id"])
         for _, call in case.calls(answers=True)
         if "interrupted" in str(call["output"])
     }
@@ -226,7 +226,7 @@ def answers_are_obeyed(case: Case) -> Iterator[str]:
 
 
 def calls_are_answered(case: Case) -> Iterator[str]:
-    """No request to the model has a call without its answer; nor has a history that is at rest."""
+    """No request to the model, and no history without an open turn, has a call without a result."""
     for line in case.evidence.model:
         if line["kind"] == "asked" and line["unpaired"]:
             yield f"{line['agent']} was sent unpaired calls {line['unpaired']} for {line['uid']}"
@@ -240,7 +240,7 @@ def calls_are_answered(case: Case) -> Iterator[str]:
 
 
 def model_answers_are_stored_once(case: Case) -> Iterator[str]:
-    """No answer of the model, and no step of an agent, is in a history twice."""
+    """No answer of the model and no step of an agent is stored twice."""
     for pk, rows in case.messages.items():
         heads = [_HEAD.match(row["content"] or "") for row in rows if row["role"] == "assistant"]
         for head, times in Counter(head[0] for head in heads if head).items():
@@ -253,7 +253,7 @@ def model_answers_are_stored_once(case: Case) -> Iterator[str]:
 
 
 def logs_are_whole(case: Case) -> Iterator[str]:
-    """The log of a turn: every number once, one end, and that the last."""
+    """The log of a turn has every number once, and one end event, which is the last."""
     logs: dict[Any, list[Row]] = defaultdict(list)
     for row in case.evidence.tables["turn_events"]:
         logs[row["session_pk"], row["turn"]].append(row)
@@ -267,9 +267,9 @@ def logs_are_whole(case: Case) -> Iterator[str]:
 
 
 def streams_are_whole(case: Case) -> Iterator[str]:
-    """Each connection told the numbers behind the one it asked for; the texts are those stored."""
+    """Each connection gets the events after its position; their texts are those stored."""
     stored = {row["event_id"]: row for rows in case.messages.values() for row in rows}
-    for line in case.evidence.told("read"):
+    for line in case.evidence.logged("read"):
         after, ids = line["after"], line["ids"]
         if ids != list(range(after + 1, after + 1 + len(ids))):
             yield f"a stream of {line['turn']} behind {after} told {ids}"
@@ -279,8 +279,8 @@ def streams_are_whole(case: Case) -> Iterator[str]:
             continue
         if end["last"] != row["last_event"]:
             yield f"{id} ended for its client at {end['last']}, in its log at {row['last_event']}"
-        for message, told in end["said"].items():
-            pieces, text = told["pieces"], told["text"]
+        for message, message_read in end["said"].items():
+            pieces, text = message_read["pieces"], message_read["text"]
             taken_over = row["attempts"] > 1 and text.startswith(pieces or "")
             if pieces is not None and pieces != text and not taken_over:
                 yield f"the pieces of {id} make up {pieces[-60:]!r}, not {text[-60:]!r}"
@@ -292,11 +292,11 @@ def streams_are_whole(case: Case) -> Iterator[str]:
 
 
 def deletes_are_complete(case: Case) -> Iterator[str]:
-    """Of a deleted session no row is left, and no word of it in any row or column."""
+    """A deleted session leaves no row, and none of its text in any column."""
     for sid in case.deleted & case.by_public.keys():
         yield f"the deleted session {sid} is still there"
     uids = {ack["uid"] for ack in case.acks.values() if ack["sid"] in case.deleted}
-    uids |= {uid for line in case.evidence.told("deleting") for uid in line["uids"]}
+    uids |= {uid for line in case.evidence.logged("deleting") for uid in line["uids"]}
     kept = {ack["uid"] for ack in case.kept.values()}
     words = re.compile("|".join(sorted(uids - kept))) if uids - kept else None
     for name, rows in case.evidence.tables.items():
@@ -318,18 +318,18 @@ def deletes_are_complete(case: Case) -> Iterator[str]:
 
 
 def _may_stay(case: Case, row: Row) -> bool:
-    """Whether a row is of a session whose delete was asked for and never answered."""
+    """Whether a row belongs to a session whose delete request got no response."""
     session = case.sessions.get(row.get("session_pk") or row.get("pk"))
     return session is not None and session["public_id"] not in case.deleted
 
 
 def nothing_crosses_tenants(case: Case) -> Iterator[str]:
-    """A session is of its client's tenant and user, is shown to no other, and hears of no other."""
-    for line in case.evidence.told("session"):
+    """A session belongs to its client's tenant and user, and shares no data with other users."""
+    for line in case.evidence.logged("session"):
         row = case.by_public.get(line["sid"])
         if row and (row["tenant"], row["user_id"]) != (line["tenant"], line["user"]):
             yield f"session {line['sid']} is of {row['tenant']}, created by {line['tenant']}"
-    for line in case.evidence.told("foreign"):
+    for line in case.evidence.logged("foreign"):
         if line["status"] != 404:
             yield f"session {line['sid']} was shown to another tenant: {line['status']}"
     home = {ack["uid"]: ack["sid"] for ack in case.acks.values()}
@@ -351,8 +351,8 @@ def _strange_messages(case: Case) -> Iterator[str]:
 
 
 def clients_get_no_errors(case: Case) -> Iterator[str]:
-    """Requests are answered as documented, in the end."""
-    for line in case.evidence.told("refused"):
+    """Every request gets a documented response in the end."""
+    for line in case.evidence.logged("refused"):
         yield f"{line['method']} {line['path']} was answered {line['status']}: {line['body']}"
 
 
@@ -376,7 +376,7 @@ INVARIANTS: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
 
 
 def judged(evidence: Evidence) -> list[str]:
-    """Everything that does not hold."""
+    """All violations."""
     case = Case(evidence)
     return [
         f"{invariant.__name__.replace('_', ' ')}: {wrong}"

@@ -21,12 +21,12 @@ class Log:
         os.write(self._descriptor, (json.dumps(line) + "\n").encode())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All lines of a log; none, if it was never written to."""
+    """All lines of a log; empty if it does not exist."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

@@ -1,6 +1,6 @@
 """A model on loopback that speaks OpenAI's Chat Completions, and keeps a log of its own.
 
-What it says is a function of the agent, of the last message of a user and of how often the agent
+Its answer is a function of the agent, of the last user message and of how often the agent
 has spoken since. Every answer begins with a head that names these and a number used once.
 """
 
@@ -23,8 +23,8 @@ _PACE: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Said:
-    """One answer: calls, or so many words."""
+class Answer:
+    """One answer: tool calls, or a number of words."""
 
     words: int = 1
     calls: tuple[Call, ...] = ()
@@ -58,12 +58,12 @@ _SCRIPTS: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-def said(agent: str, step: int, uid: str) -> Said:
-    """What an agent says at a step of its turn."""
+def answer_of(agent: str, step: int, uid: str) -> Answer:
+    """The answer to an agent at a step of its turn."""
     script = _SCRIPTS[agent]
     what = script[min(step, len(script) - 1)]
     if isinstance(what, int):
-        return Said(words=what)
+        return Answer(words=what)
     special = {
         "transfer_to_agent": {"agent_name": "xfer_to"},
         "helper": {"request": f"BOX:helper:{uid}"},
@@ -71,7 +71,7 @@ def said(agent: str, step: int, uid: str) -> Said:
         "exit_loop": {},
     }
     usual = {"uid": uid, "k": f"{agent}{step}"}
-    return Said(calls=tuple((name, special.get(name, usual)) for name in what))
+    return Answer(calls=tuple((name, special.get(name, usual)) for name in what))
 
 
 def text_of(message: dict[str, Any]) -> str:
@@ -83,7 +83,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 def unpaired(messages: list[dict[str, Any]]) -> list[str]:
-    """The calls without exactly one answer, and the answers without a call."""
+    """The calls without exactly one result, and the results without a call."""
     calls = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
     answers = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
     each = {*calls, *answers}
@@ -91,7 +91,7 @@ def unpaired(messages: list[dict[str, Any]]) -> list[str]:
 
 
 class ModelServer:
-    """Serves every agent; `log` gets a line as a request comes and one as its answer has gone."""
+    """Serves all agents; `log` gets a line for each request, and one after its answer is sent."""
 
     def __init__(self, log: Log, run: str) -> None:
         self._log, self._run, self._numbers = log, run, count(1)
@@ -99,7 +99,7 @@ class ModelServer:
         self._busy: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
-        """Serve; the address for clients."""
+        """Start to serve; return the address for clients."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}/v1"
@@ -146,7 +146,7 @@ class ModelServer:
             uids=sorted({mark[1] for mark in MARK.findall(everything)}),
             unpaired=unpaired(messages),
         )
-        answer = said(agent, step, uid)
+        answer = answer_of(agent, step, uid)
         tokens, sent = _tokens(number), False
         try:
             head = f"<<{agent}.{step}.{uid}.{nonce}>>"
@@ -158,7 +158,7 @@ class ModelServer:
     async def _send(
         self,
         writer: asyncio.StreamWriter,
-        answer: Said,
+        answer: Answer,
         head: str,
         nonce: str,
         tokens: tuple[int, int],
@@ -185,8 +185,12 @@ class ModelServer:
             call = {"index": number, "id": f"c_{nonce}_{number}", "type": "function"}
             await piece({"tool_calls": [call | {"function": function}]})
         await piece({}, "tool_calls" if answer.calls else "stop")
-        given, back = tokens
-        used = {"prompt_tokens": given, "completion_tokens": back, "total_tokens": given + back}
+        prompt_tokens, completion_tokens = tokens
+        used = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+        }
         await send(_chunk(nonce, [], used))
         await send("[DONE]")
         writer.write(b"0\r\n\r\n")
@@ -194,7 +198,7 @@ class ModelServer:
 
 
 def _tokens(number: int) -> tuple[int, int]:
-    """What an answer costs, in and out: hardly ever the same as another one."""
+    """The input and output tokens of an answer; two answers rarely have the same."""
     return 100 + number % 89, 10 + number % 31
 
 

@@ -1,4 +1,4 @@
-"""The processes of a fleet: asked for at the zygote, then known by their ids alone."""
+"""The processes of a fleet: the zygote starts them, and they are known by their ids alone."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Running:
                 os.kill(self.pid, number)
 
     async def kill(self) -> None:
-        """End it as the power would."""
+        """Kill it with SIGKILL."""
         self.signal(signal.SIGKILL)
         await asyncio.wait_for(asyncio.shield(self.ended), _PATIENCE)
 
-    async def said(self, text: str) -> str:
-        """Its log, as soon as that holds a text."""
+    async def wait_for_log(self, text: str) -> str:
+        """Wait until the log contains a text; return the log."""
         async with asyncio.timeout(_PATIENCE):
-            while text not in (told := self.log.read_text("utf-8", "replace")):
+            while text not in (log_text := self.log.read_text("utf-8", "replace")):
                 if self.ended.done():
-                    raise RuntimeError(f"it ended with {self.ended.result()}: {told[-500:]}")
+                    raise RuntimeError(f"it ended with {self.ended.result()}: {log_text[-500:]}")
                 await asyncio.sleep(0.02)
-            return told
+            return log_text
 
 
 class Zygote:
@@ -51,41 +51,41 @@ class Zygote:
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self._process, self._folder = process, folder
         self._numbers = count(1)
-        self._asked: dict[int, asyncio.Future[Running]] = {}
+        self._requests: dict[int, asyncio.Future[Running]] = {}
         self._logs: dict[int, Path] = {}
         self._running: dict[int, Running] = {}
 
     async def listen(self) -> None:
-        """Take in what the zygote tells, as long as it does."""
+        """Read the zygote's reports until it ends."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            told = json.loads(line)
-            if "started" in told:
-                running = Running(told["started"], self._logs[told["id"]])
+            report = json.loads(line)
+            if "started" in report:
+                running = Running(report["started"], self._logs[report["id"]])
                 self._running[running.pid] = running
-                self._asked.pop(told["id"]).set_result(running)
-            elif "ended" in told:
-                self._running.pop(told["ended"]).ended.set_result(told["code"])
+                self._requests.pop(report["id"]).set_result(running)
+            elif "ended" in report:
+                self._running.pop(report["ended"]).ended.set_result(report["code"])
 
     async def start(self, *argv: str, env: dict[str, str]) -> Running:
-        """A `lango` process, which has just begun."""
+        """Start a `lango` process."""
         number = next(self._numbers)
         log = self._folder / f"{argv[0]}-{number}.log"
         log.touch()
         self._logs[number] = log
-        self._asked[number] = asyncio.get_running_loop().create_future()
-        asked: dict[str, Any] = {"id": number, "argv": argv, "env": env, "log": str(log)}
+        self._requests[number] = asyncio.get_running_loop().create_future()
+        request: dict[str, Any] = {"id": number, "argv": argv, "env": env, "log": str(log)}
         assert self._process.stdin is not None
         self._process.stdin.write(
-            (json.dumps(asked | {"folder": str(self._folder)}) + "\n").encode()
+            (json.dumps(request | {"folder": str(self._folder)}) + "\n").encode()
         )
         await self._process.stdin.drain()
-        return await asyncio.wait_for(self._asked[number], _PATIENCE)
+        return await asyncio.wait_for(self._requests[number], _PATIENCE)
 
 
 @asynccontextmanager
 async def zygote(folder: Path) -> AsyncGenerator[Zygote]:
-    """One that is ready; what it started is killed with it."""
+    """A zygote that is ready; its processes are killed with it."""
     environment = os.environ | {"PYTHONPATH": str(_ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
     with (folder / "zygote.log").open("w") as log:
         process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The row: a fleet under blows while clients talk to it, then the judge."""
+"""The row: clients use a fleet while faults are injected; then the judge checks the evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from faults.blackbox.clients import APPS, Client, Door, Work
+from faults.blackbox.clients import APPS, Client, Endpoints, Work
 from faults.blackbox.evidence import Evidence, tables_of
 from faults.blackbox.fleet import Fleet
 from faults.blackbox.judge import judged
@@ -27,7 +27,7 @@ CLIENTS: Final = 8
 TURNS_PER_BLOW: Final = 5
 BLOWS_AT_ONCE: Final = 2
 TENANTS: Final = ("north", "south")
-_ON_POSTGRES: Final = 0.75  # of the turns; the others by one server, on SQLite
+_ON_POSTGRES: Final = 0.75  # of the turns; one server on SQLite runs the others
 
 
 def _settings(url: str) -> str:
@@ -36,7 +36,7 @@ def _settings(url: str) -> str:
 
 
 async def _keys(start: Zygote, env: dict[str, str]) -> dict[str, str]:
-    """A key for each tenant, made by the command line."""
+    """Create a key for each tenant with `lango keys`."""
     keys: dict[str, str] = {}
     for tenant in TENANTS:
         made = await start.start(
@@ -45,14 +45,14 @@ async def _keys(start: Zygote, env: dict[str, str]) -> dict[str, str]:
             env=env,
         )
         code = await made.ended
-        told = made.log.read_text("utf-8")
-        assert code == 0, told
-        keys[tenant] = json.loads(told[told.index("{") : told.rindex("}") + 1])["key"]
+        output = made.log.read_text("utf-8")
+        assert code == 0, output
+        keys[tenant] = json.loads(output[output.index("{") : output.rindex("}") + 1])["key"]
     return keys
 
 
 def _first(error: Exception) -> Exception:
-    """The first error of a group, however deep: the report has room for one."""
+    """The first error of a nested group: the report shows one."""
     inside: Sequence[Exception] = getattr(error, "exceptions", ())
     return _first(inside[0]) if inside else error
 
@@ -69,7 +69,7 @@ class Trial:
         self.done: Counter[str] = Counter()
 
     async def run(self) -> Evidence:
-        """All of the turns, and what is left of them."""
+        """Run all turns; return the evidence."""
         shutil.copy(Path(__file__).with_name("agents.py"), self.folder)
         (self.folder / "lango.yaml").write_text(_settings(self.url), "utf-8")
         log = Log(self.logs["client"])
@@ -88,13 +88,13 @@ class Trial:
             await model.stop()
             log.close()
             model_log.close()
-        told = {name: read(path) for name, path in self.logs.items()}
-        return Evidence(await tables_of(self.url), told["client"], told["tools"], told["model"])
+        lines = {name: read(path) for name, path in self.logs.items()}
+        return Evidence(await tables_of(self.url), lines["client"], lines["tools"], lines["model"])
 
     async def _talk(self, fleet: Fleet, keys: dict[str, str], log: Log) -> None:
-        door = Door(fleet.urls, keys)
+        endpoints = Endpoints(fleet.urls, keys)
         clients = [
-            Client(number, door, self.work, log, random.Random(self.drawn.random()))
+            Client(number, endpoints, self.work, log, random.Random(self.drawn.random()))
             for number in range(CLIENTS)
         ]
         try:
@@ -106,7 +106,7 @@ class Trial:
             raise _first(errors) from errors
 
     async def _strike(self, fleet: Fleet) -> None:
-        """Blows as turns are handed in, a deploy half-way; peace when the last are at work."""
+        """Inject faults while clients submit; deploy half-way; the last turns run undisturbed."""
         most = max(self.work.turns // TURNS_PER_BLOW, 4)
         room = asyncio.Semaphore(BLOWS_AT_ONCE)
         async with asyncio.TaskGroup() as group:
@@ -114,21 +114,21 @@ class Trial:
             for number in range(most):
                 await self._until(number / most)
                 await room.acquire()
-                blow = group.create_task(fleet.blow(self.drawn, number, self.url))
-                blow.add_done_callback(lambda _: room.release())
+                fault = group.create_task(fleet.inject_fault(self.drawn, number, self.url))
+                fault.add_done_callback(lambda _: room.release())
 
     async def _deploy(self, fleet: Fleet) -> None:
         await self._until(0.5)
         await fleet.deploy()
 
     async def _until(self, share: float) -> None:
-        """Until that share of the turns has been handed in, and a moment more."""
+        """Wait until this share of the turns is submitted, and a moment more."""
         while self.work.taken < share * self.work.turns:  # noqa: ASYNC110 - many may hand in
             await asyncio.sleep(0.1)
         await asyncio.sleep(self.drawn.uniform(0.2, 1.0))
 
 
-async def _on(url: str, turns: int, seed: int, outcome: Outcome, *, is_one: bool) -> None:
+async def _run_on(url: str, turns: int, seed: int, outcome: Outcome, *, is_one: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
         trial = Trial(Path(folder), url, turns, seed, is_one=is_one)
         evidence = await trial.run()
@@ -141,11 +141,11 @@ async def _on(url: str, turns: int, seed: int, outcome: Outcome, *, is_one: bool
         freezes = done["freeze worker"] + done["freeze server"]
         resumed = sum(row["attempts"] > 1 for row in evidence.tables["turns"])
         outcome.note(
-            f"{len(evidence.told('ack'))} turns of {len(APPS)} shapes on {where}, "
+            f"{len(evidence.logged('ack'))} turns of {len(APPS)} shapes on {where}, "
             f"{kills['worker']} workers and {kills['server']} servers killed, {freezes} frozen, "
             f"{done['connections']} connections ended, {done['deploy']} deploys, "
-            f"{resumed} turns resumed, {len(evidence.told('deleted'))} sessions deleted, "
-            f"{len(evidence.told('read'))} streams read: {len(wrong)} violations"
+            f"{resumed} turns resumed, {len(evidence.logged('deleted'))} sessions deleted, "
+            f"{len(evidence.logged('read'))} streams read: {len(wrong)} violations"
         )
 
 
@@ -153,9 +153,9 @@ async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     fleet = max(round(run.count * _ON_POSTGRES), 1)
     async with temporary_postgres(run.places.postgres) as url:
-        await _on(url, fleet, drawn.randrange(2**32), outcome, is_one=False)
+        await _run_on(url, fleet, drawn.randrange(2**32), outcome, is_one=False)
     async with temporary_sqlite() as url:
-        await _on(url, max(run.count - fleet, 1), drawn.randrange(2**32), outcome, is_one=True)
+        await _run_on(url, max(run.count - fleet, 1), drawn.randrange(2**32), outcome, is_one=True)
     return outcome
 
 

@@ -1,7 +1,7 @@
-"""Forks `lango …` processes that have their imports done, each in a session of its own.
+"""Forks `lango …` processes with all imports done, each in a session of its own.
 
-A line on standard input asks for one: `{"id", "argv", "env", "folder", "log"}`. A line on standard
-output tells its process, and later its end. When the input ends, all of them are killed.
+A line on standard input requests one: `{"id", "argv", "env", "folder", "log"}`. A line on standard
+output reports its process id, and later its exit code. When the input ends, all of them are killed.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _NEEDED: Final = (
 )
 
 
-def _tell(**said: Any) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
+def _report(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
-def _become(asked: dict[str, Any]) -> None:
-    """The child: standard output and error to its log, then the command line's own entry."""
+def _run_command(request: dict[str, Any]) -> None:
+    """In the child: redirect output and errors to the log, then run the `lango` command."""
     from lango.cli import main
 
-    log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for new, old in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(new, old)
     os.setsid()
-    os.environ.update(asked["env"])
-    os.chdir(asked["folder"])
-    sys.path.insert(0, asked["folder"])
-    sys.argv = ["lango", *asked["argv"]]
+    os.environ.update(request["env"])
+    os.chdir(request["folder"])
+    sys.path.insert(0, request["folder"])
+    sys.argv = ["lango", *request["argv"]]
     code: object = 0
     try:
         main()
@@ -67,7 +67,7 @@ def _reap(children: set[int]) -> None:
         if not process:
             return
         children.discard(process)
-        _tell(ended=process, code=os.waitstatus_to_exitcode(status))
+        _report(ended=process, code=os.waitstatus_to_exitcode(status))
 
 
 def main() -> None:
@@ -75,7 +75,7 @@ def main() -> None:
     for name in _NEEDED:
         importlib.import_module(name)
     gc.freeze()
-    _tell(ready=os.getpid())
+    _report(ready=os.getpid())
     children: set[int] = set()
     rest = b""
     while True:
@@ -85,12 +85,12 @@ def main() -> None:
                 break
             *lines, rest = (rest + more).split(b"\n")
             for line in lines:
-                asked = json.loads(line)
+                request = json.loads(line)
                 child = os.fork()
                 if not child:
-                    _become(asked)
+                    _run_command(request)
                 children.add(child)
-                _tell(id=asked["id"], started=child)
+                _report(id=request["id"], started=child)
         _reap(children)
     for child in children:
         with suppress(ProcessLookupError):

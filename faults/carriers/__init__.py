@@ -1,1 +1,1 @@
-"""Engines and buses that die while a row runs."""
+"""Engines and buses that are killed and restarted while a row runs."""

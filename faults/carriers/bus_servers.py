@@ -73,8 +73,8 @@ def _nats(port: int, _: Path) -> Sequence[str]:
 
 def _redis(port: int, folder: Path) -> Sequence[str]:
     options = {"bind": "127.0.0.1", "port": str(port), "dir": str(folder), "save": ""}
-    told = [part for name, value in options.items() for part in (f"--{name}", value)]
-    return ["redis-server", *told]
+    arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+    return ["redis-server", *arguments]
 
 
 COMMANDS: Final = {"nats": _nats, "redis": _redis}

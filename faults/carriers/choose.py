@@ -1,4 +1,4 @@
-"""The engine and the bus that a row runs on, with servers of the run's own that die meanwhile."""
+"""The engine and the bus that a row runs on, with servers of the run that are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ON_CARRIERS: Final = (
     *("G2", "G6", "G7", "G8", "G9", "G10", "ORDER", "HANG", "READ", "CHAOS", "DEPLOY", "G17"),
     "BLACKBOX",
 )
-"""The rows that start workers. The others drive the queue, or the store, by hand."""
+"""The rows that start workers. The others call the queue or the store directly."""
 BUSES: Final = (DATABASE, *COMMANDS)
 ENGINES: Final = (DATABASE, "temporal")
 _BUS: Final = "LANGO_BUS"  # as `lango serve` and `lango worker` read them
 _ENGINE: Final = "LANGO_ENGINE"
 _LOST: Final = 0.05
-"""The share of dispatches that is dropped: the engine finds them by itself."""
+"""The share of dispatches that is dropped: the engine must find these turns by itself."""
 _UP: Final = 6.0
 _DOWN: Final = 1.5
 
@@ -80,7 +80,7 @@ class Striker:
 
 @contextmanager
 def carriers(engine: str, bus: str) -> Generator[Sequence[Striker]]:
-    """Run on an engine and a bus within the context; their servers die and come back meanwhile."""
+    """Run on an engine and a bus within the context, whose servers are killed and restarted."""
     with ExitStack() as ending:
         servers: dict[str, BusServer] = {}
         if bus != DATABASE:

@@ -1,4 +1,4 @@
-"""A Temporal server that a test starts, kills and restarts, on loopback; a file has its data."""
+"""A Temporal server that a test starts, kills and restarts, on loopback; its data is in a file."""
 
 from __future__ import annotations
 

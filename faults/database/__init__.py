@@ -1,1 +1,1 @@
-"""Rows that break the database: away, locked, or behind a network that forgets connections."""
+"""Rows that break the database: unavailable, locked, or behind a network that drops connections."""

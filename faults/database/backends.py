@@ -1,4 +1,4 @@
-"""G7: connections ended by the server while turns run and clients hand in and read."""
+"""G7: the server ends connections while turns run and clients submit and read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _END: Final = "select pg_terminate_backend($1)"
 
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
-    # A database of its own: the fault must end no connection of another test.
+    # Its own database: the fault must not end connections of another test.
     async with temporary_postgres(run.places.postgres) as url:
         with temporary_place(url) as place:
             breaking = _end_backends(url, drawn, run.count, outcome)
@@ -30,7 +30,7 @@ async def _trial(run: Run) -> Outcome:
 
 
 async def _end_backends(url: str, drawn: random.Random, count: int, outcome: Outcome) -> None:
-    """End one connection of this database after the other, every other time one at work."""
+    """End connections of this database one by one; every second one is executing a statement."""
     database = Database(url, pool_size=1)
     ended = busy = 0
     try:

@@ -17,11 +17,11 @@ _DELAY: Final = 0.01
 
 
 def counting_work(place: Place, options: dict[str, Any], ready: Event) -> None:
-    """Run turns, and write down each call of the model: the job of a process."""
+    """The job of a process: run turns, and record each model call."""
 
     def counted(request: ModelRequest) -> Reply:
-        said = [message.content for message in request.messages if message.role == "user"]
-        place.effects.add(_ASKED, name_in(said[-1]))
+        user_messages = [message.content for message in request.messages if message.role == "user"]
+        place.effects.add(_ASKED, name_in(user_messages[-1]))
         return in_rounds(request)
 
     provider = ScriptedProvider(rule=counted, delay=_DELAY)
@@ -29,7 +29,7 @@ def counting_work(place: Place, options: dict[str, Any], ready: Event) -> None:
 
 
 def model_calls(effects: Effects) -> dict[str, list[float]]:
-    """When the model was asked, by the names of the turns."""
+    """The times of the model calls, by the name of the turn."""
     found: dict[str, list[float]] = {}
     for line in effects.lines():
         if line[2] == _ASKED:

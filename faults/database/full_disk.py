@@ -1,4 +1,4 @@
-"""A disk that can be full: a small file system where one may be mounted, else a limit on files."""
+"""A disk that can be full: a small file system, or a file size limit where mounting is denied."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SmallDisk:
 class LimitedFiles:
     """A folder in which the files of some processes cannot grow: for users who may not mount.
 
-    What the kernel answers is "File too large" where a full disk has "No space left on device".
+    The error is "File too large" where a full disk has "No space left on device".
     """
 
     def __init__(self, folder: Path) -> None:
@@ -79,7 +79,7 @@ def small_disk() -> Generator[SmallDisk | LimitedFiles]:
 
 
 def _ran(program: str, *arguments: str) -> bool:
-    """Whether a program is there and did what it was asked to."""
+    """Whether a program exists and succeeded."""
     found = shutil.which(program)
     if found is None:
         return False

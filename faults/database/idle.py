@@ -1,4 +1,4 @@
-"""IDLE: a network that forgets idle connections without a word, and the turns that come after."""
+"""IDLE: a network that drops idle connections silently, and the turns after that."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from faults.turns.tally import Shape
 
 SHAPE: Final = Shape()
 FORGETS_AFTER: Final = 6.0
-"""Seconds; real ones forget after minutes."""
+"""Seconds after which an idle connection is dropped; real networks take minutes."""
 BUSY: Final = 16
-"""Turns at once, that leave many connections behind."""
+"""Concurrent turns that open many connections."""
 NEXT: Final = 10
-"""Turns at once after the silence."""
+"""Concurrent turns after the idle time."""
 LATER_AT_MOST: Final = 3.0
-"""Seconds that the silence may add to the slowest start."""
+"""Seconds that the idle time may add to the slowest start."""
 AT_ONCE: Final = 2
 _SILENCE: Final = (1.2, 1.6)
-"""How many times as long nothing is asked for."""
+"""The idle time, as a multiple of the time after which connections are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleFindings:
-    """What one silence came to."""
+    """The findings of one idle time."""
 
-    usual: list[float]  # seconds from submit to the first call of the model, of turns before it
-    waits: list[float]  # the same of turns after it
+    usual: list[float]  # seconds from submit to the first model call, of turns before the idle time
+    waits: list[float]  # the same of turns after the idle time
     forgotten: int
     turns: int
 
@@ -46,16 +46,16 @@ async def _run(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def one(number: int, seed: int) -> IdleFindings:
+    async def run_trial(number: int, seed: int) -> IdleFindings:
         async with room:
-            mine = Outcome()
-            found = await _try(run, random.Random(seed), mine)
-            for failure in mine.failures:
+            trial_outcome = Outcome()
+            found = await _try(run, random.Random(seed), trial_outcome)
+            for failure in trial_outcome.failures:
                 outcome.fail(f"silence {number}: {failure}")
             return found
 
     seeds = [drawn.randrange(2**32) for _ in range(run.count)]
-    found = await asyncio.gather(*(one(n, seed) for n, seed in enumerate(seeds)))
+    found = await asyncio.gather(*(run_trial(n, seed) for n, seed in enumerate(seeds)))
     usual = [wait for each in found for wait in each.usual]
     waits = [wait for each in found for wait in each.waits]
     outcome.note(
@@ -85,17 +85,17 @@ async def _try(run: Run, drawn: random.Random, outcome: Outcome) -> IdleFindings
 
 
 async def _all_at_once(here: Process, kind: str, count: int) -> tuple[dict[str, str], list[float]]:
-    """Submit turns, each in a session of its own, and wait for all; their ids and waits."""
+    """Submit turns, each in its own session, and wait for all; return their ids and waits."""
     submitted = time.monotonic()
 
-    async def one(name: str) -> tuple[str, str]:
+    async def submit_and_wait(name: str) -> tuple[str, str]:
         turn = await here.say(SHAPE.message(name), session=name)
         await here.turns.wait(turn)
         return name, turn
 
-    turns = dict(await asyncio.gather(*(one(f"{kind}{n}") for n in range(count))))
-    asked = model_calls(here.place.effects)
-    return turns, [asked[name][0] - submitted for name in turns if name in asked]
+    turns = dict(await asyncio.gather(*(submit_and_wait(f"{kind}{n}") for n in range(count))))
+    calls = model_calls(here.place.effects)
+    return turns, [calls[name][0] - submitted for name in turns if name in calls]
 
 
 def _median_and_slowest(waits: Sequence[float]) -> str:

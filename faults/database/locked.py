@@ -1,6 +1,6 @@
-"""LOCKED: sessions whose rows another transaction keeps locked, beside turns of other sessions.
+"""LOCKED: another transaction holds locks on session rows while other sessions run turns.
 
-PostgreSQL only: SQLite has no row locks, and its one writer is tried by G5.
+PostgreSQL only: SQLite has no row locks, and G5 tests its single writer.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ DEAD_AFTER: Final = 5.0
 LOCKED_FOR: Final = 60.0
 LOCKED_FOR_CI: Final = 10.0
 USUAL_SHARE: Final = 0.3
-"""Seconds without a lock before each second with one."""
+"""Seconds without a lock for each second with a lock."""
 EVERY: Final = 0.1
 """Seconds between two submitted turns of other sessions."""
 AT_LEAST: Final = 15
-"""Turns of other sessions without a lock, and with one, however slow the machine is."""
+"""The fewest turns of other sessions without and with a lock, on any machine."""
 AT_MOST: Final = 30.0
-"""Seconds more that this may take."""
+"""Most additional seconds to reach that number."""
 CALLERS: Final = 40
 """Callers that write to the locked session: more than a server has connections."""
 QUIET: Final = 15
 """Locked sessions beside it that have a queued turn each: more than a worker has connections."""
 RATIO: Final = 2.0
 FLOOR: Final = 0.1
-"""Seconds that are never too slow: on busy cores a ratio of two short times says nothing."""
+"""Starts within this many seconds always pass: a ratio of two short times is noise."""
 FLOOR_CI: Final = LOCKED_FOR_CI / 2
-"""The gate measures no times: turns that wait for the lock to go take as long as the lock."""
+"""CI compares no short times: it only finds turns that wait until the lock is released."""
 READ_WITHIN: Final = 5.0
 PATIENCE: Final = 60.0
 _DRIVERS: Final = ("sqlalchemy", "asyncpg", "psycopg")
@@ -56,7 +56,7 @@ _LOCK: Final = "select pk from sessions where public_id = any($1) for update"
 
 @dataclass
 class LockedTally:
-    """What one run found."""
+    """The findings of one run."""
 
     usual: list[float] = field(default_factory=list[float])
     locked: list[float] = field(default_factory=list[float])
@@ -67,7 +67,7 @@ class LockedTally:
 
 
 class LockedTrial:
-    """One lock, and everyone who calls while it is there."""
+    """One lock, and all callers during it."""
 
     def __init__(self, client: httpx.AsyncClient, place: Place, tally: LockedTally) -> None:
         self._client, self._place, self._tally = client, place, tally
@@ -79,7 +79,7 @@ class LockedTrial:
         hot, name = await self._session(), f"go-{uuid4().hex[:8]}"
         quiet = [await self._session() for _ in range(QUIET)]
         held = await self._submit(hot, f'call hold {{"name": "{name}"}}')
-        await self._place.effects.wait(lambda said: f"held {name}" in said)
+        await self._place.effects.wait(lambda effects: f"held {name}" in effects)
         with frozen(crew):  # else the queued turns would start before their sessions are locked
             queued = [await self._submit(session, "hello") for session in quiet]
             transaction = operator.transaction()
@@ -97,7 +97,7 @@ class LockedTrial:
         await self._expect_completed(operator, self._turns)
 
     async def _load(self, seconds: float, operator: Any, into: list[float]) -> None:
-        """Submit turns of other sessions at a steady rate; how long each took to start."""
+        """Submit turns of other sessions at a steady rate; record how long each took to start."""
         until, sent = time.monotonic() + seconds, dict[str, float]()
         tasks: list[asyncio.Task[None]] = []
 
@@ -125,23 +125,23 @@ class LockedTrial:
         states = Counter(row["state"] for row in rows)
         if states != Counter(completed=len(turns)):
             self._tally.wrong.append(f"{len(turns)} turns are {dict(states)}")
-        if again := [row["id"] for row in rows if row["attempts"] != 1]:
-            self._tally.wrong.append(f"{len(again)} turns had several attempts")
+        if resumed := [row["id"] for row in rows if row["attempts"] != 1]:
+            self._tally.wrong.append(f"{len(resumed)} turns had several attempts")
         return rows
 
     async def _call(self, hot: str, number: int) -> None:
-        """Write to the locked session, until the server has done it."""
+        """Write to the locked session until the write succeeds."""
         if number % 2:
             turn = await self._submit(hot, f"hello {number}")
             self._turns.append(turn)
         else:
-            await self._ask("PATCH", f"/v1/sessions/{hot}", {"title": f"title {number}"})
+            await self._request("PATCH", f"/v1/sessions/{hot}", {"title": f"title {number}"})
 
     async def _read(self, hot: str) -> None:
-        """Read the locked session: no lock keeps a reader waiting."""
+        """Read the locked session: a reader never waits for the lock."""
         while not self._over.is_set():
             began = time.monotonic()
-            await self._ask("GET", f"/v1/sessions/{hot}/messages")
+            await self._request("GET", f"/v1/sessions/{hot}/messages")
             took = time.monotonic() - began
             self._tally.reads += 1
             if took > READ_WITHIN:
@@ -149,17 +149,17 @@ class LockedTrial:
             await asyncio.sleep(0.5)
 
     async def _session(self) -> str:
-        made = await self._ask("POST", "/v1/sessions", {"app": self._place.app})
+        made = await self._request("POST", "/v1/sessions", {"app": self._place.app})
         return str(made["id"])
 
     async def _submit(self, session: str, message: str) -> str:
-        made = await self._ask("POST", f"/v1/sessions/{session}/turns", {"message": message})
+        made = await self._request("POST", f"/v1/sessions/{session}/turns", {"message": message})
         return str(made["id"])
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Ask until it is done; a refusal must be typed, and say when to come back."""
+        """Send a request until it succeeds; a refusal must be a problem with Retry-After."""
         headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
         while True:
             response = await self._client.request(method, path, json=body, headers=headers)
@@ -179,7 +179,7 @@ class LockedTrial:
 
 @contextmanager
 def frozen(crew: Crew) -> Generator[None]:
-    """Inside, no worker runs; much shorter than after what it would count as dead."""
+    """Freeze all workers within the context, which is shorter than a worker's dead time."""
     for member in crew.members:
         member.send(signal.SIGSTOP)
     try:
@@ -194,9 +194,13 @@ async def _trials(run: Run) -> Outcome:
     seconds = LOCKED_FOR if run.timed else LOCKED_FOR_CI
     url = run.places.postgres
     with temporary_place(url) as place:
-        of = await project(place, new_tenant(), delay=0.0)
+        served = await project(place, new_tenant(), delay=0.0)
         crew = Crew(place, WORKERS, dead_after=DEAD_AFTER)
-        async with crew, servers(of, 1, with_worker=False) as (server,), server.client() as client:
+        async with (
+            crew,
+            servers(served, 1, with_worker=False) as (server,),
+            server.client() as client,
+        ):
             for _ in range(run.count):
                 async with raw(url) as operator:
                     try:
@@ -219,7 +223,7 @@ def _slow(times: Sequence[float]) -> float:
 
 
 def _judge(outcome: Outcome, tally: LockedTally, floor: float) -> None:
-    """Compare the times to start with the usual ones of the same run, taken in turn with them."""
+    """Compare the start times during the lock with those of the same run without a lock."""
     if not tally.usual or not tally.locked:
         outcome.fail(f"only {len(tally.usual)} and {len(tally.locked)} turns were measured")
         return

@@ -13,7 +13,7 @@ from faults.turns.load import under_load
 from faults.turns.place import Process, temporary_place
 
 _SHARE: Final = 0.2
-"""How many of the commits go wrong."""
+"""The share of commits with a fault."""
 _KINDS: Final[dict[str, tuple[float, float, bool]]] = {
     "lost": (0.0, 0.0, False),
     "held back": (1.0, 6.0, False),  # some past the time after which a worker counts as dead
@@ -22,7 +22,7 @@ _KINDS: Final[dict[str, tuple[float, float, bool]]] = {
 
 
 class _Faults:
-    """Draws which commits go wrong, and how, until there were enough."""
+    """Draws the commits that get a fault, and which fault, until the count is reached."""
 
     def __init__(self, drawn: random.Random, count: int) -> None:
         self._drawn, self._left = drawn, count
@@ -31,7 +31,7 @@ class _Faults:
         self.spent = asyncio.Event()
 
     def choose(self, commit: str) -> ReplyFault | None:
-        """What happens to the reply to this commit."""
+        """The fault of the reply to this commit, if any."""
         if not self.open.is_set() or not self._left or self._drawn.random() > _SHARE:
             return None
         self._left -= 1
@@ -43,7 +43,7 @@ class _Faults:
         return ReplyFault(self._drawn.uniform(least, most), arrives)
 
     async def until_spent(self, _: Process) -> None:
-        """Begin, and wait for the last one."""
+        """Start to inject faults, and wait until all are spent."""
         self.open.set()
         await self.spent.wait()
 
@@ -54,8 +54,8 @@ async def _trial(run: Run) -> Outcome:
     async with Proxy(run.places.postgres, faults.choose) as proxy:
         with temporary_place(proxy.url) as place:
             await under_load(place, drawn, outcome, faults.until_spent)
-    told = ", ".join(f"{times} {kind}" for kind, times in sorted(faults.made.items()))
-    outcome.note(f"{faults.made.total()} replies to commits: {told}")
+    counts = ", ".join(f"{times} {kind}" for kind, times in sorted(faults.made.items()))
+    outcome.note(f"{faults.made.total()} replies to commits: {counts}")
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""Newer versions of lango, as far as their tables go: migrations that follow those of today."""
+"""The tables of newer lango versions: migrations after those of today."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def upgrade():
     for table in ("sessions", "messages", "turns", "turn_events", "tool_ledger", "workers"):
         op.add_column(table, sa.Column("added_" + revision, sa.Text))
 """
-# A build that was given up leaves an index that is not valid, and stands in the way of the next.
+# An aborted build leaves an invalid index, which blocks the next build.
 _INDEX: Final = """
 from contextlib import nullcontext
 
@@ -36,7 +36,7 @@ def upgrade():
 
 
 def newer(folder: Path, versions: int = 1, *, additive: bool = True) -> Revisions:
-    """The version that comes so many after this one: each adds columns, and then an index."""
+    """Write the migrations of the next versions: each adds columns, and then an index."""
     folder.mkdir(exist_ok=True)
     before = OURS.head
     for number in range(2 * versions):

@@ -1,4 +1,4 @@
-"""OUTAGE: the database goes away under load and comes back: no turn fails, no tool runs twice."""
+"""OUTAGE: the database is away under load for a while: no turn fails, no tool runs twice."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ SHAPE: Final = Shape(rounds=2, seconds=_LASTING)
 WORKERS: Final = 2
 CLIENTS: Final = 6
 SESSIONS: Final = 24
-"""So many that clients seldom meet: the turns of one session wait for each other."""
+"""Enough that clients rarely share one: the turns of a session wait for each other."""
 DEAD_AFTER: Final = 5.0
 AWAY: Final = (5, 20, 60)
 AWAY_IN_CI: Final = (5,)
 BACK_WITHIN: Final = 15.0
 AT_ONCE: Final = 3
 AT_ONCE_IN_CI: Final = 6
-"""Trials at a time: each of them mostly waits."""
+"""Concurrent trials: each mostly waits."""
 _AT_WORK: Final = 3
-"""Tools that run when the database goes away, at the least."""
+"""The fewest tools that run when the outage begins."""
 _GIVE_UP: Final = 90.0
 
 
@@ -50,18 +50,18 @@ class OutageTrial:
 
 @dataclass(frozen=True, slots=True)
 class OutageFindings:
-    """What one outage came to."""
+    """The findings of one outage."""
 
     trial: OutageTrial
     tally: Tally
-    cut_tools: int  # that ran when it began
+    cut_tools: int  # tools that ran when the outage began
     resumed: int  # turns that another attempt ended
     back_after: float
     failures: list[str]
 
 
 def trials_of(run: Run) -> list[OutageTrial]:
-    """Each way to be away for each of the times, again and again; those of this part."""
+    """The trials of this part: each kind of outage for each duration, in rotation."""
     drawn = random.Random(run.seed)
     away = AWAY if run.timed else AWAY_IN_CI
     every = [(kind, seconds) for seconds in away for kind in OUTAGES]
@@ -77,11 +77,11 @@ async def _run(run: Run) -> Outcome:
     outcome = Outcome()
     room = asyncio.Semaphore(AT_ONCE if run.timed else AT_ONCE_IN_CI)
 
-    async def one(trial: OutageTrial) -> OutageFindings:
+    async def run_trial(trial: OutageTrial) -> OutageFindings:
         async with room:
             return await _try(trial, run)
 
-    found = await asyncio.gather(*map(one, trials_of(run)))
+    found = await asyncio.gather(*map(run_trial, trials_of(run)))
     for each in found:
         for failure in each.failures:
             outcome.fail(f"{each.trial} (seed {each.trial.seed}): {failure}")
@@ -116,7 +116,7 @@ async def _try(trial: OutageTrial, run: Run) -> OutageFindings:
 
 
 async def _until_over(talking: asyncio.Task[None], run: Run, outcome: Outcome) -> float:
-    """Wait until every client has read its turn to the end; how long that took."""
+    """Wait until every client has read its turn to the end; return the seconds."""
     returned = time.monotonic()
     done, _ = await asyncio.wait([talking], timeout=_GIVE_UP)
     if not done:
@@ -129,7 +129,7 @@ async def _until_over(talking: asyncio.Task[None], run: Run, outcome: Outcome) -
 
 
 async def _left_open(here: Process, turns: dict[str, str]) -> str:
-    """Which turns are not over, and how they stand; all of them may be, and their readers not."""
+    """The open turns and their states; may be empty while readers still wait."""
     found = [await here.turns.get(turn_id) for turn_id in turns.values()]
     open_ = [
         f"{each.id} {each.state}, attempt {each.attempts}, event {each.last_event}"
@@ -140,33 +140,35 @@ async def _left_open(here: Process, turns: dict[str, str]) -> str:
 
 
 async def _away(outage: Outage, seconds: float, here: Process, outcome: Outcome) -> None:
-    """Take the database away and bring it back; meanwhile the process is not ready for requests."""
-    asked, _ = await asyncio.gather(_asked_late(here, seconds), outage.begin(seconds))
+    """Begin and end the outage; in between, readiness must report a failing store."""
+    store_health, _ = await asyncio.gather(
+        _health_in_mid_outage(here, seconds), outage.begin(seconds)
+    )
     if outage.is_noticed:
-        outcome.expect(asked == "failing", f"readiness calls the store {asked}")
+        outcome.expect(store_health == "failing", f"readiness calls the store {store_health}")
     await outage.end()
 
 
-async def _asked_late(here: Process, seconds: float) -> str:
-    """What readiness says of the store in the middle of an outage."""
+async def _health_in_mid_outage(here: Process, seconds: float) -> str:
+    """The store's health by the readiness probe in the middle of an outage."""
     await asyncio.sleep(seconds / 2)
     return (await readiness(Health(is_warm=True), here.store)).store
 
 
 async def _check_model_calls(here: Process, turns: dict[str, str], outcome: Outcome) -> int:
-    """Each answer was paid for once, but for one at most when a turn began again; how many did."""
-    asked, resumed = model_calls(here.place.effects), 0
+    """Each model call was made once, plus at most one per retry; return the resumed turns."""
+    model_calls_by_turn, resumed = model_calls(here.place.effects), 0
     for name, turn_id in turns.items():
-        again = (await here.turns.get(turn_id)).attempts - 1
-        resumed += again > 0
-        calls, due = len(asked.get(name, ())), SHAPE.rounds + 1
-        right = due <= calls <= due + again
-        outcome.expect(right, f"turn {name} asked the model {calls} times, not {due} (+{again})")
+        retries = (await here.turns.get(turn_id)).attempts - 1
+        resumed += retries > 0
+        calls, due = len(model_calls_by_turn.get(name, ())), SHAPE.rounds + 1
+        right = due <= calls <= due + retries
+        outcome.expect(right, f"turn {name} asked the model {calls} times, not {due} (+{retries})")
     return resumed
 
 
 async def _until_at_work(effects: Effects, drawn: random.Random) -> int:
-    """Let turns run for a time that is drawn, and then until tools are at work; how many."""
+    """Let turns run for a random time, then until tools are running; return their number."""
     await asyncio.sleep(drawn.uniform(0.5, 2.0))
     async with asyncio.timeout(PATIENCE):
         while (at_work := _at_work(effects)) < _AT_WORK:  # noqa: ASYNC110 - of other processes
@@ -175,22 +177,22 @@ async def _until_at_work(effects: Effects, drawn: random.Random) -> int:
 
 
 def _at_work(effects: Effects) -> int:
-    """How many tools are at work, and not about to end."""
+    """The number of running tools that are not about to end."""
     since = time.monotonic() - _LASTING * 0.7
     return sum(line[2] == "mark" and float(line[1]) > since for line in effects.lines())
 
 
 def _note(found: list[OutageFindings], outcome: Outcome) -> None:
     for kind in OUTAGES:
-        mine = [each for each in found if each.trial.kind == kind]
-        if not mine:
+        trials = [each for each in found if each.trial.kind == kind]
+        if not trials:
             continue
         outcome.note(
-            f"{kind}: {len(mine)} outages of {sum(each.trial.seconds for each in mine)} s, "
-            f"{sum(each.cut_tools for each in mine)} tools at work when they began, "
-            f"{sum(each.tally.turns for each in mine)} turns "
-            f"({sum(each.resumed for each in mine)} resumed), all over after "
-            f"{max(each.back_after for each in mine):.1f} s"
+            f"{kind}: {len(trials)} outages of {sum(each.trial.seconds for each in trials)} s, "
+            f"{sum(each.cut_tools for each in trials)} tools at work when they began, "
+            f"{sum(each.tally.turns for each in trials)} turns "
+            f"({sum(each.resumed for each in trials)} resumed), all over after "
+            f"{max(each.back_after for each in trials):.1f} s"
         )
 
 

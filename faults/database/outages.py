@@ -1,4 +1,4 @@
-"""The ways in which the database goes away, and comes back."""
+"""The kinds of database outage, and how each ends."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _MIGRATING: Final = threading.Lock()
 
 
 class Outage(Protocol):
-    """One database that is taken away once."""
+    """One database with one outage."""
 
     url: str
     processes: Sequence[int]
-    """Those that use it; they are known only after it was made."""
+    """The processes that use it; set after construction."""
     is_noticed: bool
-    """Whether a look at the database shows that it is away; a full disk can still be read."""
+    """Whether a health check can see the outage; a full disk can still be read."""
 
     async def begin(self, seconds: float) -> None:
-        """Take it away for so many seconds."""
+        """Begin the outage; `seconds` is its duration."""
         ...
 
     async def end(self) -> None:
-        """Bring it back."""
+        """End the outage."""
         ...
 
 
@@ -58,7 +58,7 @@ class _Refused(_Proxied):
 
 
 class _Frozen(_Proxied):
-    """Connections stay open, and nothing comes back over them, nor over new ones."""
+    """Connections stay open, but neither they nor new ones get a response."""
 
     async def begin(self, seconds: float) -> None:
         self._proxy.freeze()
@@ -77,7 +77,7 @@ class _Pair(_Proxied):
 
 
 class _ReadOnly(_Pair):
-    """The address leads to a standby for a while; connections made then stay there."""
+    """The address leads to a standby for a while; connections opened then stay there."""
 
     async def begin(self, seconds: float) -> None:
         self._proxy.redirect(self._standby.url)
@@ -156,7 +156,7 @@ async def _on_a_small_disk(_: Places) -> AsyncGenerator[Outage]:
 
 
 def _migrate(url: str) -> None:
-    """Make the tables; Alembic upgrades one database at a time in a process."""
+    """Create the tables; Alembic upgrades one database at a time in a process."""
     with _MIGRATING:
         asyncio.run(migrate.upgrade(url))
 

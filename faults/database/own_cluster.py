@@ -1,4 +1,4 @@
-"""PostgreSQL servers of a trial's own: made in a temporary folder, restarted at will, removed."""
+"""PostgreSQL servers for one trial: created in a temporary folder, restarted, removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 _OWNER: Final = "postgres"
-"""Who runs the server when we are root, which PostgreSQL refuses to be."""
+"""The user that runs the server if we are root: PostgreSQL refuses to run as root."""
 _START_WITHIN: Final = 120
 
 
@@ -28,21 +28,21 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Its database."""
+        """The URL of its database."""
         return f"postgresql://{_OWNER}@127.0.0.1:{self.port}/postgres"
 
     def restart(self) -> None:
-        """Break it off without a goodbye, and start it again; returns when it accepts."""
+        """Stop it in immediate mode and start it again; return when it accepts connections."""
         self._control("restart", "-m", "immediate")
 
     def start(self) -> None:
-        """Make it and start it."""
+        """Create it and start it."""
         data = str(self.folder / "data")
         _call([str(self.programs / "initdb"), "-D", data, "-U", _OWNER, "-A", "trust", "--no-sync"])
         self._control("start")
 
     def stop(self) -> None:
-        """End it, whatever it does, unless it has ended before."""
+        """Stop it in immediate mode, unless it has stopped before."""
         if (self.folder / "data" / "postmaster.pid").exists():
             self._control("stop", "-m", "immediate")
 
@@ -55,7 +55,7 @@ class Cluster:
         self._control("start")
 
     def wait_for_standby(self) -> None:
-        """From now on a commit is acknowledged only when a standby has it, too."""
+        """From now on, acknowledge a commit only after a standby has it."""
         for statement in (
             "alter system set synchronous_standby_names = '*'",
             "select pg_reload_conf()",
@@ -63,20 +63,20 @@ class Cluster:
             _call([str(self.programs / "psql"), "-X", "-q", self.url, "-c", statement])
 
     def promote(self) -> None:
-        """Make a primary of this standby; returns when it takes writes."""
+        """Promote this standby to primary; return when it accepts writes."""
         self._control("promote")
 
     def _control(self, action: str, *how: str) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         starts = action in ("start", "restart")
-        given = ["-o", options, "-l", str(self.folder / "log")] if starts else []
+        start_options = ["-o", options, "-l", str(self.folder / "log")] if starts else []
         data = ["-D", str(self.folder / "data"), "-w", "-t", str(_START_WITHIN)]
-        _call([str(self.programs / "pg_ctl"), action, *data, *how, *given])
+        _call([str(self.programs / "pg_ctl"), action, *data, *how, *start_options])
 
 
 @contextmanager
 def own_cluster() -> Generator[Cluster]:
-    """A PostgreSQL server for this caller alone."""
+    """A PostgreSQL server for the caller alone."""
     with _new_cluster() as cluster:
         cluster.start()
         yield cluster
@@ -84,7 +84,7 @@ def own_cluster() -> Generator[Cluster]:
 
 @contextmanager
 def own_pair() -> Generator[tuple[Cluster, Cluster]]:
-    """A primary of the caller's own, and its synchronous standby."""
+    """A primary for the caller alone, and its synchronous standby."""
     with own_cluster() as primary, _new_cluster() as standby:
         standby.follow(primary)
         primary.wait_for_standby()
@@ -93,7 +93,7 @@ def own_pair() -> Generator[tuple[Cluster, Cluster]]:
 
 @contextmanager
 def _new_cluster() -> Generator[Cluster]:
-    """A server that is still to be made; it is stopped at the end."""
+    """A server that is not created yet; it is stopped at the end."""
     programs = _programs()
     with tempfile.TemporaryDirectory(prefix="lango-") as folder:
         if os.geteuid() == 0:
@@ -106,7 +106,7 @@ def _new_cluster() -> Generator[Cluster]:
 
 
 def _programs() -> Path:
-    """Where PostgreSQL's programs are; the newest of several."""
+    """The folder of PostgreSQL's programs, of the newest version."""
     found = shutil.which("pg_ctl")
     if found is not None and (Path(found).resolve().parent / "initdb").exists():
         return Path(found).resolve().parent

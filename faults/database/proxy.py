@@ -1,4 +1,4 @@
-"""A TCP proxy before PostgreSQL that refuses, freezes, redirects and loses what goes through."""
+"""A TCP proxy for PostgreSQL that can refuse, freeze, redirect and lose connections."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sqlalchemy import make_url
 
 _HOST: Final = "127.0.0.1"
 _ACCEPTING: Final = 0.1
-"""Seconds in which a connection that is being accepted at the end gets its task."""
+"""Seconds in which a connection accepted at the end gets its task."""
 _READY_AND_IDLE: Final = b"Z\0\0\0\5I"
 """The server is ready for a statement, and no transaction is open."""
 
 
 class ReplyFault(NamedTuple):
-    """What happens to a reply: it arrives after some seconds, or the connection is cut then."""
+    """A fault of a reply: it arrives after some seconds, or the connection is cut then."""
 
     seconds: float
     arrives: bool
@@ -28,11 +28,11 @@ class ReplyFault(NamedTuple):
 
 NONE: Final = ReplyFault(0.0, arrives=True)
 Choose = Callable[[str], ReplyFault | None]
-"""Gives the fault, if any, of the reply to a commit: a "commit" or an "autocommit"."""
+"""Returns the fault, if any, of the reply to a commit: a "commit" or an "autocommit"."""
 
 
 class Proxy:
-    """Passes everything on to a server until told otherwise.
+    """Forwards everything to a server until a fault is set.
 
     `choose` is asked for each commit. A connection over which nothing was sent for
     `forget_idle_after` seconds is lost as a NAT loses it: later bytes vanish, and no reset comes.
@@ -76,7 +76,7 @@ class Proxy:
         return through.render_as_string(hide_password=False)
 
     def redirect(self, url: str) -> None:
-        """Connect new clients to another server; those there are keep theirs."""
+        """Connect new clients to another server; open connections keep theirs."""
         parsed = make_url(url)
         self.target = parsed.host or _HOST, parsed.port or 5432
 
@@ -93,7 +93,7 @@ class Proxy:
         self.cut()
 
     async def accept(self) -> None:
-        """Take connections, again or for the first time."""
+        """Accept connections."""
         if self._listening is None:
             self._listening = await asyncio.start_server(
                 self._begin, _HOST, self.port, reuse_address=True
@@ -104,24 +104,24 @@ class Proxy:
         self._flows.clear()
 
     def thaw(self) -> None:
-        """Pass on what was held back, and what follows."""
+        """Forward the bytes held back, and all later ones."""
         self._flows.set()
 
     def forget(self) -> int:
-        """Lose all connections silently: no byte of theirs arrives any more; how many."""
+        """Drop all connections silently: their bytes are lost from now on; return their number."""
         links = [link for link in self._links if not link.is_lost]
         for link in links:
             self._lose(link)
         return len(links)
 
     def _lose(self, link: _Link) -> None:
-        """Lose a connection towards the client; the server gets a reset, and frees the slot."""
+        """Drop a connection without a signal to the client; reset it towards the server."""
         link.is_lost = True
         link.up.transport.abort()
         self.forgotten += 1
 
     def _begin(self, client: StreamReader, out: StreamWriter) -> None:
-        """Serve a client in a task of its own, whose end resets the connection in any case."""
+        """Serve a client in its own task, whose end always resets the connection."""
         task = asyncio.create_task(self._serve(client, out))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -166,7 +166,7 @@ class Proxy:
             if not fault.arrives:
                 return
             await self._pass_on(link, data, out)
-        if link.is_lost:  # the client does not hear of the end
+        if link.is_lost:  # the client is not notified of the end
             await asyncio.Event().wait()
 
     async def _pass_on(self, link: _Link, data: bytes, sink: StreamWriter) -> None:
@@ -191,7 +191,7 @@ class _Link:
         self.faults: list[ReplyFault] = []
 
     def commit_in(self, data: bytes) -> str | None:
-        """What commits in a request, if anything: outside of a transaction each statement does."""
+        """The kind of commit in a request, if any: outside a transaction each statement commits."""
         if data.startswith(b"Q") and b"commit" in data.lower():
             return "commit"
         return "autocommit" if self.is_idle and data.startswith(b"B") else None

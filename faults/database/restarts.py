@@ -1,4 +1,4 @@
-"""G9: a PostgreSQL server of its own, broken off and started again while turns run."""
+"""G9: a PostgreSQL server is stopped in immediate mode and restarted while turns run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def _trial(run: Run) -> Outcome:
 async def _restart(
     cluster: Cluster, here: Process, drawn: random.Random, run: Run, outcome: Outcome
 ) -> None:
-    """Restart again and again; each time see how long a turn takes from when it accepts again."""
+    """Restart repeatedly; each time measure how long a turn takes once connections are accepted."""
     pauses = (5.0, 15.0) if run.timed else (1.0, 3.0)
     recovered: list[float] = []
     for number in range(run.count):

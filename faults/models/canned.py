@@ -26,7 +26,7 @@ _URL: Final = "http://127.0.0.1:9"
 
 @dataclass(slots=True)
 class Canned:
-    """What the next answer is made of: its bytes, the sizes they come in, and how they end."""
+    """The next response: its bytes, the sizes of its chunks, and how the connection ends."""
 
     data: bytes = b""
     sizes: tuple[int, ...] = (1 << 20,)
@@ -40,7 +40,7 @@ class Canned:
         return {"content-type": self.media_type}
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes in their pieces."""
+        """The bytes as chunks."""
         at, sizes = 0, cycle(self.sizes)
         while at < len(self.data):
             size = next(sizes)

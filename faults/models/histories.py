@@ -1,4 +1,4 @@
-"""G13: random histories, cut to random budgets, through every wire and its vendor's rules."""
+"""G13: random histories, cut to random budgets, checked by the rules of every vendor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SCHEMA: Final = {"type": "object", "properties": {"q": {"type": "string"}}}
 
 
 @dataclass
-class Overheard:
+class RecordingProvider:
     """A provider that also records its requests for the checks."""
 
     provider: Provider
@@ -51,10 +51,10 @@ class Overheard:
 
 @dataclass
 class Station:
-    """One wire: a server with its vendor's rules, and our model that talks to it."""
+    """One provider API: a server with its vendor's rules, and our model that calls it."""
 
     server: WireServer
-    overheard: Overheard
+    overheard: RecordingProvider
     model: ModelAdapter
 
     @property
@@ -62,12 +62,12 @@ class Station:
         return self.server.wire.name
 
     async def ask(self, request: LlmRequest) -> list[types.Part]:
-        """The parts of the answer."""
-        answers = [one async for one in self.model.generate_content_async(request)]
+        """Send a request; return the parts of the answer."""
+        answers = [answer async for answer in self.model.generate_content_async(request)]
         return (answers[-1].content and answers[-1].content.parts) or []
 
     async def thoughts(self) -> list[Reasoning]:
-        """Reasoning as this wire really gives it."""
+        """Reasoning as this provider API returns it."""
         self.server.say(_THOUGHTFUL)
         parts = await self.ask(_request([Message("user", "hi")], system=False))
         self.server.say(ScriptedAnswer("Well."))
@@ -75,7 +75,7 @@ class Station:
 
 
 def _request(history: Sequence[Message], *, system: bool) -> LlmRequest:
-    """The history as ADK would hand it to a model."""
+    """The history as ADK would send it to a model."""
     declared = [
         types.FunctionDeclaration(name=name, description=name, parameters_json_schema=_SCHEMA)
         for name in NAMES
@@ -109,7 +109,7 @@ def _content(message: Message) -> types.Content:
 
 
 class Trial:
-    """The stations, and what they saw."""
+    """The stations, and the requests they received."""
 
     def __init__(self, stations: Sequence[Station], outcome: Outcome) -> None:
         self.stations = stations
@@ -118,12 +118,12 @@ class Trial:
         self.thoughts: list[Reasoning] = list(SOME_THOUGHTS)
 
     async def learn(self) -> None:
-        """Histories have thoughts of every family in them."""
+        """Collect reasoning of every vendor for the histories."""
         for station in self.stations:
             self.thoughts += await station.thoughts()
 
     async def history(self, seed: int) -> None:
-        """One history through every wire, in the same budget."""
+        """Send one history to every provider API, with the same budget."""
         draw = Random(seed)
         history = random_conversation(draw, draw.choice((1, 2, 4, 8)), self.thoughts)
         budget = round(2 ** draw.uniform(7, 15))
@@ -160,7 +160,7 @@ class Trial:
         self.counts["cut"] += len(talk) < len(whole)
 
     def _too_long(self, request: LlmRequest, budget: int, what: str, error: Exception) -> None:
-        """Only an open turn that does not fit with its outputs shortened may be refused."""
+        """Only an open turn that does not fit even with shortened outputs may be refused."""
         whole = pair_calls(convert_messages(request.contents))
         turn = whole[open_turn(whole) :]
         fixed = sum(request_tokens(message) for message in turn if not message.is_tool)
@@ -176,7 +176,7 @@ async def _histories(run: Run, outcome: Outcome) -> None:
             server = await stack.enter_async_context(WireServer(name, ScriptedAnswer("Well.")))
             provider: Any = server.provider()
             stack.push_async_callback(provider.close)
-            overheard = Overheard(provider)
+            overheard = RecordingProvider(provider)
             stations.append(Station(server, overheard, ModelAdapter(overheard, "some-model")))
         trial = Trial(stations, outcome)
         await trial.learn()
@@ -189,7 +189,7 @@ async def _histories(run: Run, outcome: Outcome) -> None:
 
 
 def every_request_is_valid(run: Run) -> Outcome:
-    """Every history, whatever is wrong with it, is a request that each vendor takes."""
+    """Every history, even a broken one, becomes a request that each vendor accepts."""
     outcome = Outcome()
     asyncio.run(_histories(run, outcome))
     return outcome

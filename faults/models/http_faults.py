@@ -1,4 +1,4 @@
-"""What can go wrong between us and a model, as replies of a scripted server."""
+"""Faults between us and a model, as responses of a scripted server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _calling(*arguments: str, ids: tuple[str | None, ...] = ("call_1", "call_2")
 
 @dataclass(frozen=True, slots=True)
 class HttpFault:
-    """A fault, the error it must be, and whether trying again is right."""
+    """A fault, the error it must raise, and whether a retry is right."""
 
     name: str
     reply: Reply
     error: type[ModelError] | None = None  # None: lango corrects the fault, and the turn succeeds
     retried: bool = False
     spoken: bool = False  # text had reached the consumer before
-    sums: list[int] = field(default_factory=list[int])  # what the tool was run for
+    sums: list[int] = field(default_factory=list[int])  # the calls that the tool ran for
 
 
 FAULTS: Final = (

@@ -1,4 +1,4 @@
-"""Turns of a real ADK Runner with a model of ours, on our store."""
+"""Turns of a real ADK Runner with one of our models, on our store."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SESSION: Final = "session"
 
 @dataclass(slots=True)
 class Turn:
-    """What came of one turn."""
+    """The result of one turn."""
 
     streamed: str = ""
     final: str = ""
     finals: int = 0
     error: Exception | None = None
-    calls: list[str] = field(default_factory=list[str])  # the ids of the calls that were run
+    calls: list[str] = field(default_factory=list[str])  # the ids of the executed calls
 
 
 class Talk:
@@ -50,7 +50,7 @@ class Talk:
         return {"sum": a + b}
 
     async def turn(self, text: str) -> Turn:
-        """Say something; the answer, or the error that came instead."""
+        """Send a message; return the answer or the error."""
         turn = Turn()
         message = types.Content(role="user", parts=[types.Part(text=text)])
         config = RunConfig(streaming_mode=StreamingMode.SSE, max_llm_calls=6)
@@ -59,13 +59,13 @@ class Talk:
                 user_id=USER, session_id=SESSION, new_message=message, run_config=config
             ):
                 parts = (event.content.parts if event.content else None) or []
-                said = "".join(part.text or "" for part in parts if not part.thought)
+                text_of_event = "".join(part.text or "" for part in parts if not part.thought)
                 if event.partial:
-                    turn.streamed += said
+                    turn.streamed += text_of_event
                     continue
                 turn.calls += [str(call.id) for call in event.get_function_calls()]
                 if event.is_final_response() and not event.error_code:
-                    turn.final, turn.finals = said, turn.finals + 1
+                    turn.final, turn.finals = text_of_event, turn.finals + 1
         except Exception as error:  # noqa: BLE001 - the turn's own end, judged by the caller
             turn.error = error
         return turn
@@ -81,7 +81,7 @@ async def talk(url: str, tenant: str, provider: Provider, model: str) -> AsyncGe
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Without ADK's tracebacks: here, failing turns are what is wanted."""
+    """Silence ADK's tracebacks: turns fail on purpose here."""
     logger = logging.getLogger("google_adk")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

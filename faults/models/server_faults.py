@@ -1,4 +1,4 @@
-"""G15: faults of a model's server, over real HTTP with the vendors' SDKs, and the turn after."""
+"""G15: faults of a model server, over real HTTP with the vendors' SDKs, and the next turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODELS: Final = {
     "gemini": "gemini-3-pro",
 }
 IDLE: Final = 3.0
-"""Seconds of silence: far more than an answer takes on a machine with other work."""
+"""Seconds without a byte: far longer than an answer takes on a busy machine."""
 _WELL: Final = "All is well."
 _AGAIN: Final = "Still here."
 
@@ -33,9 +33,9 @@ def _policy(fault: HttpFault, tries: int) -> Policy:
     return Policy(tries=tries, first_wait=0.01, longest_wait=1.0, timeouts=timeouts)
 
 
-def _problem(fault: HttpFault, turn: Turn, talked: Talk, *, again: bool) -> str:
-    """What is wrong with the turn that met the fault, or nothing."""
-    if fault.error is None or (again and fault.retried):
+def _problem(fault: HttpFault, turn: Turn, talked: Talk, *, retries: bool) -> str:
+    """The problem of the turn that met the fault, or an empty text."""
+    if fault.error is None or (retries and fault.retried):
         if turn.error or turn.final != _WELL or turn.finals != 1:
             return f"not put right: {turn.error!r}, {turn.final!r}"
         if talked.sums != fault.sums or len(set(turn.calls)) != len(turn.calls):
@@ -52,7 +52,7 @@ def _problem(fault: HttpFault, turn: Turn, talked: Talk, *, again: bool) -> str:
 
 
 class Station:
-    """One server of a wire, and a client whose connections outlive every fault."""
+    """One server of a provider API, and a client whose connections survive every fault."""
 
     def __init__(self, wire: str, url: str) -> None:
         self.server = WireServer(wire, piece=97)
@@ -61,17 +61,17 @@ class Station:
         self._providers: dict[float, Provider] = {}
 
     async def meet(self, fault: HttpFault, *, tries: int) -> str:
-        """A turn that meets the fault, and the turn after it; what is wrong, or nothing."""
+        """Run a turn that meets the fault, and the next turn; return the problem, if any."""
         policy = _policy(fault, tries)
         idle = policy.timeouts.idle
         if idle not in self._providers:
             self._providers[idle] = self.server.provider(policy.timeouts)
-        asked = PolicyProvider(self._providers[idle], policy)
+        provider = PolicyProvider(self._providers[idle], policy)
         self.server.refused.clear()
         self.server.say(fault.reply, ScriptedAnswer(_WELL))
-        async with talk(self._url, new_tenant(), asked, MODELS[self._wire]) as talked:
+        async with talk(self._url, new_tenant(), provider, MODELS[self._wire]) as talked:
             turn = await talked.turn("What is two and three?")
-            problem = _problem(fault, turn, talked, again=tries > 1)
+            problem = _problem(fault, turn, talked, retries=tries > 1)
             self.server.say(ScriptedAnswer(_AGAIN))
             after = await talked.turn("Are you there?")
         if self.server.refused:
@@ -94,7 +94,7 @@ async def _meet_all(run: Run, outcome: Outcome) -> int:
 
 
 def the_turn_after_works(run: Run) -> Outcome:
-    """Every fault on every wire, with and without trying again."""
+    """Every fault on every provider API, with and without retries."""
     outcome = Outcome()
     with quiet():
         met = asyncio.run(_meet_all(run, outcome))

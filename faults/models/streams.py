@@ -31,12 +31,12 @@ _WRONG: Final = (
     '{"a":' * 99 + "1" + "}" * 99,
 )
 _IDS: Final = ("call_1", "call_2", "call_1", "", None, "adk-1", "toolu_é")
-_CLOSING: Final = 4  # bytes at the end of a frame without which some SDKs take it all the same
+_CLOSING: Final = 4  # bytes at the end of a frame that some SDKs do not need
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a consumer saw of one answer."""
+    """The events of one answer that a consumer received."""
 
     streamed: str = ""
     finals: list[types.Content] = field(default_factory=list[types.Content])
@@ -59,7 +59,7 @@ class Seen:
 
 
 class Bench:
-    """One wire on canned bytes."""
+    """One provider API on canned bytes."""
 
     def __init__(self, wire: str) -> None:
         self.wire = WIRES[wire]
@@ -80,7 +80,7 @@ class Bench:
         return self.wire.frames(answer, MODELS[self.wire.name])
 
     async def see(self, data: bytes, sizes: tuple[int, ...], *, breaks: bool) -> Seen:
-        """What comes of the bytes."""
+        """Stream the bytes; return the received events."""
         self.canned.data, self.canned.sizes, self.canned.breaks = data, sizes, breaks
         self.canned.sent.clear()
         seen = Seen()
@@ -98,14 +98,14 @@ class Bench:
 
 
 def _general_problem(seen: Seen) -> str:
-    """What must hold whatever came."""
+    """The broken invariant, whatever the bytes are, or an empty text."""
     if seen.error is not None and not isinstance(seen.error, ModelError):
         return f"an error of no type of ours: {seen.error!r}"
     if len(seen.finals) + (seen.error is not None) != 1:
         return f"{len(seen.finals)} finals and {seen.error!r}"
-    told = seen.error.partial_text if isinstance(seen.error, ModelError) else seen.text
-    if told != seen.streamed:
-        return f"{seen.streamed!r} was streamed, and {told!r} told at the end"
+    final_text = seen.error.partial_text if isinstance(seen.error, ModelError) else seen.text
+    if final_text != seen.streamed:
+        return f"{seen.streamed!r} was streamed, and {final_text!r} told at the end"
     if seen.calls_in_partials:
         return "a tool call in a partial response"
     ids = [call.id or "" for call in seen.calls]
@@ -116,7 +116,7 @@ def _general_problem(seen: Seen) -> str:
 
 
 def _exact_problem(seen: Seen, answer: ScriptedAnswer, *, whole: bool | None) -> str:
-    """What must hold when it is known whether the answer arrived; None: it may have."""
+    """The broken invariant; `whole` says if the answer is complete, None if unknown."""
     if whole is None:
         return ""
     if not whole:
@@ -126,12 +126,12 @@ def _exact_problem(seen: Seen, answer: ScriptedAnswer, *, whole: bool | None) ->
     if seen.text != answer.text:
         return f"{seen.text!r} instead of {answer.text!r}"
     made: list[tuple[str | None, Any]] = [(call.name, call.args) for call in seen.calls]
-    asked = [(call.name, json.loads(call.arguments)) for call in answer.calls]
-    return "" if made == asked else f"calls {made} instead of {asked}"
+    expected = [(call.name, json.loads(call.arguments)) for call in answer.calls]
+    return "" if made == expected else f"calls {made} instead of {expected}"
 
 
 def _whole_from(frames: list[Frame]) -> int:
-    """The byte from which on the answer is complete."""
+    """The number of bytes after which the answer is complete."""
     first = next(number for number, frame in enumerate(frames) if frame.finish)
     return sum(len(frame.data) for frame in frames[: first + 1])
 
@@ -152,7 +152,7 @@ def _sizes(draw: random.Random) -> tuple[int, ...]:
 
 
 def _garbled(draw: random.Random, frames: list[Frame]) -> bytes:
-    """Frames lost, doubled, swapped, or with bytes changed."""
+    """Frames removed, duplicated, swapped, or with changed bytes."""
     data = [frame.data for frame in frames]
     match draw.randrange(6):
         case 0:
@@ -175,7 +175,7 @@ def _garbled(draw: random.Random, frames: list[Frame]) -> bytes:
 
 
 async def _cut(bench: Bench, draw: random.Random, count: int, outcome: Outcome) -> int:
-    """Answers cut at byte after byte; every byte of as many answers as the count allows."""
+    """Cut answers at every byte, for as many answers as the count allows."""
     done = 0
     while done < count:
         answer = _answer(draw, wrong=False)
@@ -194,7 +194,7 @@ async def _cut(bench: Bench, draw: random.Random, count: int, outcome: Outcome) 
 
 
 async def _fuzz(bench: Bench, draw: random.Random, count: int, outcome: Outcome) -> None:
-    """Answers that are wrong in themselves, or were garbled on their way."""
+    """Answers that are invalid, or garbled in transit."""
     for _ in range(count):
         answer = _answer(draw, wrong=True)
         frames = bench.frames(answer)
@@ -222,7 +222,7 @@ async def _all_wires(run: Run, outcome: Outcome) -> int:
 
 
 def one_end_and_no_more(run: Run) -> Outcome:
-    """Fuzzed streams on every wire, through the vendors' SDKs and our model adapter."""
+    """Fuzzed streams on every provider API, through the vendors' SDKs and our model adapter."""
     outcome = Outcome()
     cuts = asyncio.run(_all_wires(run, outcome))
     outcome.note(f"{run.count} streams on {len(WIRES)} wires, {cuts} of them cut short")

@@ -1,1 +1,1 @@
-"""The turn queue beside a model of it."""
+"""The turn queue compared with a model of it."""

@@ -1,4 +1,4 @@
-"""The turn queue on one store, with what a test may do beside it."""
+"""A client of the turn queue, with operations that only tests need."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lango.store.turns.submit import SqlTurnStore
 from lango.store.turns.workers import Workers
 
 LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
-DEAD_AFTER: Final = 36_000.0  # a worker dies here when the test says so
+DEAD_AFTER: Final = 36_000.0  # only the test decides when a worker counts as dead
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The tables as they are: turns, and of each session its queue, epoch and owner."""
+    """A snapshot of the tables: turns, and the queue, epoch and owner of each session."""
 
     turns: dict[str, tuple[Any, ...]]
     queues: dict[int, list[str]]
@@ -32,8 +32,8 @@ class Rows:
     ready: set[str]
 
 
-class TurnDesk:
-    """One process's view of the database."""
+class QueueClient:
+    """The stores of one process on a database."""
 
     def __init__(self, url: str) -> None:
         self.sessions = SqlSessionStore(url)
@@ -49,27 +49,27 @@ class TurnDesk:
             await connection.execute(statement)
 
     async def freeze(self, worker_id: str) -> None:
-        """Let a worker's last beat be long ago."""
-        mine = sa.update(workers).where(workers.c.id == worker_id)
-        await self._execute(mine.values(beat=LONG_AGO))
+        """Set a worker's last heartbeat to long ago."""
+        statement = sa.update(workers).where(workers.c.id == worker_id)
+        await self._execute(statement.values(beat=LONG_AGO))
 
     async def expire(self, turn_id: str) -> None:
-        """Let a turn have run for too long."""
-        mine = sa.update(turns).where(turns.c.id == turn_id, turns.c.deadline.is_not(None))
-        await self._execute(mine.values(deadline=LONG_AGO))
+        """Set a turn's deadline to long ago."""
+        statement = sa.update(turns).where(turns.c.id == turn_id, turns.c.deadline.is_not(None))
+        await self._execute(statement.values(deadline=LONG_AGO))
 
     async def make_due(self, tenants: list[str]) -> None:
-        """Let every scheduled turn of some tenants be due."""
-        mine = sa.select(sessions.c.pk).where(sessions.c.tenant.in_(tenants))
-        due = sa.update(turns).where(turns.c.session_pk.in_(mine), IS_SCHEDULED)
+        """Make all scheduled turns of some tenants due."""
+        session_pks = sa.select(sessions.c.pk).where(sessions.c.tenant.in_(tenants))
+        due = sa.update(turns).where(turns.c.session_pk.in_(session_pks), IS_SCHEDULED)
         await self._execute(due.values(run_at=LONG_AGO))
 
     async def rows(self, tenants: list[str]) -> Rows:
-        """What the tables hold of some tenants."""
+        """The rows of some tenants."""
         places = (sessions.c.pk, sessions.c.epoch.label("now"), sessions.c.owner)
         joined = sessions.outerjoin(turns, turns.c.session_pk == sessions.c.pk)
-        told = ("id", "state", "number", "attempts", "cancel_requested", "last_event", "ready")
-        statement = sa.select(*places, *(turns.c[name] for name in told)).select_from(joined)
+        columns = ("id", "state", "number", "attempts", "cancel_requested", "last_event", "ready")
+        statement = sa.select(*places, *(turns.c[name] for name in columns)).select_from(joined)
         statement = statement.where(sessions.c.tenant.in_(tenants)).order_by(turns.c.queue_position)
         found = Rows({}, {}, {}, {}, set())
         async with self.sessions.database.snapshot() as connection:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.queue.desk import TurnDesk
+from faults.queue.desk import QueueClient
 from faults.queue.model import ModelSession, ModelTurn
-from faults.queue.submits import CALLS, HandingIn
+from faults.queue.submits import CALLS, Submitting
 from lango.core.ids import new_id
 from lango.core.turns.events import Cancelled, Completed, End, Failed, InputRequired, MessageDelta
 from lango.core.turns.states import TurnState
@@ -51,7 +51,7 @@ ENDS: Final[list[End]] = [
 
 @dataclass
 class Held:
-    """A claim that a worker believes to hold; it may be lost already."""
+    """A claim that a worker holds, or has lost without knowing."""
 
     claim: Claim
     session: ModelSession
@@ -65,8 +65,8 @@ class Held:
         return f"claim {self.claim.epoch} of {self.session}, turn {self.turn.number}"
 
 
-class Turns(HandingIn):
-    """All of it, with some workers: each step compared with the model."""
+class Turns(Submitting):
+    """The queue with several workers; each step is compared with the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Turns(HandingIn):
     def enter(self, *, both: bool) -> Worker:
         apps = self.apps if both else self.apps[:1]
         worker = Worker(new_id("wrk"), dict.fromkeys(apps, "print"))
-        self.run(self.desks[0].workers.register(worker))
+        self.run(self.clients[0].workers.register(worker))
         self.workers.append(worker)
         self.model.living.add(worker.id)
         self.model.entered.add(worker.id)
@@ -108,20 +108,22 @@ class Turns(HandingIn):
             self.dead.add(worker.id)
 
     def _freeze(self, worker_id: str) -> None:
-        self.run(self.desks[0].freeze(worker_id))
+        self.run(self.clients[0].freeze(worker_id))
         self.model.living.discard(worker_id)
 
     def wake(self, dice: Random) -> None:
         worker = dice.choice(self.workers)
-        if worker.id not in self.dead and self.run(self.desk(dice).workers.beat(worker.id)):
+        if worker.id not in self.dead and self.run(self.client(dice).workers.beat(worker.id)):
             self.model.living.add(worker.id)
             self.model.blamed.pop(worker.id, None)
 
     def replace(self, dice: Random) -> None:
-        """Stop a worker in order, and start another."""
+        """Stop a worker gracefully, and start another."""
         worker = dice.choice(self.workers)
-        claims = [claim for each in self.model.there() for claim in each.hand_over(worker.id)]
-        self.run(self.desk(dice).workers.remove(worker.id, claims))
+        claims = [
+            claim for each in self.model.existing_sessions() for claim in each.hand_over(worker.id)
+        ]
+        self.run(self.client(dice).workers.remove(worker.id, claims))
         self.model.living.discard(worker.id)
         self.model.entered.discard(worker.id)
         self.workers.remove(worker)
@@ -131,30 +133,30 @@ class Turns(HandingIn):
 
     def claim(self, dice: Random) -> None:
         living = self.model.living
-        sessions = [each for each in self.model.there() if each.has_work(living)]
+        sessions = [each for each in self.model.existing_sessions() if each.has_work(living)]
         workers = [each for each in self.workers if each.id in living]
         if not (sessions and workers) or not dice.randrange(4):
             sessions, workers = self.model.sessions[-4:], self.workers  # some of them deleted
         session = dice.choice(sessions)
-        self._claim(session, dice.choice(workers), self.desk(dice))
+        self._claim(session, dice.choice(workers), self.client(dice))
 
     def take_over(self, dice: Random) -> None:
-        """The worker of a turn falls silent, another goes on, and the first wakes and writes."""
-        busy = [session for session in self.model.there() if session.owner]
+        """A turn's worker freezes, another resumes the turn, and the first wakes and writes."""
+        busy = [session for session in self.model.existing_sessions() if session.owner]
         if not busy:
             return
         session = dice.choice(busy)
         self._freeze(session.owner or "")
         living = [each for each in self.workers if each.id in self.model.living]
         zombies = [held for held in self.held if held.good and held.session is session]
-        self._claim(session, living[0] if living else self.enter(both=True), self.desk(dice))
+        self._claim(session, living[0] if living else self.enter(both=True), self.client(dice))
         for zombie in zombies:
             self._write(dice, zombie)
 
-    def _claim(self, session: ModelSession, worker: Worker, desk: TurnDesk) -> Held | None:
+    def _claim(self, session: ModelSession, worker: Worker, client: QueueClient) -> Held | None:
         may = session.key.app_name in worker.apps and worker.id in self.model.living
         free = not session.deleted and session.owner not in self.model.living
-        claim = self.run(desk.queue.claim(session.pk, worker))
+        claim = self.run(client.queue.claim(session.pk, worker))
         turn, verdict = self._model_takes(session, worker.id) if may and free else (None, None)
         assert (claim and claim.turn.id) == (turn and turn.id)
         if claim is None or turn is None:
@@ -177,22 +179,22 @@ class Turns(HandingIn):
     def close(self, dice: Random) -> None:
         if self.held:
             end = dice.choice(ENDS)
-            self._close(self.pick(dice), end, self.desk(dice))
+            self._close(self.pick(dice), end, self.client(dice))
 
     def pick(self, dice: Random) -> Held:
-        """A claim that is good, or one in four times any of the newest."""
+        """A valid claim, or one in four times any of the newest."""
         good = [held for held in self.held if held.good]
         if not good or not dice.randrange(4):
             good = self.held[-5:]
         return dice.choice(good)
 
-    def _close(self, held: Held, end: End, desk: TurnDesk) -> None:
+    def _close(self, held: Held, end: End, client: QueueClient) -> None:
         """Close a turn, with the claim's verdict if it has one."""
         session, turn = held.session, held.turn
         end = held.claim.verdict or end
         own = turn.claim == held.claim.id and not session.deleted
         try:
-            closed = self.run(desk.queue.close(held.claim, end))
+            closed = self.run(client.queue.close(held.claim, end))
         except Fenced:
             assert not own
             return
@@ -205,13 +207,13 @@ class Turns(HandingIn):
         assert closed.turn.state == turn.state or turn.waits_for
 
     def renew(self, dice: Random) -> None:
-        """Raise the epoch of a claim to close its turn; the old claim is as good as lost."""
+        """Raise the epoch of a claim to close its turn; the old claim is then lost."""
         if not self.held:
             return
         held, claim_id = self.pick(dice), new_id("clm")
         good = held.good
         try:
-            claim = self.run(self.desk(dice).queue.renew(held.claim, Cancelled(), claim_id))
+            claim = self.run(self.client(dice).queue.renew(held.claim, Cancelled(), claim_id))
         except Fenced:
             assert not good
             return
@@ -222,12 +224,12 @@ class Turns(HandingIn):
         self._write(dice, held)
 
     def hand_back(self, dice: Random) -> None:
-        """A worker gives back a claim that it does not run; one that it lost is not touched."""
+        """A worker hands back a claim that it does not run; a lost claim is not changed."""
         if not self.held:
             return
         held = self.pick(dice)
         worker, claim_id, good = held.claim.worker, held.claim.id, held.good
-        assert self.run(self.desk(dice).queue.hand_back(worker, claim_id)) == good
+        assert self.run(self.client(dice).queue.hand_back(worker, claim_id)) == good
         if good:
             held.session.hand_back(held.turn)
         self._write(dice, held)
@@ -236,7 +238,7 @@ class Turns(HandingIn):
         if not self.held:
             return
         held = self.pick(dice)
-        self.run(self.desk(dice).expire(held.claim.turn.id))
+        self.run(self.client(dice).expire(held.claim.turn.id))
         held.turn.overdue = True
 
     def write(self, dice: Random) -> None:
@@ -249,14 +251,14 @@ class Turns(HandingIn):
         if what == "append":
             self._append(dice, held.session, held.claim.epoch, good=held.good)
         elif what == "log":
-            self._log(held, self.desk(dice))
+            self._log(held, self.client(dice))
         else:
             self._use_tool(dice, held, finish=what == "finish")
 
-    def _log(self, held: Held, desk: TurnDesk) -> None:
+    def _log(self, held: Held, client: QueueClient) -> None:
         deltas = [MessageDelta("m", "x"), MessageDelta("m", "y")]
         try:
-            number = self.run(desk.log.append(held.claim, deltas))
+            number = self.run(client.log.append(held.claim, deltas))
         except Fenced:
             assert not held.good
         else:
@@ -268,15 +270,15 @@ class Turns(HandingIn):
         idempotent, call = dice.choice([True, False]), dice.choice(CALLS)
         run = ToolRun(held.turn.invocation, call, "tool", {}, idempotent)
         ledger, place = held.session.ledger, (held.turn.invocation, call)
-        desk = self.desk(dice)
+        client = self.client(dice)
         if finish and place not in ledger:
             return
         try:
             if finish:
-                self.run(desk.ledger.finish(held.claim, run, self.events, {"n": 1}))
+                self.run(client.ledger.finish(held.claim, run, self.events, {"n": 1}))
                 verdict: Any = None
             else:
-                verdict = self.run(desk.ledger.start(held.claim, run))
+                verdict = self.run(client.ledger.start(held.claim, run))
         except Fenced:
             assert not held.good
             return
@@ -285,8 +287,8 @@ class Turns(HandingIn):
             if ledger[place] is None:
                 ledger[place] = Finished(self.events, {"n": 1})
             return
-        again = "run" if idempotent else "unknown"
-        assert verdict == ((ledger[place] or again) if place in ledger else "run")
+        repeated = "run" if idempotent else "unknown"
+        assert verdict == ((ledger[place] or repeated) if place in ledger else "run")
         ledger.setdefault(place, None)
 
     # --- what always holds ------------------------------------------------------------------
@@ -296,47 +298,51 @@ class Turns(HandingIn):
         self.steps += 1
         if self.steps % HEADS_EVERY == 0:
             self.work_is_found(self.apps)
-        found = self.run(self.desks[1].rows(self.tenants))
+        found = self.run(self.clients[1].rows(self.tenants))
         expected = {
             turn.id: (turn.state, turn.number, turn.attempts, turn.cancel, len(turn.log))
             for _, turn in self.model.turns()
         }
-        there = self.model.there()
+        existing_sessions = self.model.existing_sessions()
         assert found.turns == expected
-        queues = {each.pk: [turn.id for turn in each.queue] for each in there if each.queue}
+        queues = {
+            each.pk: [turn.id for turn in each.queue] for each in existing_sessions if each.queue
+        }
         assert found.queues == queues
-        assert found.epochs == {each.pk: each.epoch for each in there}
-        assert found.owners == {each.pk: each.owner for each in there if each.owner is not None}
-        idle = {each.pk for each in there if each.running is None}
+        assert found.epochs == {each.pk: each.epoch for each in existing_sessions}
+        assert found.owners == {
+            each.pk: each.owner for each in existing_sessions if each.owner is not None
+        }
+        idle = {each.pk for each in existing_sessions if each.running is None}
         assert found.ready == {queue[0] for pk, queue in queues.items() if pk in idle}
 
     def work_is_found(self, apps: list[str]) -> None:
-        """No wake-up is lost: a session with work and no living worker is shown, no other is."""
-        shown = self.run(every_head(self.desks[0].queue, apps))
-        sessions = [each for each in self.model.there() if each.key.app_name in apps]
+        """No wake-up is lost: exactly the sessions with work and no living worker are listed."""
+        shown = self.run(every_head(self.clients[0].queue, apps))
+        sessions = [each for each in self.model.existing_sessions() if each.key.app_name in apps]
         expected = {each.pk for each in sessions if each.has_work(self.model.living)}
         assert sorted(head.session_pk for head in shown) == sorted(expected)
         lost = {each.pk for each in sessions if each.running and each.pk in expected}
         assert {head.session_pk for head in shown if head.lost} == lost
 
     def teardown(self) -> None:
-        """Whatever happened, a new worker brings every accepted turn to its end."""
+        """At the end a new worker finishes every accepted turn."""
         for worker in self.workers:
-            self.run(self.desks[0].freeze(worker.id))
+            self.run(self.clients[0].freeze(worker.id))
         self.model.living.clear()
         for apps in (self.apps, self.apps[:1]):
             self.work_is_found(apps)
         self.enter(both=True)
-        self.run(self.desks[0].make_due(self.tenants))
-        self.run(self.desks[0].queue.promote_due(100_000))
+        self.run(self.clients[0].make_due(self.tenants))
+        self.run(self.clients[0].queue.promote_due(100_000))
         for _, turn in self.model.turns():
             turn.due = True
-        for session in self.model.there():
+        for session in self.model.existing_sessions():
             session.promote()
             while session.has_work(self.model.living):
-                held = self._claim(session, self.workers[-1], self.desks[0])
+                held = self._claim(session, self.workers[-1], self.clients[0])
                 if held is not None:
-                    self._close(held, Completed(), self.desks[0])
+                    self._close(held, Completed(), self.clients[0])
         self.work_is_found(self.apps)
         self.rows_are_the_model()
         self._check_logs()
@@ -344,7 +350,7 @@ class Turns(HandingIn):
     def _check_logs(self) -> None:
         ends = {"completed", "failed", "cancelled", "input_required"}
         for session, turn in self.model.turns():
-            page = self.run(self.desks[1].log.read(session.key.tenant, turn.id))
+            page = self.run(self.clients[1].log.read(session.key.tenant, turn.id))
             assert page.is_end
             assert [(event.type, event.epoch) for event in page.events] == turn.log
             assert [event.number for event in page.events] == list(range(1, len(turn.log) + 1))
@@ -352,22 +358,22 @@ class Turns(HandingIn):
             assert page.events[-1].type in ends
             epochs = [event.epoch for event in page.events]
             assert epochs == sorted(epochs)
-        for session in self.model.there():
-            loaded = self.run(self.desks[0].sessions.load(session.key, None))
+        for session in self.model.existing_sessions():
+            loaded = self.run(self.clients[0].sessions.load(session.key, None))
             assert loaded is not None
             assert [row.event_id for row in loaded.messages] == session.messages
 
 
 def on_one_database(url: str, runs: int, seed_value: int, *, shrink: bool = True) -> None:
-    """Run the machine; raises what it finds, with the fewest steps that lead there printed."""
+    """Run the machine; raise the first failure, after printing the fewest steps to it."""
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
     with asyncio.Runner() as runner:
-        desks = [TurnDesk(url), TurnDesk(url)]
+        clients = [QueueClient(url), QueueClient(url)]
         try:
-            places: dict[str, Any] = {"runner": runner, "desks": desks}
-            there = seed(seed_value)(type("TurnsThere", (Turns,), places))
+            places: dict[str, Any] = {"runner": runner, "clients": clients}
+            machine = seed(seed_value)(type("TurnsThere", (Turns,), places))
             run_state_machine_as_test(
-                there,
+                machine,
                 settings=settings(
                     max_examples=runs,
                     stateful_step_count=STEPS,
@@ -381,8 +387,8 @@ def on_one_database(url: str, runs: int, seed_value: int, *, shrink: bool = True
                 ),
             )
         finally:
-            for desk in desks:
-                runner.run(desk.sessions.close())
+            for client in clients:
+                runner.run(client.sessions.close())
 
 
 def same_as_the_model(run: Run) -> Outcome:

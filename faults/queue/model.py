@@ -1,4 +1,4 @@
-"""The turn queue in plain Python: what the store must be the same as."""
+"""The turn queue in plain Python: the reference for the store."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ModelTurn:
     state: TurnState
     answers: str | None = None
     key: str | None = None
-    due: bool = False  # of a scheduled one
-    overdue: bool = False  # of a running one
+    due: bool = False  # of a scheduled turn
+    overdue: bool = False  # of a running turn
     cancel: bool = False
     attempts: int = 0
     handed_over: int = 0
@@ -44,11 +44,11 @@ class ModelTurn:
 
     @property
     def losses(self) -> int:
-        """Attempts that may have killed their worker, the one under way among them."""
+        """Attempts that may have killed their worker, including the current one."""
         return self.attempts - self.handed_over
 
     def become(self, state: TurnState) -> None:
-        """Change state, as a turn may."""
+        """Change the state by an allowed transition."""
         assert state in NEXT[self.state], f"{self.state} became {state}"
         self.state = state
 
@@ -76,7 +76,7 @@ class ModelSession:
     def __repr__(self) -> str:
         return f"session {self.key.tenant[-4:]}/{self.key.session_id}"
 
-    # --- handing in -----------------------------------------------------------------------------
+    # --- submitting -----------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
@@ -84,11 +84,11 @@ class ModelSession:
         return self.running is not None or bool(self.queue)
 
     def known(self, key: str | None) -> ModelTurn | None:
-        """The turn that stands under an idempotency key."""
+        """The turn with an idempotency key."""
         return next((turn for turn in self.turns if key and turn.key == key), None)
 
     def accept(self, turn: ModelTurn, busy: Busy) -> None:
-        """Put an accepted turn where it belongs."""
+        """Add an accepted turn to the queue or the schedule."""
         self.turns.append(turn)
         turn.log.append(("accepted", self.epoch))
         if turn.state == "scheduled":
@@ -102,21 +102,21 @@ class ModelSession:
 
     def answered(self, invocation: str) -> set[str]:
         """The calls of an invocation that have an answer."""
-        mine = self._of(invocation)
-        return {turn.answers for turn in mine if turn.answers is not None}
+        turns = self._turns_of(invocation)
+        return {turn.answers for turn in turns if turn.answers is not None}
 
     def waited(self, invocation: str) -> set[str]:
         """The calls that the turns of an invocation have waited for."""
-        return {call for turn in self._of(invocation) for call in turn.waits_for}
+        return {call for turn in self._turns_of(invocation) for call in turn.waits_for}
 
     def is_open(self, invocation: str) -> bool:
         """Whether a turn of an invocation runs, or an answer to one waits to run."""
         return any(
             turn.state == "running" or (turn.state == "queued" and turn.answers is not None)
-            for turn in self._of(invocation)
+            for turn in self._turns_of(invocation)
         )
 
-    def _of(self, invocation: str) -> list[ModelTurn]:
+    def _turns_of(self, invocation: str) -> list[ModelTurn]:
         return [turn for turn in self.turns if turn.invocation == invocation]
 
     def settle(self, invocation: str) -> None:
@@ -129,7 +129,7 @@ class ModelSession:
                 turn.become("answered" if done else "input_required")
 
     def cancel(self, turn: ModelTurn) -> None:
-        """End what has not begun; ask what runs."""
+        """Cancel a turn that has not begun; request it of a running one."""
         if turn.state in ("queued", "scheduled"):
             if turn in self.queue:
                 self.queue.remove(turn)
@@ -140,7 +140,7 @@ class ModelSession:
             turn.cancel = True
 
     def promote(self) -> None:
-        """Queue what is due."""
+        """Queue the scheduled turns that are due."""
         for turn in self.turns:
             if turn.state == "scheduled" and turn.due:
                 turn.become("queued")
@@ -155,9 +155,9 @@ class ModelSession:
     def take(
         self, worker: str, *, blamed: str | None, most_losses: int
     ) -> tuple[ModelTurn | None, TurnState | None]:
-        """What a worker that may take something takes, and how it is to close that, if it is.
+        """The turn that a worker claims, and how it must close that turn, if it must.
 
-        `blamed` is the turn that its dead worker is put down to.
+        `blamed` is the turn that is blamed for its dead worker.
         """
         turn, verdict = self.running, None
         if turn is not None:
@@ -180,7 +180,7 @@ class ModelSession:
         return turn, verdict
 
     def hand_over(self, worker: str) -> list[str]:
-        """The worker ends in order; the claims it hands over."""
+        """The worker stops gracefully; return the claims it hands over."""
         turn = self.running
         if turn is None or self.owner != worker or turn.closing:
             return []
@@ -188,22 +188,22 @@ class ModelSession:
         return [turn.claim or ""]
 
     def renew(self, turn: ModelTurn, claim: str) -> None:
-        """The worker shuts out what still runs of the turn, to close it."""
+        """The worker fences off what still runs of the turn, to close it."""
         self.epoch += 1
         turn.epoch, turn.claim, turn.closing = self.epoch, claim, True
 
     def hand_back(self, turn: ModelTurn) -> None:
-        """A living worker gives its claim back."""
+        """A living worker hands its claim back."""
         self.epoch, self.owner = self.epoch + 1, NO_WORKER
         turn.epoch, turn.claim = self.epoch, None
         turn.handed_over += not turn.closing
 
     def holds(self, turn: ModelTurn, claim: str) -> bool:
-        """Whether a claim is good for writing."""
+        """Whether a claim may write."""
         return not self.deleted and self.running is turn and turn.claim == claim
 
     def close(self, turn: ModelTurn, end: TurnState) -> None:
-        """End the running turn and give the session back."""
+        """End the running turn and release the session."""
         turn.end(end, self.epoch)
         self.running = self.owner = None
         if end in ("failed", "cancelled"):  # the machine's turns store no answer
@@ -224,16 +224,16 @@ class Model:
 
     sessions: list[ModelSession] = field(default_factory=list[ModelSession])
     living: set[str] = field(default_factory=set[str])
-    entered: set[str] = field(default_factory=set[str])  # those with a row, dead or alive
-    blamed: dict[str, str] = field(default_factory=dict[str, str])  # for a dead one: a turn, or ""
+    entered: set[str] = field(default_factory=set[str])  # workers with a row, dead or alive
+    blamed: dict[str, str] = field(default_factory=dict[str, str])  # by dead worker: a turn, or ""
 
     def run_by(self, worker: str) -> list[ModelTurn]:
         """The turns that a worker runs, or ran when it died; not those that it only closes."""
-        mine = [each.running for each in self.there() if each.owner == worker]
-        return [turn for turn in mine if turn is not None and not turn.closing]
+        running = [each.running for each in self.existing_sessions() if each.owner == worker]
+        return [turn for turn in running if turn is not None and not turn.closing]
 
     def blame(self, dead: str | None) -> str | None:
-        """The turn that a dead worker is put down to, settled at the first look."""
+        """The turn that is blamed for a dead worker, fixed at the first query."""
         if dead is None or dead not in self.entered:
             return None
         if dead not in self.blamed:
@@ -243,13 +243,13 @@ class Model:
         return self.blamed[dead]
 
     def most_losses(self, worker: str) -> int:
-        """How many workers a turn may have lost that a worker runs beside its others."""
+        """The most lost workers of a turn that a worker may run beside other turns."""
         return most_losses_beside([turn.losses - 1 for turn in self.run_by(worker)])
 
-    def there(self) -> list[ModelSession]:
+    def existing_sessions(self) -> list[ModelSession]:
         """The sessions that are not deleted."""
         return [session for session in self.sessions if not session.deleted]
 
     def turns(self) -> Iterator[tuple[ModelSession, ModelTurn]]:
-        """Every turn of a session that is there."""
-        return ((session, turn) for session in self.there() for turn in session.turns)
+        """The turns of all sessions that are not deleted."""
+        return ((session, turn) for session in self.existing_sessions() for turn in session.turns)

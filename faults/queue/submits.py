@@ -1,4 +1,4 @@
-"""The half of the queue's state machine that hands turns in."""
+"""The half of the queue's state machine that submits turns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from faults.harness import new_tenant
-from faults.queue.desk import TurnDesk, entry
+from faults.queue.desk import QueueClient, entry
 from faults.queue.model import Model, ModelSession, ModelTurn
 from lango.core.ids import new_id
 from lango.core.turns.states import Busy, NewTurn
@@ -32,11 +32,11 @@ BUSY: Final[list[Busy]] = ["enqueue", "enqueue", "enqueue", "reject", "interrupt
 SOON: Final = timedelta(days=1)
 
 
-class HandingIn(RuleBasedStateMachine):
-    """Two tenants and two apps on two stores: sessions, and turns on their way in."""
+class Submitting(RuleBasedStateMachine):
+    """Two tenants and two apps on two clients: sessions, and submitted turns."""
 
     runner: ClassVar[asyncio.Runner]
-    desks: ClassVar[list[TurnDesk]] = []
+    clients: ClassVar[list[QueueClient]] = []
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,21 +51,21 @@ class HandingIn(RuleBasedStateMachine):
         return self.runner.run(doing)
 
     def session(self, dice: Random) -> ModelSession:
-        return dice.choice(self.model.there())
+        return dice.choice(self.model.existing_sessions())
 
-    def desk(self, dice: Random) -> TurnDesk:
-        return dice.choice(self.desks)
+    def client(self, dice: Random) -> QueueClient:
+        return dice.choice(self.clients)
 
     # --- sessions ---------------------------------------------------------------------------
 
     def create(self, key: SessionKey) -> None:
-        stored = self.run(self.desks[0].sessions.create(key))
+        stored = self.run(self.clients[0].sessions.create(key))
         self.model.sessions.append(ModelSession(key, stored.pk))
 
     def delete(self, dice: Random) -> None:
-        """Delete a session, and begin another of the same name."""
+        """Delete a session, and create another of the same name."""
         session = self.session(dice)
-        self.run(self.desk(dice).sessions.delete(session.key))
+        self.run(self.client(dice).sessions.delete(session.key))
         session.deleted = True
         self.create(session.key)
 
@@ -78,7 +78,7 @@ class HandingIn(RuleBasedStateMachine):
     ) -> None:
         self.events += 1
         event_id = f"event-{self.events}"
-        store = self.desk(dice).sessions
+        store = self.client(dice).sessions
         try:
             self.run(store.append(SessionRef(session.key, session.pk), entry(event_id), epoch))
         except Fenced:
@@ -91,7 +91,7 @@ class HandingIn(RuleBasedStateMachine):
             assert good
             session.messages.append(event_id)
 
-    # --- handing in -------------------------------------------------------------------------
+    # --- submitting -------------------------------------------------------------------------
 
     def submit(self, dice: Random) -> None:
         session = self.session(dice)
@@ -104,7 +104,7 @@ class HandingIn(RuleBasedStateMachine):
         known = session.known(key)
         refused = known is None and busy == "reject" and when == "now" and session.busy
         try:
-            submitted = self.run(self.desk(dice).turns.submit(session.key, new, busy=busy))
+            submitted = self.run(self.client(dice).turns.submit(session.key, new, busy=busy))
         except TurnConflictError:
             assert known is not None
             assert known.text != text
@@ -138,17 +138,17 @@ class HandingIn(RuleBasedStateMachine):
         session.accept(accepted, busy)
 
     def answer(self, dice: Random) -> None:
-        asked = [each for each in self.model.turns() if each[1].waits_for]
-        if not asked:
+        waiting = [each for each in self.model.turns() if each[1].waits_for]
+        if not waiting:
             return
-        session, turn = dice.choice(asked)
+        session, turn = dice.choice(waiting)
         call = dice.choice(CALLS)
         key = dice.choice([None, None, "k1"])
         known = session.known(key)
         refusal = None if known is not None else _refusal(session, turn.invocation, call)
         new = NewTurn({"text": "yes"}, idempotency_key=key)
         tenant = session.key.tenant
-        answering = self.desk(dice).turns.answer(tenant, turn.id, call, new)
+        answering = self.client(dice).turns.answer(tenant, turn.id, call, new)
         if refusal is not None:
             self._refused(answering, refusal)
             return
@@ -162,8 +162,8 @@ class HandingIn(RuleBasedStateMachine):
             return
         assert submitted.turn.invocation_id == turn.invocation
         session.settle(turn.invocation)
-        again = self.desk(dice).turns.answer(tenant, turn.id, call, NewTurn({"text": "again"}))
-        self._refused(again, TurnConflictError)
+        second = self.client(dice).turns.answer(tenant, turn.id, call, NewTurn({"text": "again"}))
+        self._refused(second, TurnConflictError)
 
     def cancel(self, dice: Random) -> None:
         turns = list(self.model.turns())
@@ -172,8 +172,8 @@ class HandingIn(RuleBasedStateMachine):
         session, turn = dice.choice(turns)
         tenant = session.key.tenant
         stranger = next(each for each in self.tenants if each != tenant)
-        self._refused(self.desk(dice).turns.cancel(stranger, turn.id), TurnNotFoundError)
-        cancelled = self.run(self.desk(dice).turns.cancel(tenant, turn.id))
+        self._refused(self.client(dice).turns.cancel(stranger, turn.id), TurnNotFoundError)
+        cancelled = self.run(self.client(dice).turns.cancel(tenant, turn.id))
         session.cancel(turn)
         assert (cancelled.state, cancelled.cancel_requested) == (turn.state, turn.cancel)
 
@@ -185,13 +185,13 @@ class HandingIn(RuleBasedStateMachine):
         raise AssertionError(f"no {kind.__name__}")
 
     def promote(self, dice: Random) -> None:
-        self.run(self.desk(dice).queue.promote_due(100_000))
-        for session in self.model.there():
+        self.run(self.client(dice).queue.promote_due(100_000))
+        for session in self.model.existing_sessions():
             session.promote()
 
 
 def _refusal(session: ModelSession, invocation: str, call: str) -> type[Exception] | None:
-    """What is wrong with an answer to a call, if anything is."""
+    """The error that refuses an answer to a call, if any."""
     if call in session.answered(invocation):
         return TurnConflictError
     if call in session.waited(invocation):

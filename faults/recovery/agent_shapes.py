@@ -1,21 +1,21 @@
-"""SHAPES: kills and freezes of agents that ask, have callbacks or are nested, and of Workflows."""
+"""SHAPES: kills and freezes of Workflows, and of agents with questions, callbacks or nesting."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.recovery.kill_shapes import SWEPT
-from faults.recovery.kills import swept
+from faults.recovery.kill_shapes import SWEEP_SHAPES
+from faults.recovery.kills import run_sweeps
 from faults.recovery.shapes import SHAPES
 
 NAMED: Final = {f"SHAPES {name}": shape for name, shape in SHAPES.items()}
-SWEPT.update(NAMED)
+SWEEP_SHAPES.update(NAMED)
 
 
 def every_shape(run: Run) -> Outcome:
     """Kills drawn over the shapes and both databases, each pair at least once."""
-    return swept(run, list(NAMED))
+    return run_sweeps(run, list(NAMED))
 
 
 SHAPES_ROW: Final = Guarantee(

@@ -18,8 +18,8 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.recovery.kill_shapes import SHAPES, SWEPT, KillShape, Rule, quiet, with_models
-from faults.recovery.kills import swept
+from faults.recovery.kill_shapes import SHAPES, SWEEP_SHAPES, KillShape, Rule, quiet, with_models
+from faults.recovery.kills import run_sweeps
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.models.convert import convert_messages
 from lango.core.values import json_value
@@ -46,7 +46,7 @@ def adapted(rule: Rule) -> BaseLlm:
 
 
 class PlainModel(BaseLlm):
-    """Such a model that a user has written for ADK: nothing of lango's sees what it answers."""
+    """Such a model written by a user for ADK: lango does not see its answers."""
 
     _rule: Rule = PrivateAttr()
 
@@ -60,9 +60,9 @@ class PlainModel(BaseLlm):
         """One response, after a delta of its text when streaming."""
         request = ModelRequest("plain", convert_messages(llm_request.contents))
         reply = self._rule(request)
-        said = [types.Part(text=reply.text)] if reply.text else []
-        if stream and said:
-            yield LlmResponse(content=types.Content(role="model", parts=said), partial=True)
+        text_parts = [types.Part(text=reply.text)] if reply.text else []
+        if stream and text_parts:
+            yield LlmResponse(content=types.Content(role="model", parts=text_parts), partial=True)
         calls = [
             types.Part(
                 function_call=types.FunctionCall(
@@ -71,7 +71,7 @@ class PlainModel(BaseLlm):
             )
             for call in reply.calls
         ]
-        yield LlmResponse(content=types.Content(role="model", parts=[*said, *calls]))
+        yield LlmResponse(content=types.Content(role="model", parts=[*text_parts, *calls]))
 
 
 MODELS: Final[dict[str, Callable[[Rule], BaseLlm]]] = {"adapted": adapted, "plain": PlainModel}
@@ -83,19 +83,19 @@ NUMBERED: Final[dict[str, KillShape]] = {
     for model, kind in MODELS.items()
 }
 """Every shape with each kind of model."""
-SWEPT.update(NUMBERED)
+SWEEP_SHAPES.update(NUMBERED)
 
 
 def every_shape(run: Run) -> Outcome:
-    """Kills drawn over all shapes and both databases, each shape with a model that is drawn.
+    """Kills drawn over all shapes and both databases, each shape with a random model.
 
-    The full run takes every failpoint of every shape with each kind of model. What the turns leave
-    is also compared with what they leave when every call has an id of its own.
+    The full run takes every failpoint of every shape with each kind of model. The result is
+    also compared with a run in which every call has a unique id.
     """
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context) as pool:
-        unhurt = pool.map(_unhurt, SHAPES, repeat(run.places.sqlite))
-        expected = dict(zip(SHAPES, unhurt, strict=True))
+        reports = pool.map(_run_without_kills, SHAPES, repeat(run.places.sqlite))
+        expected = dict(zip(SHAPES, reports, strict=True))
 
     def check(numbered: str, report: SweepReport) -> Iterator[str]:
         with_own_ids = expected[numbered.rpartition(",")[0]]
@@ -106,10 +106,10 @@ def every_shape(run: Run) -> Outcome:
 
     drawn = random.Random(run.seed)
     names = [f"{name}, {drawn.choice(list(MODELS))} model" for name in SHAPES]
-    return swept(run, names if run.count else list(NUMBERED), check)
+    return run_sweeps(run, names if run.count else list(NUMBERED), check)
 
 
-def _unhurt(name: str, url: str) -> SweepReport:
+def _run_without_kills(name: str, url: str) -> SweepReport:
     quiet()
     shape = SHAPES[name]
     return kill_sweep(shape.make, shape.turns, url, count=0, state=shape.state)

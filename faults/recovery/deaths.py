@@ -1,4 +1,4 @@
-"""Deaths without a process: from one failpoint on, nothing gets through any more."""
+"""Simulated deaths within a process: from one failpoint on, every failpoint raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Died(BaseException):
 
 @dataclass(slots=True)
 class Death:
-    """Whether it has happened, and the failpoints passed so far."""
+    """Whether the death has happened, and the failpoints passed so far."""
 
     happened: bool = False
     passed: Counter[str] = field(default_factory=Counter[str])
@@ -24,7 +24,7 @@ class Death:
 
 @contextmanager
 def death(point: str, times: int) -> Generator[Death]:
-    """Die at the so-manieth passing of a failpoint, and at every failpoint from then on."""
+    """Die when a failpoint is passed for the n-th time, and at every failpoint after that."""
     found = Death()
 
     def armed(name: str) -> None:

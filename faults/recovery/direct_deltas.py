@@ -38,11 +38,11 @@ SHAPES: Final[dict[str, KillShape]] = {**PLAIN_SHAPES, **GATED_SHAPES}
 _DELTA: Final = "model.delta"
 _LETTERS: Final = "ab é\n🙂"
 _FAILS: Final = 0.05  # of the answers, somewhere in their text
-_PAUSES: Final = (None, None, 0.0, 0.001)  # seconds before an event; None: not even a switch
+_PAUSES: Final = (None, None, 0.0, 0.001)  # seconds before an event; None: no task switch either
 
 
 class Shredded(ScriptedProvider):
-    """Gives scripted answers in random pieces, with thoughts in between; some fail.
+    """Streams scripted answers in random pieces, with thoughts in between; some fail.
 
     The same request gets the same pieces.
     """
@@ -54,8 +54,8 @@ class Shredded(ScriptedProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """The scripted answer, in pieces."""
-        said = "|".join(message.content for message in request.messages)
-        drawn = random.Random(f"{self._seed} {said}")
+        prompt = "|".join(message.content for message in request.messages)
+        drawn = random.Random(f"{self._seed} {prompt}")
         async for event in super().stream(request):
             for piece in _pieces(event, drawn, self._fails):
                 pause = drawn.choice(_PAUSES)
@@ -85,7 +85,7 @@ def _shredded(seed: int, fails: bool, rule: Rule) -> BaseLlm:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One shape with the pieces of one seed, and the delta at which its worker dies."""
+    """One shape, the seed of its pieces, and the delta at which its worker dies."""
 
     name: str
     seed: int
@@ -97,24 +97,24 @@ class Trial:
         return SHAPES[self.name]
 
     def sweep(self, url: str) -> Sweep:
-        """What both ways run."""
+        """The sweep that runs both ways."""
         kind = partial(_shredded, self.seed, not self.shape.side_by_side)
         make = with_models(self.shape, kind).make
         return Sweep(make, self.shape.turns, url, self.shape.state or {})
 
 
 @dataclass(slots=True)
-class Told:
-    """What a turn's readers were told before its worker died, and by the next one."""
+class TrialEvents:
+    """The events of a turn before its worker died, and those by the next worker."""
 
     before: list[TurnEvent]
     after: list[TurnEvent]
     stored: Snapshot
-    deltas: int  # that the model streamed to the first worker
+    deltas: int  # deltas that the model streamed to the first worker
 
 
-async def told(trial: Trial, url: str, *, direct: bool) -> Told:
-    """Run the turns of a trial one way."""
+async def run_trial(trial: Trial, url: str, *, direct: bool) -> TrialEvents:
+    """Run the turns of a trial, with deltas through ADK or directly."""
     key = SessionKey(f"tenant-{uuid4().hex}", APP, USER, "session")
     before, after = list[TurnEvent](), list[TurnEvent]()
     run = partial(run_turns, trial.sweep(url), key)
@@ -124,7 +124,7 @@ async def told(trial: Trial, url: str, *, direct: bool) -> Told:
     if died.happened:
         publish = after.append if direct else None
         await run(f"{key.tenant}-1", [f"{key.tenant}-0"], log=after.append, publish=publish)
-    return Told(before, after, await snapshot(url, key), died.passed[_DELTA])
+    return TrialEvents(before, after, await snapshot(url, key), died.passed[_DELTA])
 
 
 def comparable(events: Sequence[TurnEvent], *, side_by_side: bool) -> list[Any]:
@@ -133,8 +133,10 @@ def comparable(events: Sequence[TurnEvent], *, side_by_side: bool) -> list[Any]:
     joined: list[TurnEvent] = []
     for event in events:
         _join(joined, event)
-    told = [(event.type, _renamed(event.data(), {} if side_by_side else names)) for event in joined]
-    return sorted(told, key=repr) if side_by_side else told
+    types_and_data = [
+        (event.type, _renamed(event.data(), {} if side_by_side else names)) for event in joined
+    ]
+    return sorted(types_and_data, key=repr) if side_by_side else types_and_data
 
 
 def _join(joined: list[TurnEvent], event: TurnEvent) -> None:
@@ -174,9 +176,9 @@ def _unfinished(events: Sequence[TurnEvent]) -> str:
 
 
 async def _compare(trial: Trial, url: str, outcome: Outcome) -> int:
-    """Run a trial both ways; the deltas that were streamed."""
-    by_adk = await told(trial, url, direct=False)
-    direct = await told(trial, url, direct=True)
+    """Run a trial both ways and compare; return the number of streamed deltas."""
+    by_adk = await run_trial(trial, url, direct=False)
+    direct = await run_trial(trial, url, direct=True)
     same = partial(comparable, side_by_side=trial.shape.side_by_side)
     if not trial.dies_at and same(by_adk.before) != same(direct.before):
         outcome.fail(f"{trial}: told {same(by_adk.before)}, directly {same(direct.before)}")
@@ -188,13 +190,13 @@ async def _compare(trial: Trial, url: str, outcome: Outcome) -> int:
     return direct.deltas
 
 
-def _stored(found: Told) -> Any:
+def _stored(found: TrialEvents) -> Any:
     """The history, in one order, and the state."""
     return [sorted(turn) for turn in found.stored.history], found.stored.state
 
 
-def _check_prefix(trial: Trial, direct: Told, outcome: Outcome) -> None:
-    """What the dead worker told of its last message is how the next one's message begins."""
+def _check_prefix(trial: Trial, direct: TrialEvents, outcome: Outcome) -> None:
+    """The text that the dead worker streamed is a prefix of the next worker's message."""
     cut = _unfinished(direct.before) if direct.after else ""
     whole = [event.text for event in direct.after if isinstance(event, MessageCompleted)]
     failed = [event.text for event in direct.after if isinstance(event, Failed)]
@@ -203,7 +205,7 @@ def _check_prefix(trial: Trial, direct: Told, outcome: Outcome) -> None:
 
 
 def _trials(count: int, drawn: random.Random) -> Iterator[Trial]:
-    """Agents that run at once neither die nor fail: how far each has come then is chance."""
+    """Concurrent agents neither die nor fail: their progress at that moment would be random."""
     names = list(SHAPES)
     for number in range(count):
         name, seed = names[number % len(names)], drawn.getrandbits(32)

@@ -1,4 +1,4 @@
-"""The agents of the kill sweeps: one of every shape that is said to be resumed exactly."""
+"""The agents of the kill sweeps: one of every shape that lango resumes exactly."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from lango.testing.kill_trials import HumanReply, TurnInput, effect
 TURN: Final = "TURN"
 
 Step = str | Sequence[tuple[str, dict[str, Any]]] | Callable[[ModelRequest], Any]
-"""What a model says: a text, calls, or what it makes of the request."""
+"""A model's answer: a text, calls, or a function of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class KillShape:
-    """One shape: its agent, and the turns it is given."""
+    """One shape: its agent, and its turns."""
 
     make: Callable[[], Root]
     turns: Sequence[TurnInput] = (f"{TURN} one",)
     state: dict[str, Any] | None = None
-    side_by_side: bool = False  # while one part stands at a failpoint, another may be writing
+    side_by_side: bool = False  # while one part is at a failpoint, another may be writing
 
 
 Rule = Callable[[ModelRequest], Answer]
-"""What a model answers to a request."""
+"""Maps a request to the model's answer."""
 
 
 def _adapted(rule: Rule) -> BaseLlm:
@@ -63,7 +63,7 @@ def _adapted(rule: Rule) -> BaseLlm:
 
 
 model_kind: ContextVar[Callable[[Rule], BaseLlm]] = ContextVar("model_kind", default=_adapted)
-"""How the models of the shapes that are made here are made."""
+"""Makes the models of all shapes that are created here."""
 
 
 def with_models(shape: KillShape, kind: Callable[[Rule], BaseLlm]) -> KillShape:
@@ -98,7 +98,11 @@ def _reply(name: str, steps: Sequence[Step], request: ModelRequest) -> Answer:
 
 
 def _this_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    begins = [n for n, one in enumerate(messages) if one.role == "user" and TURN in one.content]
+    begins = [
+        number
+        for number, message in enumerate(messages)
+        if message.role == "user" and TURN in message.content
+    ]
     return messages[begins[-1] :] if begins else messages
 
 
@@ -157,20 +161,20 @@ def _parallel_tools() -> Root:
     return agent("root", calls, "done", tools=tools)
 
 
-def _to(name: str) -> list[tuple[str, dict[str, Any]]]:
+def _transfer_to(name: str) -> list[tuple[str, dict[str, Any]]]:
     return [("transfer_to_agent", {"agent_name": name})]
 
 
 def _transfer_and_back() -> Root:
-    steps = ([("t1", {"k": "x"})], _to("root"), "sub again")
+    steps = ([("t1", {"k": "x"})], _transfer_to("root"), "sub again")
     sub = agent("sub", *steps, tools=[tool("t1", idempotent=True)], output_key="sub_out")
-    return agent("root", _to("sub"), "root back", "root end", sub_agents=[sub])
+    return agent("root", _transfer_to("sub"), "root back", "root end", sub_agents=[sub])
 
 
 def _transfer_and_stay() -> Root:
     steps = ([("t1", {"k": "x"})], "sub final")
     sub = agent("sub", *steps, tools=[tool("t1", idempotent=True)], output_key="sub_out")
-    return agent("root", _to("sub"), "root end", sub_agents=[sub])
+    return agent("root", _transfer_to("sub"), "root end", sub_agents=[sub])
 
 
 def _sequence(name: str = "root") -> BaseAgent:
@@ -181,10 +185,10 @@ def _sequence(name: str = "root") -> BaseAgent:
 
 
 def _parallel() -> Root:
-    one = tool("t1", idempotent=True, delay=0.002)
+    counted_tool = tool("t1", idempotent=True, delay=0.002)
     two = tool("t2", idempotent=True, delay=0.004)
     agents: list[BaseAgent] = [
-        agent("a", [("t1", {"k": "a"})], "A", tools=[one], output_key="oa"),
+        agent("a", [("t1", {"k": "a"})], "A", tools=[counted_tool], output_key="oa"),
         agent("b", [("t2", {"k": "b"})], "B", tools=[two], output_key="ob"),
         agent("c", "C", output_key="oc"),
     ]
@@ -236,8 +240,8 @@ def _workflow() -> Root:
         effect("last")
         return "fin"
 
-    for one in (first, second, last):
-        one.idempotent = True  # pyright: ignore[reportFunctionMemberAccess]
+    for node in (first, second, last):
+        node.idempotent = True  # pyright: ignore[reportFunctionMemberAccess]
     node = agent("ag", [("t1", {"k": "w"})], "ag done", tools=[tool("t1")], output_key="oag")
     return Workflow(name="root", edges=[(START, first, second, node, last)])
 
@@ -265,8 +269,8 @@ def _workflow_fan() -> Root:
         effect("end")
         return "fin"
 
-    for one in (begin, left, right, end):
-        one.idempotent = True  # pyright: ignore[reportFunctionMemberAccess]
+    for node in (begin, left, right, end):
+        node.idempotent = True  # pyright: ignore[reportFunctionMemberAccess]
     node = agent("ag", "ag done", output_key="oag")
     join = JoinNode(name="join")
     side_by_side = (left, right, node)
@@ -330,16 +334,16 @@ SHAPES: Final[dict[str, KillShape]] = {
     "compaction": KillShape(_compaction, _TWICE),
     "artifacts": KillShape(_artifacts),
 }
-"""Every shape that must come through all of its kills."""
+"""All shapes that must recover from every kill."""
 
-SWEPT: Final = dict(SHAPES)
-"""What a sweep finds its shape in, by name: rows of their own add theirs."""
+SWEEP_SHAPES: Final = dict(SHAPES)
+"""All shapes that a sweep can run, by name: other rows add theirs."""
 
 ONCE: Final = ["tools that run once", "parallel tools", "confirmation", "long-running"]
-"""Those with tools that may not run twice."""
+"""The shapes with tools that must not run twice."""
 
 
 def quiet() -> None:
-    """Say nothing of what is cut off on purpose, nor of agents that ADK calls deprecated."""
+    """Silence logs of deliberate cuts, and warnings about agents that ADK deprecated."""
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from faults.harness import WHOLE, Guarantee, Outcome, Run
-from faults.recovery.kill_shapes import ONCE, SHAPES, SWEPT, quiet
+from faults.recovery.kill_shapes import ONCE, SHAPES, SWEEP_SHAPES, quiet
 from lango.testing.kills import SweepReport, kill_sweep
 
 _FREEZES: Final = 0.2
@@ -20,7 +20,7 @@ _ALL: Final = 0
 """The count that stands for every failpoint, each killed once and frozen once."""
 _MORE_KILLS: Final = 1
 _AT_LEAST: Final = 300
-"""From so many trials on, every kind of failpoint of every shape comes up."""
+"""With this many trials, every kind of failpoint of every shape comes up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +37,24 @@ class Task:
 
 
 Check = Callable[[str, SweepReport], Iterable[str]]
-"""What is wrong with the unhurt run of a shape, beside what the sweep itself finds."""
+"""Finds problems of a shape's run without kills, in addition to those of the sweep."""
 
 
 def every_shape(run: Run) -> Outcome:
     """Kills drawn over all shapes and both databases, each pair at least once."""
-    return swept(run, list(SHAPES))
+    return run_sweeps(run, list(SHAPES))
 
 
 def tools_that_run_once(run: Run) -> Outcome:
     """The same, where tools are not idempotent: they never run twice."""
-    return swept(run, ONCE)
+    return run_sweeps(run, ONCE)
 
 
-def swept(run: Run, shapes: list[str], check: Check | None = None) -> Outcome:
-    """Kills drawn over these shapes of `SWEPT`, on both databases."""
+def run_sweeps(run: Run, shapes: list[str], check: Check | None = None) -> Outcome:
+    """Run kills drawn over these shapes of `SWEEP_SHAPES`, on both databases."""
     outcome = Outcome()
     total = SweepReport(run.seed, 0)
-    # Forked, not spawned: ADK is loaded once. The children of these are forked in turn.
+    # Forked, not spawned: ADK is loaded once. Their children are forked, too.
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context) as pool:
         tasks = tasks_of(run, shapes)
@@ -64,7 +64,7 @@ def swept(run: Run, shapes: list[str], check: Check | None = None) -> Outcome:
                 place = f"{task.shape} on {task.database}, seed {task.seed}"
                 outcome.fail(f"{place}: {wrong}")
             for wrong in check(task.shape, report) if check else ():
-                outcome.fail(f"{task.shape} on {task.database}, unhurt: {wrong}")
+                outcome.fail(f"{task.shape} on {task.database}, without kills: {wrong}")
     kinds = len(total.killed_at)
     shapes = sorted({task.shape for task in tasks})
     databases = len({task.database for task in tasks})
@@ -78,7 +78,7 @@ def swept(run: Run, shapes: list[str], check: Check | None = None) -> Outcome:
 
 
 def tasks_of(run: Run, shapes: list[str]) -> list[Task]:
-    """The sweeps of this part; mixed, so that parts take about as long as each other."""
+    """The sweeps of this part; shuffled, so that all parts take about equally long."""
     tasks = _drawn(run, shapes) if run.count else _every(run, shapes)
     random.Random(run.seed).shuffle(tasks)
     return run.part.pick(tasks)
@@ -97,7 +97,7 @@ def _every(run: Run, shapes: list[str]) -> list[Task]:
 
 
 def _drawn(run: Run, shapes: list[str]) -> list[Task]:
-    """The trials shared out evenly; the second database goes on with the kinds of the first."""
+    """The trials spread evenly; the second database continues with the failpoints of the first."""
     drawn = random.Random(run.seed)
     databases = run.places.each()
     places = [(shape, database) for shape in shapes for database in databases]
@@ -117,12 +117,12 @@ def _drawn(run: Run, shapes: list[str]) -> list[Task]:
 
 def _locks_when_frozen(shape: str, database: str) -> bool:
     """Whether a process frozen while it writes blocks all others by its lock on SQLite's file."""
-    return SWEPT[shape].side_by_side and database == "sqlite"
+    return SWEEP_SHAPES[shape].side_by_side and database == "sqlite"
 
 
 def _sweep(task: Task) -> SweepReport:
     quiet()
-    shape = SWEPT[task.shape]
+    shape = SWEEP_SHAPES[task.shape]
     return kill_sweep(
         shape.make,
         shape.turns,

@@ -1,4 +1,4 @@
-"""Workflows of SHAPES: functions that are tried again, that choose a route, and that repeat."""
+"""Workflows of SHAPES: functions that are retried, that choose a route, and that repeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _idempotent(function: Any) -> Any:
 
 
 def _flaky(name: str, fails: int, *, gives: str | None) -> FunctionNode:
-    """A function that fails so often; every try changes the state and saves an artifact."""
+    """A function whose first tries fail; every try changes the state and saves an artifact."""
 
     async def run(ctx: Context, node_input: Any) -> str | None:
         del node_input
@@ -80,14 +80,14 @@ def _routes() -> Root:
         effect("never")
         return "wrong"
 
-    for one in (counts, only_routes, sets_output, never):
-        _idempotent(one)
-    said = agent("ag", "said")
+    for function in (counts, only_routes, sets_output, never):
+        _idempotent(function)
+    spoken = agent("ag", "said")
     edges: Any = [
         (START, counts, only_routes),
         (only_routes, {"right": sets_output, "wrong": never}),
-        (sets_output, {"on": said, "off": never}),
-        (said, _last()),
+        (sets_output, {"on": spoken, "off": never}),
+        (spoken, _last()),
     ]
     return Workflow(name="root", edges=edges)
 

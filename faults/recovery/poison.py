@@ -1,4 +1,4 @@
-"""POISON: a turn that kills every worker that runs it, among turns that do nothing wrong."""
+"""POISON: a turn that kills every worker that runs it, among harmless turns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lango.store.turns.rows import Turn
 FLEET: Final = 2
 INNOCENTS: Final = 10
 DEAD_AFTER: Final = 4.0
-"""Near the default of 5 s: on busy cores a shorter one takes living workers for dead ones."""
+"""Near the default of 5 s: on busy cores, a shorter time declares living workers dead."""
 PATIENCE: Final = 180.0
 AT_ONCE: Final = 5
-"""Trials at a time: each of them mostly waits for workers to count as dead."""
+"""Concurrent trials: each mostly waits for workers to count as dead."""
 POISONED: Final = 'call die {"after": 0.3}'
 CLOSED: Final = ["user", "assistant", "tool"]
 ANSWERED: Final = [*CLOSED, "assistant"]
@@ -40,10 +40,10 @@ async def _trials(run: Run) -> Outcome:
 
     seeds = [drawn.randrange(2**32) for _ in range(run.count)]
     done = await asyncio.gather(*(trial(n, seed) for n, seed in enumerate(seeds)))
-    deaths, again = sum(each[0] for each in done), sum(each[1] for each in done)
+    deaths, resumed = sum(each[0] for each in done), sum(each[1] for each in done)
     outcome.note(
         f"{run.count} poisoned turns killed {deaths} workers and failed; {run.count * INNOCENTS} "
-        f"others completed, {again} of them after a death or more"
+        f"others completed, {resumed} of them after a death or more"
     )
     return outcome
 
@@ -51,12 +51,12 @@ async def _trials(run: Run) -> Outcome:
 async def _trial(
     here: Process, drawn: random.Random, name: str, outcome: Outcome
 ) -> tuple[int, int]:
-    """How many workers died, and how many of the innocent turns lost one."""
+    """Return the dead workers, and the innocent turns that lost a worker."""
     async with Crew(here.place, FLEET, dead_after=DEAD_AFTER) as crew:
         innocent: list[str] = []
         for n in range(INNOCENTS):
-            said = f'call drip {{"count": {drawn.randrange(100, 800)}}}'
-            innocent.append(await here.say(said, session=f"innocent-{n}"))
+            message = f'call drip {{"count": {drawn.randrange(100, 800)}}}'
+            innocent.append(await here.say(message, session=f"innocent-{n}"))
         poisoned = await here.say(POISONED, session="poisoned")
         deaths = await _until_ended(here, crew, [poisoned, *innocent])
     turn = await here.turns.get(poisoned)
@@ -68,21 +68,21 @@ async def _trial(
     )
     roles = await _roles(here, turn)
     outcome.expect(roles == CLOSED, f"{name}: the history of the poisoned turn is {roles}")
-    again = 0
+    resumed = 0
     for turn_id in innocent:
         turn = await here.turns.get(turn_id)
-        again += turn.attempts > 1
+        resumed += turn.attempts > 1
         well = turn.state == "completed"
         outcome.expect(well, f"{name}: an innocent turn is {turn.state}: {turn.error}")
         roles = await _roles(here, turn)
         outcome.expect(roles == ANSWERED, f"{name}: the history of an innocent turn is {roles}")
         if turn.ended is not None:
             check_log(await here.read(turn_id))
-    return deaths, again
+    return deaths, resumed
 
 
 async def _until_ended(here: Process, crew: Crew, turns: list[str]) -> int:
-    """Start a worker for each that dies, until all turns are over; how many died."""
+    """Replace each worker that dies, until all turns are over; return the deaths."""
     deaths, until = 0, time.monotonic() + PATIENCE
     while time.monotonic() < until:
         deaths += await crew.mend()

@@ -26,7 +26,7 @@ from lango.providers.base import ModelRequest
 from lango.testing.kill_trials import HumanReply, effect
 
 Contain = Callable[[BaseAgent], Root]
-"""Puts the agent that is tried into a container."""
+"""Puts the tested agent into a container."""
 
 _ASKED: Final = (f"{TURN} one", HumanReply(True))
 _REFUSED: Final = (f"{TURN} one", HumanReply(False))
@@ -60,18 +60,18 @@ def _transfers_to(sub: BaseAgent) -> LlmAgent:
 
 
 _CONTAINERS: Final[dict[str, Contain]] = {
-    "sequence": lambda one: _sequence(_works("z"), one, agent("b", "B")),
-    "loop": lambda one: _loop(one, agent("b", "B")),
-    "parallel": lambda one: _parallel(one, agent("b", "B")),
+    "sequence": lambda tried: _sequence(_works("z"), tried, agent("b", "B")),
+    "loop": lambda tried: _loop(tried, agent("b", "B")),
+    "parallel": lambda tried: _parallel(tried, agent("b", "B")),
     "sub-agent": _transfers_to,
-    "sequence in sequence": lambda one: _sequence(
-        _sequence(agent("z", "Z"), one, name="inner"), agent("b", "B")
+    "sequence in sequence": lambda tried: _sequence(
+        _sequence(agent("z", "Z"), tried, name="inner"), agent("b", "B")
     ),
-    "parallel in sequence": lambda one: _sequence(
-        _parallel(one, agent("y", "Y"), name="inner"), agent("b", "B")
+    "parallel in sequence": lambda tried: _sequence(
+        _parallel(tried, agent("y", "Y"), name="inner"), agent("b", "B")
     ),
-    "sequence in parallel": lambda one: _parallel(
-        _sequence(one, agent("z", "Z"), name="inner"), agent("b", "B")
+    "sequence in parallel": lambda tried: _parallel(
+        _sequence(tried, agent("z", "Z"), name="inner"), agent("b", "B")
     ),
 }
 
@@ -92,7 +92,7 @@ def _confirms(contain: Contain) -> Callable[[], Root]:
 
 
 def _asks(contain: Contain, *, pending: bool = False) -> Callable[[], Root]:
-    """A long-running call, whose tool gives nothing or a value that says that it is under way."""
+    """A long-running call, whose tool returns None or a pending value."""
 
     def make() -> Root:
         async def ask(k: str) -> dict[str, str] | None:
@@ -108,7 +108,7 @@ def _asks(contain: Contain, *, pending: bool = False) -> Callable[[], Root]:
 
 
 def _works_on() -> Root:
-    """An agent that uses another tool while a result is pending, and must not do so again."""
+    """An agent that calls another tool while a result is pending, and must not repeat that."""
 
     async def ask(k: str) -> dict[str, str]:
         """Ask a person elsewhere."""
@@ -151,7 +151,7 @@ def _with_callbacks(name: str, once: bool = True, **options: Any) -> LlmAgent:
 
 
 def _temporary_state() -> Root:
-    """State of the turn alone, which a callback sets and the instruction needs."""
+    """Temporary state that a callback sets and the instruction needs."""
 
     def set_up(callback_context: CallbackContext) -> None:
         callback_context.state["temp:who"] = "the owner"
@@ -236,7 +236,7 @@ SHAPES: Final[dict[str, KillShape]] = {
     **_of_containers(),
     **NODE_SHAPES,
     "confirmation refused in sequence": KillShape(_confirms(_CONTAINERS["sequence"]), _REFUSED),
-    "pending value": KillShape(_asks(lambda one: one, pending=True), _TOLD),
+    "pending value": KillShape(_asks(lambda tried: tried, pending=True), _TOLD),
     "tool after a pending value": KillShape(_works_on, _TOLD),
     "pending value in sequence": KillShape(_asks(_CONTAINERS["sequence"], pending=True), _TOLD),
     "agent callbacks": KillShape(lambda: _with_callbacks("root")),

@@ -1,4 +1,4 @@
-"""UPGRADE: agents of a sequence or a loop changed by a deploy while a turn is in one of them."""
+"""UPGRADE: a deploy changes the agents of a sequence or a loop while a turn is in one of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _paying(name: str, ran: list[str]) -> BaseAgent:
 
 
 def _changed(drawn: random.Random) -> str:
-    """The next version: agents removed, added, renamed, put elsewhere."""
+    """The next version: agents removed, added, renamed, moved."""
     names = list(_OLD)
     for _ in range(drawn.randint(1, 2)):
         change = drawn.choice(("remove", "add", "rename", "reorder"))
@@ -57,16 +57,16 @@ def _changed(drawn: random.Random) -> str:
         if change == "remove" and len(names) > 1:
             names.pop(place)
         elif change == "add":
-            names.insert(place, next(one for one in "xyz" if one not in names))
+            names.insert(place, next(name for name in "xyz" if name not in names))
         elif change == "rename" and names:
-            names[place] = next(one for one in "uvw" if one not in names)
+            names[place] = next(name for name in "uvw" if name not in names)
         else:
             drawn.shuffle(names)
     return "".join(names)
 
 
 async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
-    """One turn begun by the old version, cut off, and ended by the new one."""
+    """Start a turn with the old version, cut it off, and end it with the new one."""
     key = SessionKey(f"tenant-{uuid4().hex}", APP, USER, "session")
     new, kind = _changed(drawn), drawn.choice(("sequence", "loop"))
     point, times = drawn.choice(_DIES_AT), drawn.randint(1, 8)
@@ -89,8 +89,8 @@ async def _trial(url: str, drawn: random.Random, outcome: Outcome) -> str:
     return after.turns[-1] if died.happened else "not cut off"
 
 
-def _said(shot: Snapshot) -> list[str]:
-    """The agents that have spoken their last word, in order."""
+def _finished_agents(shot: Snapshot) -> list[str]:
+    """The agents that have given their final answer, in order."""
     return [author for _, author, text in shot.history[0] if text.endswith("has paid")]
 
 
@@ -100,20 +100,20 @@ def _paid(shot: Snapshot) -> Counter[str]:
 
 def _wrongs(before: Snapshot, after: Snapshot, new: str) -> list[str]:
     begun = [author for _, author, _ in before.history[0] if author != "user"]
-    finished, wrong = _said(before), list[str]()
+    finished, wrong = _finished_agents(before), list[str]()
     open_agent = begun[-1] if begun and begun[-1] not in finished else ""
     refused = after.turns == ("failed",)
     if refused != (bool(open_agent) and open_agent not in new):
         wrong.append(f"the turn is {after.turns}, in {open_agent or 'no agent'}")
     if (
         max(_paid(after).values(), default=0) > 1
-        or max(Counter(_said(after)).values(), default=0) > 1
+        or max(Counter(_finished_agents(after)).values(), default=0) > 1
     ):
-        wrong.append(f"something was done twice: {_paid(after)}, {_said(after)}")
-    if finished != _said(after)[: len(finished)]:
-        wrong.append(f"what was done is gone: {finished}, {_said(after)}")
+        wrong.append(f"something was done twice: {_paid(after)}, {_finished_agents(after)}")
+    if finished != _finished_agents(after)[: len(finished)]:
+        wrong.append(f"what was done is gone: {finished}, {_finished_agents(after)}")
     if not refused and before.turns == ("running",):
-        left_out = set(new) - set(_said(after))
+        left_out = set(new) - set(_finished_agents(after))
         wrong += [f"left out: {sorted(left_out)}"] if left_out else []
     if set(after.calls) - set(after.responses):
         wrong.append("a call without a response")
@@ -128,8 +128,8 @@ def upgrades(run: Run) -> Outcome:
     databases = list(run.places.each().values())
     for number in range(run.count):
         ends[asyncio.run(_trial(databases[number % 2], drawn, outcome))] += 1
-    told = ", ".join(f"{times} {end}" for end, times in sorted(ends.items()))
-    outcome.note(f"{run.count} turns whose agents were changed in the middle: {told}")
+    counts = ", ".join(f"{times} {end}" for end, times in sorted(ends.items()))
+    outcome.note(f"{run.count} turns whose agents were changed in the middle: {counts}")
     return outcome
 
 

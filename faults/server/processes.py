@@ -1,4 +1,4 @@
-"""`lango serve` and `lango worker` as processes of their own, on loopback, to be killed."""
+"""`lango serve` and `lango worker` as processes on loopback that a test can kill."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADDRESS: Final = re.compile(r"http://127\.0\.0\.1:(\d+)")
 
 
 def make() -> LlmAgent:
-    """The agent of a project, in whose folder the process runs."""
+    """The agent of a project; the process runs in the project's folder."""
     return agent_of(Effects(Path("effects").resolve()), float(os.environ[_DELAY]))
 
 
@@ -40,12 +40,12 @@ class Project:
     delay: float
 
     def command(self, *arguments: str) -> Running:
-        """One `lango` command in it."""
+        """Run a `lango` command in its folder."""
         environment = {"PYTHONPATH": str(_ROOT), _DELAY: str(self.delay)}
         return Running(self.place.folder, *arguments, environment=environment)
 
     async def worker(self) -> Running:
-        """A `lango worker` that is ready."""
+        """Start a `lango worker`, and wait until it is ready."""
         made = self.command("worker")
         await asyncio.to_thread(made.wait_for, "Running turns")
         return made
@@ -90,17 +90,19 @@ class Server:
         self.up.set()
 
     async def kill(self) -> None:
-        """End it as the power would."""
+        """Kill it with SIGKILL."""
         self.up.clear()
         if self.running is not None:
             await asyncio.to_thread(self.running.kill)
 
 
 @asynccontextmanager
-async def servers(of: Project, count: int, *, with_worker: bool) -> AsyncGenerator[list[Server]]:
-    """So many servers, each up; all of them killed at the end."""
+async def servers(
+    served: Project, count: int, *, with_worker: bool
+) -> AsyncGenerator[list[Server]]:
+    """Start `count` servers, and wait until they serve; all are killed at the end."""
     async with AsyncExitStack() as ending:
-        made = [Server(of, with_worker) for _ in range(count)]
+        made = [Server(served, with_worker) for _ in range(count)]
         for each in made:
             ending.push_async_callback(each.kill)
         await asyncio.gather(*(each.start() for each in made))

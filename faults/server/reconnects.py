@@ -1,4 +1,4 @@
-"""G17: clients of `lango serve` that lose their streams anywhere, and come back by HTTP."""
+"""G17: clients of `lango serve` that lose their streams anywhere, and reconnect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import httpx
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.server.processes import Project, Server, project, servers
-from faults.server.sse import FrameReader, Sitting, check_told, frames, whole_log
+from faults.server.sse import ConnectionFrames, FrameReader, check_complete_log, frames, whole_log
 from faults.turns.clients import until_over
 from faults.turns.place import Process, process, temporary_place
 from faults.turns.processes import Crew
@@ -23,11 +23,11 @@ READERS: Final = 4
 WORKERS: Final = 2
 WORDS: Final = 80
 DELAY: Final = 0.02
-DEAD_AFTER: Final = 3.0  # a busy machine must not take workers that live for dead
+DEAD_AFTER: Final = 3.0  # on a busy machine, living workers must not count as dead
 CUTS_PER_KILL: Final = 15
 _ON_POSTGRES: Final = 0.75  # of the cuts: there are two servers to choose from
-_KILLS_PER_SERVER: Final = 4  # where workers have processes of their own
-_SPARED: Final = 3  # attempts, behind which a turn is left in peace: five would fail it
+_KILLS_PER_SERVER: Final = 4  # where workers are separate processes
+_SPARED: Final = 3  # attempts, after which a turn gets no more kills: five would fail it
 _MOST_FRAMES: Final = 12
 _MOST_BYTES: Final = 1_800
 _STREAM: Final = "text/event-stream"
@@ -37,11 +37,11 @@ _PATIENCE: Final = 600.0
 
 @dataclass
 class Tally:
-    """What all readers together went through."""
+    """The counts of all readers together."""
 
     cuts: int = 0
     torn: int = 0  # cuts in the middle of a frame
-    lost: int = 0  # connections that the server's death took
+    lost: int = 0  # connections lost by a server's death
     turns: int = 0
     resets: int = 0
     parts: int = 0  # frames that came before their text was in the log
@@ -50,7 +50,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a client hangs up: behind so many frames, or so many bytes."""
+    """The point at which a client disconnects: after some frames, or some bytes."""
 
     frames: int
     bytes: int
@@ -63,7 +63,7 @@ class Cut:
 
 
 class Reader:
-    """Hands in turns by HTTP and reads each to its end, over as many connections as it takes."""
+    """Submits turns over HTTP and reads each to its end, over as many connections as needed."""
 
     def __init__(self, doors: Sequence[Server], tally: Tally, drawn: random.Random) -> None:
         self._doors = doors
@@ -72,7 +72,7 @@ class Reader:
         self._app = doors[0].project.place.app
 
     async def read(self, cuts: int) -> None:
-        """Turn after turn, until all readers together have hung up so often."""
+        """Run turns until all readers together have disconnected `cuts` times."""
         async with AsyncExitStack() as ending:
             for client in self._clients.values():
                 await ending.enter_async_context(client)
@@ -87,61 +87,67 @@ class Reader:
     async def _talk(self) -> None:
         self._tally.turns += 1
         word = uuid4().hex[:6]
-        said = " ".join(f"{word}-{number}" for number in range(WORDS))
-        session = (await self._ask("POST", "/v1/sessions", {"app": self._app})).json()["id"]
+        text = " ".join(f"{word}-{number}" for number in range(WORDS))
+        session = (await self._request("POST", "/v1/sessions", {"app": self._app})).json()["id"]
         path = f"/v1/sessions/{session}/turns"
-        message = {"message": f'call step {{"name": "{word}"}} then {said}'}
+        message = {"message": f'call step {{"name": "{word}"}} then {text}'}
         thoughts = self._drawn.random() < 0.5
-        # The answer itself may be lost: under the same key it can be asked for again.
+        # The response may be lost: the same idempotency key returns it again.
         sent = {"json": message, "headers": {"Accept": _STREAM, "Idempotency-Key": word}}
         query = f"?thoughts={str(thoughts).lower()}"
-        first, turn = Sitting(0, thoughts=thoughts), ""
+        first, turn = ConnectionFrames(0, thoughts=thoughts), ""
         while not turn:
-            turn = await self._sit(first, "POST", path + query, sent)
-        sittings = [first]
-        while not sittings[-1].saw_the_end:
-            sittings.append(await self._come_back(turn, sittings, thoughts=thoughts))
-        await self._check(turn, sittings, f"You said: {said}")
+            turn = await self._read_connection(first, "POST", path + query, sent)
+        connections = [first]
+        while not connections[-1].saw_the_end:
+            connections.append(await self._come_back(turn, connections, thoughts=thoughts))
+        await self._check(turn, connections, f"You said: {text}")
 
-    async def _come_back(self, turn: str, before: list[Sitting], *, thoughts: bool) -> Sitting:
-        """Read on where the reader is, or from anywhere before, as a page that forgot would."""
-        newest = max((sitting.last for sitting in before), key=lambda each: each.number)
+    async def _come_back(
+        self, turn: str, before: list[ConnectionFrames], *, thoughts: bool
+    ) -> ConnectionFrames:
+        """Resume at the reader's position, or at any earlier one, as a reloaded page would."""
+        newest = max((connection.last for connection in before), key=lambda each: each.number)
         newest = before[-1].last if before[-1].last.number >= newest.number else newest
         forgets = self._drawn.random() < 0.25
         after = self._drawn.randint(0, newest.number) if forgets else newest
-        sitting = Sitting(after, thoughts=thoughts)
+        connection = ConnectionFrames(after, thoughts=thoughts)
         path = f"/v1/turns/{turn}/events?thoughts={str(thoughts).lower()}"
         sent: dict[str, Any] = {}
         if self._drawn.random() < 0.5:
-            sent["headers"] = {"Last-Event-ID": str(sitting.start)}
+            sent["headers"] = {"Last-Event-ID": str(connection.start)}
         else:
-            path += f"&after={sitting.start}"
-        await self._sit(sitting, "GET", path, sent)
-        return sitting
+            path += f"&after={connection.start}"
+        await self._read_connection(connection, "GET", path, sent)
+        return connection
 
-    async def _sit(self, sitting: Sitting, method: str, path: str, sent: dict[str, Any]) -> str:
-        """One connection, up to where it is cut; the turn's id, if the server got to say it."""
+    async def _read_connection(
+        self, connection: ConnectionFrames, method: str, path: str, sent: dict[str, Any]
+    ) -> str:
+        """Read one connection until it is cut; return the turn's id, if the server sent it."""
         cut, turn = Cut.drawn(self._drawn), ""
         client = await self._client()
         try:
             async with client.stream(method, path, **sent) as response:
                 assert response.status_code == 200, f"{path}: {await response.aread()!r}"
                 turn = response.headers.get("location", "").rpartition("/")[2]
-                await self._read_up_to(cut, response, sitting)
+                await self._read_up_to(cut, response, connection)
         except httpx.TransportError:
             self._tally.lost += 1
         return turn
 
-    async def _read_up_to(self, cut: Cut, response: httpx.Response, sitting: Sitting) -> None:
+    async def _read_up_to(
+        self, cut: Cut, response: httpx.Response, connection: ConnectionFrames
+    ) -> None:
         reader, room = FrameReader(), cut.bytes
         async for chunk in response.aiter_bytes():
             taken = chunk[:room]
             room -= len(taken)
             for frame in reader.feed(taken):
-                sitting.frames.append(frame)
-                if sitting.saw_the_end:
+                connection.frames.append(frame)
+                if connection.saw_the_end:
                     return
-                if len(sitting.frames) == cut.frames:
+                if len(connection.frames) == cut.frames:
                     self._tally.cuts += 1
                     return
             if not room:
@@ -149,26 +155,26 @@ class Reader:
                 self._tally.torn += reader.is_torn
                 return
 
-    async def _check(self, turn: str, sittings: list[Sitting], text: str) -> None:
-        """Each connection told what the log holds; and who has all of it need not come back."""
-        log = await self._whole(turn)
-        self._tally.resets += check_told(log, text)
-        for sitting in sittings:
-            sitting.check(log)
-            self._tally.parts += sitting.parts
-        over = await self._ask("GET", f"/v1/turns/{turn}/events?after={log[-1].id}")
+    async def _check(self, turn: str, connections: list[ConnectionFrames], text: str) -> None:
+        """Check each connection against the log; a reader at its end gets no more events."""
+        log = await self._read_whole_log(turn)
+        self._tally.resets += check_complete_log(log, text)
+        for connection in connections:
+            connection.check(log)
+            self._tally.parts += connection.parts
+        over = await self._request("GET", f"/v1/turns/{turn}/events?after={log[-1].id}")
         assert over.status_code == 204, f"behind the end there is {over.text}"
 
-    async def _whole(self, turn: str) -> list[Any]:
-        """All of a log, read at one go."""
+    async def _read_whole_log(self, turn: str) -> list[Any]:
+        """Read a whole log over one connection."""
         while True:
             client = await self._client()
             with suppress(httpx.TransportError):
                 async with client.stream("GET", f"/v1/turns/{turn}/events?thoughts=1") as response:
                     return whole_log([frame async for frame in frames(response)])
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """A request that is no stream, sent until it is answered."""
+    async def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """Send a request without a stream until it gets a response."""
         key = {"Idempotency-Key": uuid4().hex}
         while True:
             client = await self._client()
@@ -178,7 +184,7 @@ class Reader:
                 return response
 
     async def _client(self) -> httpx.AsyncClient:
-        """A way to any server that is up, as far as can be known; if there is none, to the next."""
+        """A client for any server that seems up, or else for the next one."""
         up = [door for door in self._doors if door.up.is_set()]
         door = self._drawn.choice(up or self._doors)
         await door.up.wait()
@@ -186,14 +192,14 @@ class Reader:
 
 
 class Killer:
-    """Kills workers, and servers, now and then."""
+    """Kills workers and servers at random times."""
 
     def __init__(self, here: Process, doors: Sequence[Server], crew: Crew | None) -> None:
         self._here, self._doors, self._crew = here, doors, crew
         self.workers = self.servers = 0
 
     async def kill(self, most: int, drawn: random.Random) -> None:
-        """Until it is cancelled, or has killed enough."""
+        """Kill processes until cancelled, or until `most` were killed."""
         while self.workers + self.servers < most:
             await asyncio.sleep(drawn.uniform(0.3, 2.0))
             await until_over(self._here, _SPARED)
@@ -208,15 +214,17 @@ class Killer:
                 await door.start()
 
 
-async def _on(of: Project, count: int, seed: int, outcome: Outcome, *, is_fleet: bool) -> None:
-    """So many cuts: by a fleet of servers and workers, or by one server with its worker inside."""
+async def _run_on(
+    served: Project, count: int, seed: int, outcome: Outcome, *, is_fleet: bool
+) -> None:
+    """Make `count` cuts on a fleet of servers and workers, or on one server with its worker."""
     drawn, tally = random.Random(seed), Tally()
     async with (
-        process(of.place, dead_after=DEAD_AFTER) as here,
-        servers(of, 2 if is_fleet else 1, with_worker=not is_fleet) as doors,
+        process(served.place, dead_after=DEAD_AFTER) as here,
+        servers(served, 2 if is_fleet else 1, with_worker=not is_fleet) as doors,
         AsyncExitStack() as ending,
     ):
-        crew = Crew(of.place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) if is_fleet else None
+        crew = Crew(served.place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) if is_fleet else None
         if crew is not None:
             await ending.enter_async_context(crew)
         killer = Killer(here, doors, crew)
@@ -245,7 +253,7 @@ async def _trial(run: Run) -> Outcome:
         url = run.places.postgres if is_fleet else run.places.sqlite
         with temporary_place(url) as place:
             made = await project(place, new_tenant(), delay=DELAY)
-            await _on(made, count, drawn.randrange(2**32), outcome, is_fleet=is_fleet)
+            await _run_on(made, count, drawn.randrange(2**32), outcome, is_fleet=is_fleet)
     return outcome
 
 

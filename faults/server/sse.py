@@ -1,4 +1,4 @@
-"""Server-sent events as a client reads them: bytes in, cut wherever they are, and frames out."""
+"""A client's parser of server-sent events: chunks of bytes in, frames out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DELTAS: Final = (MessageDelta.type, _THOUGHT)
 
 @dataclass(frozen=True)
 class Frame:
-    """One server-sent event: an event of the log, or a part of one that is about to be written."""
+    """One server-sent event: an event of the log, or a part of one that is not written yet."""
 
     number: int  # of the event
     event: str
@@ -29,8 +29,8 @@ class Frame:
     epoch: int = 0  # of a part: which attempt wrote it
 
     @classmethod
-    def of(cls, text: str) -> Frame:
-        """A frame from its lines; it is checked to be what it says."""
+    def parse(cls, text: str) -> Frame:
+        """Parse a frame, and check that its id and type match its data."""
         fields = dict(line.split(": ", 1) for line in text.split("\n"))
         data, place = json.loads(fields["data"]), Position.parse(fields["id"])
         assert (str(data["id"]), data["type"]) == (fields["id"], fields["event"]), text
@@ -40,12 +40,12 @@ class Frame:
 
     @property
     def id(self) -> int | str:
-        """As the server sent it."""
+        """The id that the server sent."""
         return self.number if self.length is None else str(self.position)
 
     @property
     def position(self) -> Position:
-        """Where a reader is that has read up to here."""
+        """The position of a reader after this frame."""
         if self.length is None:
             return Position(self.number)
         return Position(self.number - 1, self.length, self.epoch)
@@ -57,22 +57,22 @@ class Frame:
 
 
 class FrameReader:
-    """Decodes frames from a byte stream; an incomplete frame is kept back."""
+    """Decodes frames from a byte stream; an incomplete frame is buffered."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     @property
     def is_torn(self) -> bool:
-        """Whether it ends within a frame."""
+        """Whether the bytes end within a frame."""
         return bool(self._rest)
 
     def feed(self, more: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; comments are passed over."""
+        """Add bytes; yield the complete frames, without comments."""
         *whole, self._rest = (self._rest + more).split(_END)
         for each in whole:
             if not each.startswith(b":"):
-                yield Frame.of(each.decode())
+                yield Frame.parse(each.decode())
 
 
 async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
@@ -84,8 +84,8 @@ async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
 
 
 @dataclass
-class Sitting:
-    """What was read over one connection, behind a position."""
+class ConnectionFrames:
+    """The frames read over one connection, after a position."""
 
     after: int | Position
     frames: list[Frame] = field(default_factory=list[Frame])
@@ -93,17 +93,17 @@ class Sitting:
 
     @property
     def start(self) -> Position:
-        """Where it began."""
+        """The position at which the connection began."""
         return self.after if isinstance(self.after, Position) else Position(self.after)
 
     @property
     def last(self) -> Position:
-        """The newest position that is known now."""
+        """The position after the last frame."""
         return self.frames[-1].position if self.frames else self.start
 
     @property
     def parts(self) -> int:
-        """The frames that came before their text was in the log."""
+        """The number of frames that came before their text was in the log."""
         return sum(frame.length is not None for frame in self.frames)
 
     @property
@@ -111,25 +111,25 @@ class Sitting:
         return bool(self.frames) and self.frames[-1].event in END_TYPES
 
     def check(self, log: Sequence[Frame]) -> None:
-        """It began right behind its position, and had no gap, no repeat and nothing else."""
+        """Check that the frames follow the position without a gap, a repeat or anything else."""
         position = self.start
         for frame in self.frames:
-            behind = (each for each in log if not _has_read(each, position))
-            due = next((each for each in behind if self.thoughts or each.event != _THOUGHT), None)
+            unread = (each for each in log if not _has_read(each, position))
+            due = next((each for each in unread if self.thoughts or each.event != _THOUGHT), None)
             assert due is not None, f"behind the end came {_brief([frame])}"
             assert self.thoughts or frame.event != _THOUGHT, f"behind {position} came a thought"
             self._check(frame, due, position, log)
             position = frame.position
 
     def _check(self, frame: Frame, due: Frame, position: Position, log: Sequence[Frame]) -> None:
-        """The frame is what the log has due, or as much of it as the reader lacks."""
+        """Check that the frame is the next event of the log, or the missing part of it."""
         wrong = f"behind {position} came {_brief(self.frames)}, not {_brief([due])}"
         assert frame.number == due.number, wrong
         if frame.length is None:
             # Text that a lost attempt streamed is not what the next one logs under this number.
             rests = {due.text, due.text[position.length :]} if due.event in _DELTAS else {due.text}
-            told = due.data | {"text": frame.text} if due.event in _DELTAS else due.data
-            assert (frame.event, frame.data) == (due.event, told), wrong
+            expected = due.data | {"text": frame.text} if due.event in _DELTAS else due.data
+            assert (frame.event, frame.data) == (due.event, expected), wrong
             assert frame.text in rests, wrong
             return
         start = frame.length - len(frame.text)
@@ -142,13 +142,13 @@ class Sitting:
 
 
 def _has_read(event: Frame, position: Position) -> bool:
-    """Whether a reader has all of an event, perhaps in parts."""
+    """Whether a reader at a position has all of an event, perhaps in parts."""
     is_streamed = event.number == position.number + 1 and event.event in _DELTAS
     return event.number <= position.number or (is_streamed and len(event.text) == position.length)
 
 
 def _check_lost(part: Frame, log: Sequence[Frame]) -> None:
-    """The text of a lost attempt is taken back: its message is reset or completed after it."""
+    """Check that the text of a lost attempt is revoked: its message is reset or completed later."""
     message = part.data["message"]
     after = (f for f in log if f.number > part.number and f.data.get("message") == message)
     following = next(after, None)
@@ -156,17 +156,17 @@ def _check_lost(part: Frame, log: Sequence[Frame]) -> None:
     assert is_settled, f"behind {part.position} nothing takes back the text of {message}"
 
 
-def check_told(log: Sequence[Frame], text: str) -> int:
-    """Check a whole log: every number once, one end and that the last, its pieces make up the text.
+def check_complete_log(log: Sequence[Frame], text: str) -> int:
+    """Check a whole log: every number once, one end, at the end, and deltas that make up the text.
 
-    The number of messages that were begun anew is returned.
+    Returns the number of reset messages.
     """
     log = whole_log(log)
     assert [frame.number for frame in log] == list(range(1, len(log) + 1)), _brief(log)
     ends = [frame.number for frame in log if frame.event in END_TYPES]
     assert ends == [len(log)], f"it ends at {ends}: {_brief(log)}"
     drafts: dict[str, tuple[str, int]] = {}
-    said: list[str] = []
+    texts: list[str] = []
     attempt = resets = 0
     for frame in log:
         message = str(frame.data.get("message"))
@@ -179,24 +179,24 @@ def check_told(log: Sequence[Frame], text: str) -> int:
             resets += 1
             drafts.pop(message, None)
         elif frame.event == "message.completed":
-            said.append(frame.data["text"])
+            texts.append(frame.data["text"])
             pieces, began = drafts.pop(message, ("", 0))
             # A worker may die between storing a message and publishing it: the next publishes it.
-            whole = pieces == said[-1] or (attempt != began and said[-1].startswith(pieces))
+            whole = pieces == texts[-1] or (attempt != began and texts[-1].startswith(pieces))
             assert whole, f"the pieces make up {pieces[:200]!r}"
     assert not drafts, f"left unfinished: {drafts}"
-    assert [each for each in said if each] == [text], f"the text is {said!r:.200}"
+    assert [each for each in texts if each] == [text], f"the text is {texts!r:.200}"
     return resets
 
 
-def whole_log(told: Sequence[Frame]) -> list[Frame]:
-    """A log as it was read from its beginning to its end, with parts joined to their events.
+def whole_log(frames_read: Sequence[Frame]) -> list[Frame]:
+    """A log that was read from beginning to end, with parts joined to their events.
 
     Parts of a lost attempt, whose event was never written, are left out.
     """
     joined: list[Frame] = []
     parts: list[Frame] = []
-    for frame in told:
+    for frame in frames_read:
         if frame.length is not None:
             parts.append(frame)
             continue
@@ -211,5 +211,5 @@ def whole_log(told: Sequence[Frame]) -> list[Frame]:
     return joined
 
 
-def _brief(told: Sequence[Frame]) -> str:
-    return " ".join(f"{frame.id}:{frame.event}" for frame in told[-40:])
+def _brief(frames_read: Sequence[Frame]) -> str:
+    return " ".join(f"{frame.id}:{frame.event}" for frame in frames_read[-40:])

@@ -1,7 +1,7 @@
-"""G18: every operation by everybody, whatever schemathesis thinks of, and secrets to be found.
+"""G18: every operation with every credential, fuzzed requests, and canary secrets.
 
-What is tried is what the tests of the server try one operation at a time; here it is all of it, on
-both databases, and as often as is asked for.
+The server's tests check one operation at a time; this row checks all of them on both databases, as
+often as requested.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tests.server.http.fuzzing import fuzzed
 from tests.server.places import house
 from tests.server.routes.operations import OPERATIONS, Operation
 
-_AT_ONCE: Final = 50  # cases of an operation, before it is another's turn
+_AT_ONCE: Final = 50  # cases of an operation before the next operation
 
 
 async def _matrix(url: str, operations: Sequence[Operation], outcome: Outcome) -> int:
-    """Every secured operation in every way; the number of answers that were looked at."""
+    """Call every secured operation with every credential; return the number of responses."""
     with temporary_place(url) as place:
         async with house(place, new_tenant()) as served:
             tried = await matrix(served)
@@ -44,7 +44,7 @@ async def _matrix(url: str, operations: Sequence[Operation], outcome: Outcome) -
 
 
 def _fuzz(run: Run, operations: Sequence[Operation], outcome: Outcome) -> int:
-    """At least so many requests, an operation and a database after the other; how many it were."""
+    """Send at least `run.count` fuzzed requests to all operations; return their number."""
     drawn = random.Random(run.seed)
     failed: set[str] = set()
     with ExitStack() as ending:
@@ -62,7 +62,7 @@ def _fuzz(run: Run, operations: Sequence[Operation], outcome: Outcome) -> int:
 
 
 async def _canaries(url: str, outcome: Outcome) -> int:
-    """Secrets in every wrong place, and in what is said; the number of requests they were in."""
+    """Put secrets in wrong places and in messages; return the number of requests with them."""
     tenant = new_tenant()
     with temporary_place(url) as place, listening() as canaries:
         async with process(place, dead_after=60.0) as here, issuing(new_key("ES256")) as issuer:
@@ -79,7 +79,7 @@ async def _canaries(url: str, outcome: Outcome) -> int:
 
 
 def trial(run: Run, operations: Sequence[Operation] = OPERATIONS) -> Outcome:
-    """All of it, for some operations."""
+    """Run all checks for some operations."""
     outcome = Outcome()
     cells = sent = 0
     for url in run.places.each().values():

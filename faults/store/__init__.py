@@ -1,1 +1,1 @@
-"""Trials of what the store keeps, and of what it must not keep."""
+"""Rows about the data that the store must keep, and must not keep."""

@@ -35,7 +35,7 @@ def _clocks(seed: int) -> dict[str, Clock]:
 
 
 async def _order_holds(url: str, clock: Clock, count: int) -> str:
-    """Append under the clock, read by another service; what is wrong, or nothing."""
+    """Append with the clock, read by another service; return the problem, if any."""
     tenant, now = new_tenant(), [0.0]
     set_time_provider(lambda: now[0])
     try:
@@ -81,7 +81,7 @@ async def _all_orders_hold(run: Run, count: int, outcome: Outcome) -> None:
 
 
 def read_order_is_append_order(run: Run) -> Outcome:
-    """The events are shared out over the clocks."""
+    """The events are spread over the clocks."""
     outcome = Outcome()
     clocks = len(_clocks(run.seed))
     count = run.count // clocks

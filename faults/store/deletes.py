@@ -1,4 +1,4 @@
-"""DELETE: sessions deleted and made anew in mid-turn, while workers are killed and frozen."""
+"""DELETE: sessions deleted and recreated in mid-turn, while workers are killed and frozen."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ from lango.turns.worker import TurnWorker, WorkerOptions
 
 WORKERS: Final = 2
 LANES: Final = 3
-"""Sessions that are deleted at the same time."""
+"""Sessions that are deleted concurrently."""
 DEAD_AFTER: Final = 1.5
 FREEZES: Final = (0.1, 2.5)
 SAVES: Final = 3
 _SIZE: Final = 200_000
-_MESSAGES: Final = 4  # what is said, two calls in one message, their results, the answer
+_MESSAGES: Final = 4  # user message, two calls in one message, their results, the answer
 
 
 @dataclass(frozen=True, slots=True)
 class _Lives:
-    """What the sessions of one run say: those to be deleted, and those that follow them."""
+    """The words of one run: of the sessions to delete, and of those that replace them."""
 
     run: str = field(default_factory=lambda: uuid4().hex[:12])
 
     @property
     def old(self) -> str:
-        """In every text of a session that is deleted, and in no other."""
+        """The word in every text of a deleted session, and in no other text."""
         return f"old-{self.run}"
 
     @property
     def new(self) -> str:
-        """The same for the sessions that stay."""
+        """The same for the sessions that remain."""
         return f"new-{self.run}"
 
 
@@ -92,13 +92,13 @@ for _tool in (keep, note):
 
 
 def _calls(*names: tuple[str, str]) -> Any:
-    """A model that calls each tool with the last word it heard, and then says that word."""
+    """A model that calls each tool with the user's last word, and then answers with that word."""
 
     def rule(request: ModelRequest) -> Reply:
         word = [m.content for m in request.messages if m.role == "user"][-1].split(" ")[-1]
         if request.messages[-1].is_tool:
             return Reply(f"done with {word}")
-        calls = (ToolCall("", tool, input=json.dumps({given: word})) for tool, given in names)
+        calls = (ToolCall("", tool, input=json.dumps({argument: word})) for tool, argument in names)
         return Reply(f"to do: {word}", calls=tuple(calls))
 
     return rule
@@ -131,21 +131,21 @@ def _durable(store: SqlSessionStore, app: str) -> DurableAgent:
 
 
 def work(place: Place, options: dict[str, Any], ready: Event) -> None:
-    """Run the turns of the app until told to stop."""
+    """Run the turns of the app until SIGTERM."""
     keep_log(place)
     del options
     event_loop.run(_work(place, ready))
 
 
 async def _work(place: Place, ready: Event) -> None:
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    stop_requested = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_requested.set)
     async with process(place, dead_after=DEAD_AFTER) as here:
         apps = {place.app: _durable(here.store, place.app)}
         worker = TurnWorker(here.store, here.engine, apps, WorkerOptions())
         await worker.start()
         ready.set()
-        await told.wait()
+        await stop_requested.wait()
         await worker.stop(5.0)
 
 
@@ -157,10 +157,10 @@ class _Trial:
         self.here, self.crew, self.drawn = here, crew, drawn
         self.lives = _Lives()
         self.blows: Counter[str] = Counter()
-        self._hand = asyncio.Lock()  # one worker is left to go on
+        self._hand = asyncio.Lock()  # one worker remains to resume turns
 
     async def life(self, number: int) -> str:
-        """One session, deleted in the middle of its turn, and the turn of the next of its name."""
+        """Delete a session in mid-turn, then run a turn in a new session of the same name."""
         key = SessionKey("", self.here.place.app, "user", f"s{number}")
         old, new = f"{self.lives.old}-{number}", f"{self.lives.new}-{number}"
         pause, blow = self.drawn.uniform(0.0, 0.5), self.drawn.choice(("", "kill", "freeze"))
@@ -179,7 +179,7 @@ class _Trial:
         return await self.here.say(f"Please see to {word}", session=key.session_id)
 
     async def _upload(self, key: SessionKey, word: str) -> None:
-        """Files until the session is deleted; what comes later must not reach the next one."""
+        """Upload files until the session is deleted; later ones must not reach the new session."""
         files, store = SqlFileStore(self.here.store.database), self.here.store
         with suppress(SessionNotFoundError):
             public_id = (await store.summary(key)).public_id
@@ -204,7 +204,7 @@ class _Trial:
 
 
 async def _lives(trial: _Trial, count: int) -> list[str]:
-    """Let so many sessions live, some at a time; the turns of those that stay."""
+    """Run `count` sessions, some concurrently; return the turns of those that remain."""
     numbers, begun = iter(range(count)), dict[int, str]()
 
     async def lane() -> None:
@@ -218,15 +218,15 @@ async def _lives(trial: _Trial, count: int) -> list[str]:
 
 
 async def _check_new(here: Process, turns: Sequence[str], outcome: Outcome) -> None:
-    """Every session that stays has its own turn, and that to its end."""
+    """Check that every remaining session has its own turn, completed."""
     async with asyncio.timeout(PATIENCE):
         for turn_id in turns:
             turn = await here.turns.wait(turn_id)
             shown = await here.store.messages(turn.session)
             name = turn.session.session_id
             outcome.expect(turn.state == "completed", f"the new {name} is {turn.state}")
-            said = [row.role for row in shown]
-            outcome.expect(len(said) == _MESSAGES, f"the new {name} has {said}")
+            roles = [row.role for row in shown]
+            outcome.expect(len(roles) == _MESSAGES, f"the new {name} has {roles}")
 
 
 async def _check_nothing_left(trial: _Trial, since: int, outcome: Outcome) -> None:
@@ -249,7 +249,7 @@ async def _trial(name: str, url: str, run: Run, count: int) -> Outcome:
                 trial = _Trial(here, crew, random.Random(f"{run.seed} {name}"))
                 turns = await _lives(trial, count)
                 await _check_new(here, turns, outcome)
-                for member in crew.members:  # what a worker writes late is written by then
+                for member in crew.members:  # late writes of a worker are done by then
                     member.send(signal.SIGTERM)
                     await asyncio.to_thread(member.join)
             await _check_nothing_left(trial, since, outcome)

@@ -1,4 +1,4 @@
-"""What the store does with an event, told without the store: keep it, keep its state, drop it."""
+"""The fate of an appended event, computed without the store: kept, state only, or dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WHERE_IT_HAPPENED: Final = {"branch", "isolation_scope", "node_info"}
 
 
 def fate_of(event: Event) -> Fate:
-    """What becomes of a normalised event."""
+    """The fate of a normalised event."""
     others = event.__dict__.keys() - _EVERY_EVENT_HAS - _WHERE_IT_HAPPENED
     silent = EventActions().__dict__
     actions = {name for name, value in event.actions.__dict__.items() if value != silent[name]}
@@ -29,7 +29,7 @@ def fate_of(event: Event) -> Fate:
 
 
 def _says_something(content: types.Content | None) -> bool:
-    """Whether a content has a part with anything but an empty text in it."""
+    """Whether a content has a part that is not an empty text."""
     for part in (content.parts if content else None) or []:
         values = {name: value for name, value in part.__dict__.items() if value is not None}
         values.pop("thought", None)
@@ -39,11 +39,11 @@ def _says_something(content: types.Content | None) -> bool:
 
 
 def normal_copy(event: Event) -> Event:
-    """The event normalised, and no part of it shared: an append changes the event it is given."""
+    """A normalised deep copy: an append changes its event."""
     return normalise(event).model_copy(deep=True)
 
 
 def kept_as(event: Event) -> list[Event]:
-    """What a load brings back of an event appended alone; InvalidIdError as an append raises it."""
+    """What a load returns of an event appended alone; InvalidIdError as an append raises it."""
     normal = normal_copy(event)
     return [normal] if fate_of(normal) == "kept" else []

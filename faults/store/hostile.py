@@ -1,4 +1,4 @@
-"""G16: hostile payloads on both databases: kept as `normalise` says, or one typed error."""
+"""G16: hostile payloads on both databases: stored as `normalise` defines, or refused."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ VOLLEY: Final = 30
 """Payloads that share a session."""
 
 Fates = dict[str, str]
-"""What became of each payload on one database: "kept", or the error that refused it."""
+"""The fate of each payload on one database: "kept", or the error that refused it."""
 
 
 class Station:
-    """One database under fire: a service that writes and another that reads."""
+    """One database under test: a service that writes and another that reads."""
 
     def __init__(self, url: str, outcome: Outcome, place: str) -> None:
         tenant = new_tenant()
@@ -37,20 +37,20 @@ class Station:
         self.fates: Fates = {}
 
     async def fire(self, volley: list[tuple[str, Event]], number: int) -> None:
-        """Append the events to one session, each usable after the one before, and read it back."""
+        """Append the events to one session, which must stay usable, and read it back."""
         session = await self.writer.create_session(
             app_name=f"app-{number}", user_id=USER, session_id="session"
         )
         kept: list[tuple[str, Event]] = []
         state: dict[str, Any] = {}
         for name, event in [*volley, ("an ordinary event", _ordinary())]:
-            expected, delta = _expected(event)  # before ADK trims what it appends
+            expected, delta = _expected(event)  # before ADK trims the event
             fate = await self._tried(name, self._append_twice(session, event))
             if name in self.fates:
                 raise RuntimeError(f"two payloads are called {name!r}")
             self.fates[name] = fate
             if fate == "kept":
-                kept += [(name, one) for one in expected]
+                kept += [(name, stored) for stored in expected]
                 state |= delta
         self.fates.pop("an ordinary event")
         await self._compare(session, kept, state)
@@ -94,7 +94,7 @@ class Station:
         return "kept"
 
     async def names(self) -> None:
-        """Hostile app, user and session ids through every operation."""
+        """Use hostile app, user and session ids in every operation."""
         for name, text in IDS.items():
             for kind in ("app_name", "user_id", "session_id"):
                 ids = {"app_name": f"app {name}", "user_id": USER, "session_id": "s", kind: text}
@@ -116,12 +116,12 @@ class Station:
         good = names == [(app, user, session.id)] and session.id == (session_id or session.id)
         self.outcome.expect(good, f"{self.place}, {what}: listed as {names}")
         await self.writer.delete_session(app_name=app, user_id=user, session_id=session.id)
-        gone = await self.reader.get_session(app_name=app, user_id=user, session_id=session.id)
-        self.outcome.expect(gone is None, f"{self.place}, {what}: not deleted")
+        found = await self.reader.get_session(app_name=app, user_id=user, session_id=session.id)
+        self.outcome.expect(found is None, f"{self.place}, {what}: not deleted")
 
 
 def _expected(event: Event) -> tuple[list[Event], dict[str, Any]]:
-    """What a load will bring of the event, and the state it will leave."""
+    """The events that a load must return for this event, and its state delta."""
     try:
         return kept_as(event), normalise(event).actions.state_delta
     except LangoError:
@@ -145,7 +145,7 @@ async def _under_fire(url: str, outcome: Outcome, place: str, most: int) -> Fate
 
 
 async def _on_both(run: Run, outcome: Outcome) -> list[Fates]:
-    """At the same time: one works while the other waits for its disk."""
+    """Run both concurrently: one works while the other waits for its disk."""
     places = run.places.each().items()
     return await asyncio.gather(
         *(_under_fire(url, outcome, place, run.count) for place, url in places)
@@ -155,14 +155,16 @@ async def _on_both(run: Run, outcome: Outcome) -> list[Fates]:
 def nothing_hostile_breaks(run: Run) -> Outcome:
     """Every payload on both databases, with the same fate on each."""
     outcome = Outcome()
-    one, other = asyncio.run(_on_both(run, outcome))
-    for name, fate in one.items():
+    sqlite_fates, postgres_fates = asyncio.run(_on_both(run, outcome))
+    for name, fate in sqlite_fates.items():
         outcome.expect(
-            fate == other[name],
-            f"{name}: {fate!r:.150} on SQLite, {other[name]!r:.150} on PostgreSQL",
+            fate == postgres_fates[name],
+            f"{name}: {fate!r:.150} on SQLite, {postgres_fates[name]!r:.150} on PostgreSQL",
         )
-    refused = sum(fate != "kept" for fate in one.values())
-    outcome.note(f"{len(one)} payloads × 2 databases, {refused} refused by the same error on both")
+    refused = sum(fate != "kept" for fate in sqlite_fates.values())
+    outcome.note(
+        f"{len(sqlite_fates)} payloads × 2 databases, {refused} refused by the same error on both"
+    )
     return outcome
 
 

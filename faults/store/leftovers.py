@@ -1,4 +1,4 @@
-"""What a database still has of sessions that were deleted, whatever its tables are.
+"""Searches all tables of a database for data of deleted sessions.
 
 The tables and columns come from the database, not from the code: a new table is searched, too.
 """
@@ -16,7 +16,7 @@ _OF_SESSION: Final = ("session_pk", "parent_pk")
 
 
 async def newest_session(connection: AsyncConnection) -> int:
-    """The primary key of the session that was made last; 0 if there is none."""
+    """The primary key of the newest session; 0 if there is none."""
     return await connection.scalar(sa.text("select coalesce(max(pk), 0) from sessions")) or 0
 
 
@@ -27,9 +27,9 @@ async def leftovers(
     pks: Collection[int] = (),
     since: int | None = None,
 ) -> list[str]:
-    """Where a text of a deleted session stands, or its primary key; one line for each.
+    """The places that hold a text or the primary key of a deleted session, one line for each.
 
-    `since`: also rows of any session made after this one that is not there.
+    `since`: also rows of missing sessions created after this one.
     """
     tables = await connection.run_sync(_tables)
     named = {table.name: table for table in tables}
@@ -80,6 +80,6 @@ async def _counted(
 
 
 async def _orphans(connection: AsyncConnection, chunks: sa.Table, artifacts: sa.Table) -> list[str]:
-    """Chunks without their artifact: no text and no session's key need be in them."""
+    """Chunks without their artifact: these may hold neither a text nor a session's key."""
     alone = chunks.c.artifact_pk.not_in(sa.select(artifacts.c.pk))
     return await _counted(connection, chunks, alone, "no artifact")

@@ -1,4 +1,4 @@
-"""Hostile payloads: what users, models and tools send that databases and JSON cannot hold."""
+"""Hostile payloads: values from users, models and tools that databases or JSON cannot hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from google.genai import types
 from lango.testing.values import HOSTILE_TEXTS, Colour, Opaque, ToolPoint, ToolReply, nested
 
 Make = Callable[[Any], dict[str, Any]]
-"""From a hostile value to the fields of an event that has it in one place."""
+"""Maps a hostile value to the fields of an event that holds it in one place."""
 
 _numbers = count()  # a state key for each value, so that none hides another
 
@@ -24,7 +24,7 @@ FIFTY_MEGABYTES: Final = 50 * 1024 * 1024
 
 
 class Silent:
-    """An object that will not even give its text."""
+    """An object whose `repr` raises."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
@@ -33,7 +33,7 @@ class Silent:
 
 
 class Undecided:
-    """An object that is neither true nor false, like an array of numbers."""
+    """An object whose truth value raises, like a NumPy array's."""
 
     def __bool__(self) -> bool:
         raise ValueError("ambiguous")
@@ -53,13 +53,13 @@ def _content(**part: Any) -> dict[str, Any]:
 
 
 def _call(**fields: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"id": "call_1", "name": "search", "args": {}, **fields}
-    return _content(function_call=types.FunctionCall(**given))
+    values: dict[str, Any] = {"id": "call_1", "name": "search", "args": {}, **fields}
+    return _content(function_call=types.FunctionCall(**values))
 
 
 def _response(**fields: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"id": "call_1", "name": "search", "response": {}, **fields}
-    return _content(function_response=types.FunctionResponse(**given))
+    values: dict[str, Any] = {"id": "call_1", "name": "search", "response": {}, **fields}
+    return _content(function_response=types.FunctionResponse(**values))
 
 
 def _state(delta: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _odd_events() -> dict[str, Callable[[], dict[str, Any]]]:
 
 
 def payloads() -> Iterator[tuple[str, Callable[[], Event]]]:
-    """Every hostile event, by name; each call makes it anew."""
+    """Every hostile event by name, as a function that creates it."""
     texts = {f"{text!a:.24}": (lambda text=text: text) for text in HOSTILE_TEXTS}
     ids = {name: (lambda text=text: text) for name, text in IDS.items()}
     for places, values in ((TEXT_PLACES, texts), (JSON_PLACES, JSON_VALUES), (ID_PLACES, ids)):
@@ -228,8 +228,8 @@ def _event(name: str, make: Make, value: Callable[[], Any]) -> Callable[[], Even
     event_id = f"event of {name}"
 
     def event() -> Event:
-        given: dict[str, Any] = {"id": event_id, "invocation_id": "turn-1", "author": "agent"}
-        fields = {**given, **make(value())}
+        values: dict[str, Any] = {"id": event_id, "invocation_id": "turn-1", "author": "agent"}
+        fields = {**values, **make(value())}
         event = Event(**fields)
         event.id = fields["id"]  # ADK fills an empty id at construction only
         return event

@@ -1,4 +1,4 @@
-"""A session service in plain Python: what the real one must be indistinguishable from."""
+"""A session service in plain Python: the reference for the real one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHARED = ("app:", "user:")
 
 @dataclass(slots=True)
 class Row:
-    """One event that was kept, or whose state was."""
+    """One event that was stored, or whose state was."""
 
     event: Event
     is_event: bool  # False: only its state delta counts
@@ -26,20 +26,20 @@ class Row:
 
     @property
     def tokens(self) -> int:
-        """What the row costs in a window; the estimate itself is tested elsewhere."""
+        """The row's tokens in a window; other tests check the estimate itself."""
         entry = entry_of(self.event)[1]
         return entry.tokens if entry else 0
 
     @property
     def is_message(self) -> bool:
-        """Whether user interfaces show it: control rows are not shown."""
+        """Whether user interfaces show the row: control rows are hidden."""
         entry = entry_of(self.event)[1]
         return entry is not None and entry.counts
 
 
 @dataclass(slots=True, repr=False)
 class ModelSession:
-    """One session: its rows in order, and its own part of the state."""
+    """One session: its rows in order, and its session-scoped state."""
 
     app: str
     user: str
@@ -53,7 +53,7 @@ class ModelSession:
 
     @property
     def live(self) -> list[Row]:
-        """The rows that a load may bring: events that no rewind took back."""
+        """The rows that a load may return: events that no rewind removed."""
         return [row for row in self.rows if row.live and row.is_event]
 
     @property
@@ -62,11 +62,11 @@ class ModelSession:
         return [row.event for row in self.live]
 
     def knows(self, event_id: str) -> bool:
-        """Whether an event of this id was ever kept."""
+        """Whether an event with this id was ever stored."""
         return any(row.event.id == event_id for row in self.rows)
 
     def configured(self, config: GetSessionConfig) -> list[Event]:
-        """The events that a GetSessionConfig asks for."""
+        """The events that a GetSessionConfig selects."""
         events = self.events
         if config.after_timestamp is not None:
             older = [n for n, e in enumerate(events) if e.timestamp < config.after_timestamp]
@@ -76,7 +76,7 @@ class ModelSession:
         return events
 
     def rewound(self, event: Event) -> Event:
-        """Take back the rewound invocation and what followed; the event with its true delta."""
+        """Remove the rewound invocation and later rows; return the event with its real delta."""
         target = event.actions.rewind_before_invocation_id
         first = next((n for n, row in enumerate(self.rows) if self._begins(row, target)), None)
         if first is None:
@@ -103,7 +103,7 @@ class ModelSession:
 
 
 def _folded(deltas: Any) -> Delta:
-    """The session's own values that a run of deltas leaves standing, as ADK's rewind sees them."""
+    """The session-scoped state after some deltas, as ADK's rewind computes it."""
     values: Delta = {}
     for delta in deltas:
         for key, value in delta.items():
@@ -118,7 +118,7 @@ def _folded(deltas: Any) -> Delta:
 
 @dataclass(slots=True)
 class Model:
-    """All sessions of a tenant, and the states they share."""
+    """All sessions of a tenant, and their shared states."""
 
     sessions: dict[tuple[str, str, str], ModelSession] = field(
         default_factory=dict[tuple[str, str, str], ModelSession]
@@ -134,7 +134,7 @@ class Model:
         return session
 
     def append(self, session: ModelSession, event: Event) -> bool:
-        """Keep the event as the store should; whether anything came of it."""
+        """Store the event as the store must; return whether anything changed."""
         if event.partial:
             return False
         normal = normal_copy(event)

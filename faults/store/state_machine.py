@@ -56,7 +56,7 @@ def same(expected: object, actual: object) -> None:
 
 
 def _is_refused(event: Event) -> bool:
-    """Whether an append must raise InvalidIdError, whatever became of the session."""
+    """Whether an append must raise InvalidIdError, even if the session is deleted."""
     if event.partial:
         return False
     try:
@@ -68,7 +68,7 @@ def _is_refused(event: Event) -> bool:
 
 @dataclass
 class Held:
-    """A session object in use, perhaps stale since another append."""
+    """A session object in use, perhaps stale after another append."""
 
     session: Session
     model: ModelSession
@@ -125,7 +125,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
-        # One in four: sessions should live long enough to become interesting.
+        # One in four: sessions must live long enough to have history.
         if data.draw(st.integers(0, 3)):
             return
         held = self.pick(data)
@@ -134,7 +134,7 @@ class Sessions(RuleBasedStateMachine):
         self.run(self.service(data).delete_session(**names))
         if self.model.sessions.get(key) is held.model:
             del self.model.sessions[key]
-        else:  # the object's session was gone already, and another with its names may be there
+        else:  # the object's session was deleted before; another of the same name may exist
             self.model.sessions.pop(key, None)
         assert self._load(held.model, self.services[1]) is None
 
@@ -153,10 +153,10 @@ class Sessions(RuleBasedStateMachine):
         """The same event once more, or another one with its id."""
         number = data.draw(st.integers(0, len(self.sent) - 1), label="sent before")
         held, event = self.sent[number]
-        again = event.model_copy(deep=True)
+        repeated = event.model_copy(deep=True)
         if data.draw(st.booleans()):
-            again.content = types.Content(role="user", parts=[types.Part(text="changed")])
-        self._append(held, again, self.service(data))
+            repeated.content = types.Content(role="user", parts=[types.Part(text="changed")])
+        self._append(held, repeated, self.service(data))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -192,7 +192,7 @@ class Sessions(RuleBasedStateMachine):
             self.sent = [*self.sent[-5:], (held, sent)]
 
     def _check_object(self, held: Held, event: Event, before: list[str], *, changed: bool) -> None:
-        """The session object shows what was appended, at once."""
+        """The session object shows the appended event immediately."""
         shown = [event.id for event in held.session.events]
         kept = changed and held.model.rows[-1].is_event
         if kept:
@@ -296,7 +296,7 @@ async def _close(services: list[SessionServiceAdapter]) -> None:
 
 
 def on_one_database(url: str, runs: int, seed_value: int) -> None:
-    """Run the machine; raises what it finds, with the steps that lead there printed."""
+    """Run the machine; raise the first failure, after printing the steps to it."""
     with asyncio.Runner() as runner:
         services = runner.run(_open(url))
         try:

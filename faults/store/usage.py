@@ -1,4 +1,4 @@
-"""LEDGER: what model calls used, while their workers are killed and frozen.
+"""LEDGER: the usage of model calls, while their workers are killed and frozen.
 
 The model is a server of this row that keeps its own count. A worker can die with a whole answer in
 its socket, so no account on this side can hold all tokens; what it must hold is a row for every
@@ -52,14 +52,14 @@ DEAD_AFTER: Final = 2.0
 TURNS_PER_BLOW: Final = 6
 PAUSES: Final = (0.2, 0.9)
 SPARED: Final = 3
-"""A turn that was begun so often is let end before the next blow."""
+"""A turn with this many attempts may end before the next fault."""
 DEATHS: Final = ("call.", "model.end", "append.")
-"""What the failpoints begin with at which a worker may die by itself."""
+"""The prefixes of the failpoints at which a worker may die by itself."""
 DIES: Final = 1 / 250
 LATE: Final = 3.0
-"""Seconds before a turn ends within which a worker that lost it may have settled a call."""
+"""Seconds before a turn's end in which a worker that lost it may settle a call."""
 LAST_WORDS: Final = 1.5
-"""Seconds that workers which were frozen have at the end to settle what they paid for."""
+"""Seconds at the end for frozen workers to settle their calls."""
 NONCE: Final = re.compile(r"N[0-9a-f]+x\d+")
 
 
@@ -77,7 +77,7 @@ def _agent(model: str) -> LlmAgent:
 
 
 def pay(place: Place, options: dict[str, Any], ready: Event) -> None:
-    """The job of a worker: run turns, and die at a failpoint now and then."""
+    """The job of a worker: run turns, and die at random failpoints."""
     keep_log(place)
     warnings.simplefilter("ignore")
     failpoints.armed = partial(_die, random.Random(f"{options['seed']} {os.getpid()}"))
@@ -109,21 +109,23 @@ def _app(store: SqlSessionStore, name: str, model: str) -> DurableAgent:
 
 @dataclass
 class ServerCount:
-    """What the model server has counted."""
+    """The counts of the model server."""
 
-    asked: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    requests_by_nonce: dict[str, tuple[str, str]] = field(
+        default_factory=dict[str, tuple[str, str]]
+    )
     """By nonce: the turn and the agent of each request."""
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """By nonce, of each answer that went out whole."""
+    """By nonce: the tokens of each answer that was sent completely."""
 
     @classmethod
-    def of(cls, lines: list[dict[str, Any]]) -> ServerCount:
-        """From its log."""
+    def from_log(cls, lines: list[dict[str, Any]]) -> ServerCount:
+        """Build the counts from the server's log."""
         made = cls()
         for line in lines:
             nonce = str(line["nonce"])
             if line["kind"] == "asked":
-                made.asked[nonce] = str(line["uid"]), str(line["agent"])
+                made.requests_by_nonce[nonce] = str(line["uid"]), str(line["agent"])
             elif line["whole"]:
                 made.tokens[nonce] = line["tokens"][0], line["tokens"][1]
         return made
@@ -151,15 +153,15 @@ async def _trial(kind: str, url: str, turns: int, drawn: random.Random, outcome:
                 process(place, dead_after=DEAD_AFTER) as here,
                 Crew(place, WORKERS, job=pay, **options) as crew,
             ):
-                said: dict[str, str] = {}
+                turn_ids: dict[str, str] = {}
                 for number in range(turns):
                     uid = f"U{drawn.randrange(16**8):08x}"
-                    said[uid] = await here.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
+                    turn_ids[uid] = await here.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
                 blows = await _strike_until_over(crew, here, drawn, max(turns // TURNS_PER_BLOW, 1))
                 await asyncio.sleep(LAST_WORDS)
-                counted = ServerCount.of(read(place.folder / "model"))
+                counted = ServerCount.from_log(read(place.folder / "model"))
                 judge = Judge(kind, counted, outcome)
-                await judge.check(here, said)
+                await judge.check(here, turn_ids)
             outcome.note(f"{kind}: {turns} turns, {_listed(blows)}; {judge}")
         finally:
             await server.stop()
@@ -186,7 +188,7 @@ async def _strike_until_over(
 
 
 async def _mend(crew: Crew) -> Counter[str]:
-    """Start a worker for each that died by itself; how many that were."""
+    """Replace the workers that died by themselves; return their number."""
     deaths: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while True:
@@ -196,7 +198,7 @@ async def _mend(crew: Crew) -> Counter[str]:
 
 
 async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) -> Counter[str]:
-    """Kill a worker, or freeze it for a while, again and again; how often each."""
+    """Repeatedly kill or freeze a worker; return how often each."""
     blows: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while blows.total() < most:
@@ -222,28 +224,28 @@ def _send(hit: WorkerProcess, number: signal.Signals) -> None:
 
 
 class Judge:
-    """Compares the rows with what the model server counted."""
+    """Compares the rows with the model server's counts."""
 
     def __init__(self, kind: str, server: ServerCount, outcome: Outcome) -> None:
         self._kind, self._server, self._outcome = kind, server, outcome
         self._settled: set[str] = set()
         self._cut_off = 0
 
-    async def check(self, here: Process, said: dict[str, str]) -> None:
+    async def check(self, here: Process, turn_ids: dict[str, str]) -> None:
         """Check every row, every request and every turn."""
         rows = await _rows(here)
         self._check_settled(rows)
-        for uid, turn_id in said.items():
-            mine = [row for row in rows if row.turn == turn_id]
-            self._check_requests(uid, mine)
-            self._check_turn(await here.turns.get(turn_id), mine)
-        strange = {row.turn for row in rows} - set(said.values())
+        for uid, turn_id in turn_ids.items():
+            rows_of_turn = [row for row in rows if row.turn == turn_id]
+            self._check_requests(uid, rows_of_turn)
+            self._check_turn(await here.turns.get(turn_id), rows_of_turn)
+        strange = {row.turn for row in rows} - set(turn_ids.values())
         self._expect(not strange, f"rows of turns that are none: {sorted(strange)[:3]}")
         lost = await _stored_answers(here) - self._settled
         self._expect(not lost, f"{len(lost)} stored answers without usage: {sorted(lost)[:3]}")
 
     def _check_settled(self, rows: list[sa.Row[Any]]) -> None:
-        """Every row with figures has those of one answer; no row is under way any more."""
+        """Every row with figures has those of one answer; no row is still open."""
         open_rows = [row.call_id for row in rows if row.outcome == "started"]
         self._expect(not open_rows, f"{len(open_rows)} rows are still under way")
         for row in rows:
@@ -258,24 +260,30 @@ class Judge:
 
     def _check_requests(self, uid: str, rows: list[sa.Row[Any]]) -> None:
         """Every request has a row, of the same turn and agent."""
-        requests = [nonce for nonce, (of, _) in self._server.asked.items() if of == uid]
+        requests = [
+            nonce
+            for nonce, (request_uid, _) in self._server.requests_by_nonce.items()
+            if request_uid == uid
+        ]
         open_requests = Counter(
-            self._server.asked[nonce][1] for nonce in requests if nonce not in self._settled
+            self._server.requests_by_nonce[nonce][1]
+            for nonce in requests
+            if nonce not in self._settled
         )
         open_rows = Counter(row.agent for row in rows if row.input_tokens is None)
         without = open_requests - open_rows
         self._expect(not without, f"{uid}: requests without a row: {dict(without)}")
 
     def _check_turn(self, turn: Turn, rows: list[sa.Row[Any]]) -> None:
-        """The turn has the sum of its rows; what a worker that lost it settled late may lack."""
+        """The turn has the sum of its rows; calls settled late by a lost worker may be missing."""
         self._expect(turn.ended is not None, f"{turn.id} is {turn.state}")
         usage = turn.usage or {}
-        told = (usage.get("input", 0), usage.get("output", 0))
+        turn_usage = (usage.get("input", 0), usage.get("output", 0))
         paid = [row for row in rows if row.input_tokens is not None]
         late = [row for row in paid if turn.attempts > 1 and _is_late(row, turn)]
         self._expect(
-            told in _sums(paid, late),
-            f"{turn.id} after {turn.attempts} attempts has {told}, its rows {_sum(paid)}",
+            turn_usage in _sums(paid, late),
+            f"{turn.id} after {turn.attempts} attempts has {turn_usage}, its rows {_sum(paid)}",
         )
 
     def _expect(self, holds: object, failure: str) -> None:
@@ -286,7 +294,7 @@ class Judge:
         counted = sum(map(sum, whole.values()))
         unknown = [sum(whole[nonce]) for nonce in whole if nonce not in settled]
         return (
-            f"{len(self._server.asked)} requests, {len(settled)} settled to the "
+            f"{len(self._server.requests_by_nonce)} requests, {len(settled)} settled to the "
             f"token, {self._cut_off} rows cut off; {len(unknown)} answers went out whole to "
             f"workers that died with them, {sum(unknown)} of {counted} tokens "
             f"({sum(unknown) / max(counted, 1):.2%})"
@@ -316,7 +324,7 @@ async def _rows(here: Process) -> list[sa.Row[Any]]:
 
 
 async def _stored_answers(here: Process) -> set[str]:
-    """The nonces of all answers that a session has."""
+    """The nonces of all answers stored in sessions."""
     found = (
         sa.select(messages.c.content)
         .join(sessions, sessions.c.pk == messages.c.session_pk)

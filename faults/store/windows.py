@@ -1,4 +1,4 @@
-"""What a load that was cut to a token budget may and must hold."""
+"""Checks a load that was truncated to a token budget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faults.store.session_model import ModelSession, Row
 
 
 def window_problem(session: ModelSession, loaded: Sequence[Event], budget: int) -> str:
-    """What is wrong with a window, or nothing.
+    """The problem of a window, or an empty text.
 
     It is the newest rows that fit the budget, or the open turn if that is more; it may begin some
     rows later so as not to begin in the middle of a call and its answer; and before it stand only

@@ -30,7 +30,7 @@ def on_postgres(run: Run) -> Outcome:
 
 
 def on_sqlite(run: Run) -> Outcome:
-    """The same on a file, each event with state keys of its own in every scope."""
+    """The same on a file; each event has its own state keys in every scope."""
     outcome = Outcome()
     for writers in WRITERS:
         rate = write_at_once(

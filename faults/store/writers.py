@@ -1,4 +1,4 @@
-"""Many processes that append to one session at once, each event sent twice."""
+"""Many processes append to one session concurrently, each event twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _barrier: Barrier | None = None
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one writer does."""
+    """The task of one writer."""
 
     url: str
     tenant: str
@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one writer saw."""
+    """The observations of one writer."""
 
     errors: list[str]
     started: float
@@ -57,11 +57,11 @@ class Written:
 def write_at_once(
     url: str, *, writers: int, count: int, with_state: bool, outcome: Outcome
 ) -> float:
-    """Let `writers` processes append `count` events between them, check all of it; events/s."""
+    """Let `writers` processes append `count` events in total, and check them; return events/s."""
     tenant = new_tenant()
     asyncio.run(_create(url, tenant))
     shares = [count // writers + (number < count % writers) for number in range(writers)]
-    # The two sendings of an event race each other as long as the server has connections for it.
+    # Both appends of an event race each other while the server has connections for it.
     connections = 2 if writers <= 8 else 1
     tasks = [
         Task(url, tenant, number, share, with_state, connections)
@@ -139,7 +139,7 @@ async def _create(url: str, tenant: str) -> None:
 
 
 async def _check(tasks: list[Task], outcome: Outcome) -> None:
-    """Each event once, each writer's in its order, every number used, all state there."""
+    """Check: each event once, in each writer's order, every number used, all state stored."""
     url, tenant, who = tasks[0].url, tasks[0].tenant, f"{len(tasks)} writers"
     expected = {f"w{task.writer}-{number}" for task in tasks for number in range(task.count)}
     async with whole(url, tenant) as service:

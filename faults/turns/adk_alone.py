@@ -1,4 +1,4 @@
-"""The same turns on google-adk alone: its own sessions, resumable, on processes killed alike.
+"""The same turns on google-adk alone: its own resumable sessions, the same kills.
 
 After a kill a client sends its message again. In every other session it does better: it resumes the
 invocation that holds its message already, if there is one.
@@ -26,7 +26,7 @@ from faults.recovery.kill_shapes import quiet
 from faults.turns.agents import Effects, agent_of
 from faults.turns.place import Place, temporary_place
 from faults.turns.processes import Crew
-from faults.turns.tally import Shape, Tally, by_session, count, told
+from faults.turns.tally import Shape, Tally, by_session, count, story_of
 from lango.store.db.database import Database
 
 _USER: Final = "user"
@@ -35,7 +35,7 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of some processes, and how long they are left alone between blows."""
+    """The turns for some processes, and the time between two kills."""
 
     shape: Shape
     per_session: int
@@ -51,7 +51,7 @@ class Load:
 
 
 async def adk_alone(run: Run, load: Load) -> str:
-    """What is wrong after the kills, in one line."""
+    """The damage after the kills, in one line."""
     drawn, schema = random.Random(run.seed), f"adk_{uuid4().hex}"
     sessions = by_session(load.names(run.count))
     database = Database(run.places.postgres, pool_size=1)
@@ -107,7 +107,7 @@ async def _kill_until_over(crews: list[Crew], drawn: random.Random, run: Run, lo
 
 
 def _over(place: Place) -> Effects:
-    """What the client knows: which turns it began, and which are over."""
+    """The turns that the client has begun, and those that are over."""
     return Effects(place.folder / "over")
 
 
@@ -129,7 +129,7 @@ async def _tally(
     histories: list[list[str]] = []
     for session in sessions:
         found = await service.get_session(app_name=place.app, user_id=_USER, session_id=session)
-        histories.append(told(found.events if found else ()))
+        histories.append(story_of(found.events if found else ()))
     names = [name for each in sessions.values() for name in each]
     return count(shape, names, histories, place.effects.words())
 
@@ -178,6 +178,6 @@ async def _turn(runner: Runner, session: str, message: str) -> None:
     events = found.events if found and _number(session) % 2 else ()
     cut = [event.invocation_id for event in events if message in str(event.content)]
     new = types.Content(role="user", parts=[types.Part(text=message)])
-    given: dict[str, Any] = {"invocation_id": cut[0]} if cut else {"new_message": new}
-    async for _ in runner.run_async(user_id=_USER, session_id=session, **given):
+    request: dict[str, Any] = {"invocation_id": cut[0]} if cut else {"new_message": new}
+    async for _ in runner.run_async(user_id=_USER, session_id=session, **request):
         pass

@@ -1,4 +1,4 @@
-"""The agent whose turns are run here: its model says back what it hears, its tools leave traces."""
+"""The agent of these rows: its model echoes its input, its tools record their effects."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from lango.tools.function import tool
 
 PATIENCE = 60.0
 THEN: Final = " then "
-"""Parts the rounds of a message: its model calls tools once for each, and then answers."""
+"""Separates the rounds of a message: the model calls tools once per round, then answers."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Effects:
             os.close(file)
 
     def lines(self) -> list[list[str]]:
-        """The words of each line: process, time, then what the tool said."""
+        """The words of each line: process, time, then the tool's words."""
         if not self.path.exists():
             return []
         return [line.split(" ") for line in self.path.read_text().splitlines()]
@@ -52,7 +52,7 @@ class Effects:
         return [" ".join(line[2:]) for line in self.lines()]
 
     async def wait(self, until: Callable[[list[str]], bool]) -> None:
-        """Poll the file until its lines are as wanted."""
+        """Poll the file until a condition on its words holds."""
         async with asyncio.timeout(PATIENCE):
             while not until(self.words()):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
@@ -143,13 +143,13 @@ def only_in(version: str) -> str:
 
 
 def in_rounds(request: ModelRequest) -> Reply:
-    """What the model says: a round of the message after the other, as if each were said alone."""
+    """The model's answer: one round of the message after the other, as if each came alone."""
     messages = list(request.messages)
-    last = max((n for n, one in enumerate(messages) if one.role == "user"), default=0)
+    last = max((n for n, message in enumerate(messages) if message.role == "user"), default=0)
     rounds = messages[last].content.split(THEN) if messages else []
     done = sum(message.is_assistant for message in messages[last:])
     if len(rounds) > 1 and done > len(rounds):
-        return Reply("All of that is done.")  # asked again, though it has answered
+        return Reply("All of that is done.")  # called again after its answer
     if len(rounds) > 1 and done < len(rounds):
         request = replace(request, messages=[*messages, Message("user", rounds[done])])
     return demo(request)
@@ -176,7 +176,7 @@ def loaded(
     provider: ScriptedProvider | None = None,
     version: str = "",
 ) -> dict[str, DurableAgent]:
-    """The app as a worker has it."""
+    """The app as a worker loads it."""
     agent, sessions = agent_of(effects, delay, provider, version), SessionServiceAdapter(store)
     runner = AgentRunner(agent, sessions, SqlArtifactService(store), name=app)
     return {app: DurableAgent(runner, store)}

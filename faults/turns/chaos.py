@@ -1,4 +1,4 @@
-"""CHAOS: workers killed and frozen at random, and what google-adk alone makes of the same kills."""
+"""CHAOS: workers killed and frozen at random, compared with google-adk alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOAD: Final = Load(
 )
 DEAD_AFTER: Final = 2.0
 _SPARED: Final = 3
-"""A turn that was begun so often is let end before the next blow."""
+"""A turn with this many attempts may end before the next fault."""
 FULL: Final = 600
 
 
@@ -60,7 +60,7 @@ async def _trial(run: Run) -> Outcome:
 
 
 async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) -> Counter[str]:
-    """Kill a worker, or freeze it for a while, again and again; how often each."""
+    """Repeatedly kill or freeze a worker; return how often each."""
     blows: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while blows.total() < most:
@@ -76,7 +76,7 @@ async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) ->
 
 
 async def _freeze(crew: Crew, number: int, seconds: float) -> None:
-    """Past the time after which it counts as dead, or not."""
+    """Freeze a worker for shorter or longer than its dead time."""
     frozen = crew.members[number]
     frozen.send(signal.SIGSTOP)
     try:

@@ -1,4 +1,4 @@
-"""CHATS: two processes on one SQLite file, each with its own turns and a worker that runs any."""
+"""CHATS: two processes on one SQLite file, each with its own turns and a worker for all turns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SPARED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """An app that writes down who begins which attempt at a turn."""
+    """An app that records which process begins which attempt of a turn."""
 
     app: LoadedApp
     attempts: Effects
@@ -51,7 +51,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Who began a turn for the how manieth time, and when."""
+    """One attempt of a turn: its number, its process and its time."""
 
     process: str
     at: float
@@ -74,7 +74,7 @@ async def _trial(run: Run) -> Outcome:
         ):
             killed = await _kill((first, second), here, drawn, run.count, place)
             names = [f"{me}n{number}" for me in NAMES for number in range(run.count)]
-            turns = {name: await _say(here, name) for name in names}
+            turns = {name: await _submit(here, name) for name in names}
             tally = await check_turns(here, turns, SHAPE, outcome)
         began = [
             Attempt(words[0], float(words[1]), words[2], int(words[3]))
@@ -90,7 +90,7 @@ async def _trial(run: Run) -> Outcome:
 async def _kill(
     crews: Sequence[Crew], here: Process, drawn: random.Random, count: int, place: Place
 ) -> dict[str, float]:
-    """Kill and restart one or the other while they talk; when each of them was killed."""
+    """Kill and restart either process while both run; return the times of the kills."""
     killed: dict[str, float] = {}
     done = [place.folder / f"done-{me}" for me in NAMES]
     for _ in range(max(len(NAMES) * count // TURNS_PER_KILL, 2)):
@@ -109,7 +109,7 @@ async def _kill(
 
 
 def stolen(began: Sequence[Attempt], killed: dict[str, float]) -> list[str]:
-    """Attempts at turns whose process before was alive.
+    """Attempts of turns whose previous process was alive.
 
     One that was killed between its claim and its first word is not in the list: some other process
     must then have been killed.
@@ -126,8 +126,8 @@ def stolen(began: Sequence[Attempt], killed: dict[str, float]) -> list[str]:
     return wrong
 
 
-async def _say(here: Process, name: str) -> str:
-    """Hand in a turn, or find it: the key is its name."""
+async def _submit(here: Process, name: str) -> str:
+    """Submit a turn (idempotent by its name)."""
     return await here.say(SHAPE.message(name), session=name[0], idempotency_key=name)
 
 
@@ -137,7 +137,7 @@ def _chat(place: Place, options: dict[str, Any], ready: Ready) -> None:
 
 
 async def _talk(place: Place, options: dict[str, Any], ready: Ready) -> None:
-    """Say one thing after the other from the beginning: what was said before is found again."""
+    """Submit the turns one by one from the first; those submitted before a kill are found again."""
     me = options["me"]
     async with process(place, dead_after=DEAD_AFTER) as here:
         apps = loaded(here.store, place.app, place.effects, DELAY)
@@ -145,9 +145,9 @@ async def _talk(place: Place, options: dict[str, Any], ready: Ready) -> None:
         async with TurnWorker(here.store, here.engine, watched):
             ready.set()
             for number in range(options["turns"]):
-                await here.turns.wait(await _say(here, f"{me}n{number}"))
+                await here.turns.wait(await _submit(here, f"{me}n{number}"))
             (place.folder / f"done-{me}").touch()
-            await asyncio.Event().wait()  # alive, for what the other leaves behind
+            await asyncio.Event().wait()  # stay alive to resume the other's turns
 
 
 CHATS: Final = Guarantee(

@@ -1,4 +1,4 @@
-"""Those who hand in turns and read along while things break, and what must hold afterwards."""
+"""Clients that submit and read turns during faults, and the checks afterwards."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from faults.harness import Outcome
 from faults.turns.place import Process, check_log
-from faults.turns.tally import Shape, Tally, by_session, count, differences, told
+from faults.turns.tally import Shape, Tally, by_session, count, differences, story_of
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import StoreUnavailableError
 from lango.store.schema.tables import turns as turn_rows
 from lango.store.turns.rows import Turn
 
 PATIENCE: Final = 180.0
-"""Seconds in which some turn must end; nothing is measured by it."""
+"""Seconds in which some turn must end: a limit, not a measurement."""
 
 
 class Clients:
-    """Clients that each hand in a turn and read it to its end, again and again, until stopped.
+    """Clients that repeatedly submit a turn and read it to its end, until stopped.
 
     Whatever is raised to them is a failure, unless they are told to `resend` when the database
     stays away: they then send the same turn again, under the same key.
@@ -41,11 +41,11 @@ class Clients:
         self._stopped = False
 
     def stop(self) -> None:
-        """Let each end with the turn it has."""
+        """Let each client finish its current turn."""
         self._stopped = True
 
     async def run(self, clients: int, drawn: random.Random) -> None:
-        """So many clients at once."""
+        """Run this number of clients concurrently."""
         seeds = [drawn.randrange(2**32) for _ in range(clients)]
         jobs = (self._be(n, random.Random(seed)) for n, seed in enumerate(seeds))
         await asyncio.gather(*jobs)
@@ -62,12 +62,12 @@ class Clients:
                 self._outcome.fail(f"the client of {name} saw {error!r}")
 
     async def talk(self, name: str, session: str) -> None:
-        """Hand in one turn, look at it, and read it to its end."""
+        """Submit one turn, get it, and read it to its end."""
         here = self._here
-        said, key = self._shape.message(name), f"key-{name}"
+        message, key = self._shape.message(name), f"key-{name}"
         while True:
             try:
-                turn = await here.say(said, session=session, idempotency_key=key)
+                turn = await here.say(message, session=session, idempotency_key=key)
                 self.turns[name] = turn
                 await here.turns.get(turn)
                 check_log(await here.read(turn))
@@ -79,18 +79,18 @@ class Clients:
 
 
 async def open_turns(here: Process, attempts: int = 0) -> int:
-    """How many turns of this place are not over, of those that were begun so often."""
+    """The number of open turns of this place with at least this many attempts."""
     of_place = (turn_rows.c.app == here.place.app, turn_rows.c.ended.is_(None))
-    some = sa.select(sa.func.count()).where(*of_place, turn_rows.c.attempts >= attempts)
+    statement = sa.select(sa.func.count()).where(*of_place, turn_rows.c.attempts >= attempts)
 
-    async def once(connection: AsyncConnection) -> int:
-        return await connection.scalar(some) or 0
+    async def count_open(connection: AsyncConnection) -> int:
+        return await connection.scalar(statement) or 0
 
-    return await here.store.database.read(once)
+    return await here.store.database.read(count_open)
 
 
 async def until_over(here: Process, attempts: int = 0) -> None:
-    """Wait until no turn is open that was begun so often; TimeoutError when none ends any more."""
+    """Wait until no turn with that many attempts is open; TimeoutError if none ends any more."""
     left, since = await open_turns(here, attempts), time.monotonic()
     while left:
         await asyncio.sleep(0.1)
@@ -104,7 +104,7 @@ async def until_over(here: Process, attempts: int = 0) -> None:
 async def check_turns(
     here: Process, turns: Mapping[str, str], shape: Shape, outcome: Outcome
 ) -> Tally:
-    """Every turn ended well; its log, its history and its tools as if nothing had happened."""
+    """Check that every turn completed, with log, history and tool runs as without faults."""
     ended: dict[str, Turn] = {}
     for name, turn_id in turns.items():
         turn = await _ended(here, name, turn_id, outcome)
@@ -123,10 +123,10 @@ async def check_turns(
 
 
 async def history(here: Process, session: str, unknown: set[str] | None = None) -> list[str]:
-    """A session's history in the words of a story."""
+    """A session's history as the words of a story."""
     service = SessionServiceAdapter(here.store, token_budget=None)
     found = await service.get_session(app_name=here.place.app, user_id="user", session_id=session)
-    return told(found.events if found else (), unknown)
+    return story_of(found.events if found else (), unknown)
 
 
 async def _ended(here: Process, name: str, turn_id: str, outcome: Outcome) -> Turn | None:

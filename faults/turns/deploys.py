@@ -33,12 +33,12 @@ from lango.testing.databases import temporary_postgres
 
 TURNS_PER_DEPLOY: Final = 100
 SHAPE: Final = Shape(rounds=2)
-LAST: Final = Shape()  # what a turn does after it was held
+LAST: Final = Shape()  # the rest of a turn after it was held
 WORKERS: Final = 2
 CLIENTS: Final = 6
 SESSIONS: Final = 12
 HELD: Final = 2
-"""Turns of each kind that are under way when a deploy begins."""
+"""Turns of each kind that run when a deploy begins."""
 DELAY: Final = 0.005
 DEAD_AFTER: Final = 2.0
 DRAIN: Final = 0.5
@@ -49,9 +49,9 @@ class Held:
     """Turns that a version began and cannot end: the next one has to."""
 
     bridges: dict[str, str] = field(default_factory=dict[str, str])
-    """By name, those that every version can go on with."""
+    """By name: turns that every version can resume."""
     strays: dict[str, str] = field(default_factory=dict[str, str])
-    """By session, those with an open call of a tool that the next version lacks."""
+    """By session: turns with an open call of a tool that the next version lacks."""
 
 
 def _package(place: Place, version: int) -> Path:
@@ -65,24 +65,24 @@ def release(place: Place, version: int) -> None:
 
 
 def carried_by(place: Place, version: int) -> Revisions:
-    """The migrations that a version has; the first one has those of today."""
+    """The migrations of a version; the first version has those of today."""
     return Revisions(_package(place, version)) if version else OURS
 
 
 def _run_version(place: Place, options: dict[str, Any], ready: Event) -> None:
-    """A worker of some version, in a process of its own."""
+    """The job of a process: a worker of one version."""
     migrate.carried = carried_by(place, int(options["version"]))
     work(place, options, ready)
 
 
 def _upgrade(place: Place, version: int) -> str:
-    """What `lango db upgrade` of that version does; in a process of its own."""
+    """The job of a process: `lango db upgrade` of that version."""
     migrate.carried = carried_by(place, version)
     return asyncio.run(migrate.upgrade(place.url))
 
 
 class Deploys:
-    """Versions of the workers on one database, one replaced by another while clients go on."""
+    """Replaces versions of the workers on one database while clients continue."""
 
     def __init__(self, here: Process, drawn: random.Random, outcome: Outcome) -> None:
         self._here, self._drawn, self._outcome = here, drawn, outcome
@@ -93,7 +93,7 @@ class Deploys:
 
     @asynccontextmanager
     async def workers(self, versions: int) -> AsyncGenerator[None]:
-        """Room for the workers of each version; the first one's begin."""
+        """Prepare the workers of each version, and start those of the first."""
         place = self._here.place
         async with AsyncExitStack() as ending:
             for version in range(versions):
@@ -117,7 +117,7 @@ class Deploys:
             await self._upgrade(new)
         began = {str(worker.pid) for worker in self._crews[old].members}
         for number in self._drawn.sample([signal.SIGTERM, signal.SIGKILL], WORKERS):
-            await self._hire(self._crews[new])  # for a while there are both
+            await self._hire(self._crews[new])  # for a while both versions run
             await self._end(self._crews[old].members.pop(0), number)
         for name in held.bridges:
             self._gate(name).touch()
@@ -134,10 +134,10 @@ class Deploys:
         held, tool = Held(), only_in(str(version))
         for number in range(HELD):
             bridge, stray = f"b{name}n{number}", f"stray-{name}-{number}"
-            said = f'call hold {{"name": "gate-{bridge}"}}{THEN}{LAST.message(bridge)}'
-            held.bridges[bridge] = await self._here.say(said, session=f"bridge-{bridge}")
-            said = f'call {tool} {{"name": "gate-{stray}"}}'
-            held.strays[stray] = await self._here.say(said, session=stray)
+            message = f'call hold {{"name": "gate-{bridge}"}}{THEN}{LAST.message(bridge)}'
+            held.bridges[bridge] = await self._here.say(message, session=f"bridge-{bridge}")
+            message = f'call {tool} {{"name": "gate-{stray}"}}'
+            held.strays[stray] = await self._here.say(message, session=stray)
         wanted = {f"held gate-{each}" for each in (*held.bridges, *held.strays)}
         await self._here.place.effects.wait(lambda words: wanted <= set(words))
         return held
@@ -155,7 +155,7 @@ class Deploys:
         self._upgrades.append(time.monotonic() - began)
         head = carried_by(place, version).head
         self._outcome.expect(revisions == [head] * 2, f"the upgrades ended at {revisions}")
-        await self._here.store.check()  # as a server that is asked whether it is ready
+        await self._here.store.check()  # as a server's readiness probe does
 
     async def _end(self, worker: WorkerProcess, number: signal.Signals) -> None:
         try:
@@ -170,7 +170,7 @@ class Deploys:
     async def _check_bridge(
         self, name: str, turn_id: str, began: set[str], ended: set[str]
     ) -> None:
-        """Begun by the old version, ended by the new, and each thing once."""
+        """Check a turn that the old version began and the new one ended: each effect once."""
         async with asyncio.timeout(PATIENCE):
             turn = await self._here.turns.wait(turn_id)
         outcome, gate = self._outcome, f"gate-{name}"
@@ -190,11 +190,11 @@ class Deploys:
         outcome.expect(marks.count(f"mark {mark}") == 1, f"the tool of {name} did not run once")
 
     async def _check_stray(self, session: str, turn_id: str) -> None:
-        """Ended as changed, its call answered, and the session goes on."""
+        """Check a turn that failed as changed: its call has a result, and the session is usable."""
         async with asyncio.timeout(PATIENCE):
             turn = await self._here.turns.wait(turn_id)
-        outcome, said = self._outcome, (turn.error or {}).get("type")
-        right = (turn.state, said) == ("failed", AgentChangedError.__name__)
+        outcome, error_type = self._outcome, (turn.error or {}).get("type")
+        right = (turn.state, error_type) == ("failed", AgentChangedError.__name__)
         outcome.expect(right, f"turn {session} is {turn.state}: {turn.error}")
         self._stray += right
         check_log(await self._here.read(turn_id))
@@ -206,8 +206,8 @@ class Deploys:
             after = await self._here.turns.wait(await self._here.say("hello", session=session))
         outcome.expect(after.state == "completed", f"{session} does not go on: {after.error}")
 
-    def tell(self) -> None:
-        """What was done, as figures."""
+    def note_figures(self) -> None:
+        """Add the figures to the outcome."""
         ended = ", ".join(f"{times} by {name}" for name, times in sorted(self._ended.items()))
         self._outcome.note(
             f"{len(self._upgrades)} deploys with an upgrade (the slowest {max(self._upgrades):.1f} "
@@ -217,7 +217,7 @@ class Deploys:
 
 
 async def _stay(connection: AsyncConnection, seconds: float) -> None:
-    """Keep a transaction alive, which would be ended if its process said nothing."""
+    """Keep a transaction alive, which the server would end if it were idle."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         await connection.execute(sa.text("select 1"))
@@ -227,21 +227,21 @@ async def _stay(connection: AsyncConnection, seconds: float) -> None:
 async def _trial(run: Run) -> Outcome:
     outcome, drawn = Outcome(), random.Random(run.seed)
     versions = max(run.count // TURNS_PER_DEPLOY, 1)
-    # A database of its own: no other test must see the newer tables.
+    # Its own database: no other test may see the newer tables.
     async with temporary_postgres(run.places.postgres) as url:
         with temporary_place(url) as place:
             async with process(place, dead_after=DEAD_AFTER) as here:
                 deploys = Deploys(here, drawn, outcome)
                 async with deploys.workers(versions + 1):
                     await _under_load(run, here, deploys, versions, outcome)
-                    deploys.tell()
+                    deploys.note_figures()
     return outcome
 
 
 async def _under_load(
     run: Run, here: Process, deploys: Deploys, versions: int, outcome: Outcome
 ) -> None:
-    """Every version after the other, and then the one before the last again."""
+    """Deploy every version, and then roll back to the one before the last."""
     clients = Clients(here, SHAPE, outcome, sessions=SESSIONS)
     talking = asyncio.create_task(clients.run(CLIENTS, random.Random(run.seed)))
     try:

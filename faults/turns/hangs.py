@@ -1,4 +1,4 @@
-"""HANG: a worker whose event loop stands still, and one that dies with many turns in its hands."""
+"""HANG: a worker whose event loop blocks, and one that dies with many running turns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _trial(run: Run) -> Outcome:
 
 
 async def _hang(here: Process, outcome: Outcome) -> float:
-    """How long until another worker ran what the hung one had begun."""
+    """The seconds until another worker ran the turn of the blocked one."""
     place = here.place
     async with Crew(place, 1, dead_after=DEAD_AFTER, hang_after=HANG_AFTER):
         turn = await here.say('call block {"name": "b"}')
@@ -49,15 +49,15 @@ async def _hang(here: Process, outcome: Outcome) -> float:
             before = await _stored(here, turn)
             (place.folder / "unblock").touch()
             await place.effects.wait(lambda words: words.count("unblocked b") == 2)
-        # The one that hung is alone now: when it has run this, it is past all it had left to do.
+        # Only the blocked worker is left: once it has run this turn, it has done all earlier work.
         async with asyncio.timeout(PATIENCE):
             more = await here.say('call step {"name": "after"}', session="two")
             later = await here.turns.wait(more)
     outcome.expect((ended.state, ended.attempts) == ("completed", 2), f"the hung turn is {ended}")
     outcome.expect(later.state == "completed", f"after its hang the worker's turn is {later.state}")
     outcome.expect(await _stored(here, turn) == before, "a worker wrote after it had hung")
-    told = {line[2]: float(line[1]) for line in place.effects.lines() if line[3:] == ["b"]}
-    return told["passes"] - told["blocks"]
+    began = {line[2]: float(line[1]) for line in place.effects.lines() if line[3:] == ["b"]}
+    return began["passes"] - began["blocks"]
 
 
 async def _stored(here: Process, turn: str) -> list[str]:
@@ -71,10 +71,10 @@ async def _stored(here: Process, turn: str) -> list[str]:
 
 
 async def _die_with_many(here: Process, outcome: Outcome) -> float:
-    """How long until the turns of a dead worker were over."""
+    """The seconds until the turns of a dead worker were over."""
     async with Crew(here.place, 1, dead_after=DEAD_AFTER) as crew:
-        said = 'call hold {"name": "go"}'
-        turns = [await here.say(said, session=f"s{n}") for n in range(TURNS)]
+        message = 'call hold {"name": "go"}'
+        turns = [await here.say(message, session=f"s{n}") for n in range(TURNS)]
         await here.place.effects.wait(lambda words: words.count("held go") == TURNS)
         await crew.replace(0)
         killed = time.monotonic()

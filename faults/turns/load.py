@@ -1,4 +1,4 @@
-"""Turns that clients keep handing in to worker processes while something breaks the database."""
+"""Clients that submit turns to worker processes while a fault breaks the database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def under_load(
     *,
     resend: bool = False,
 ) -> None:
-    """Break things while clients hand in turns and read them; then all of them must have ended."""
+    """Inject faults while clients submit and read turns; then all turns must have ended."""
     async with (
         process(place, dead_after=DEAD_AFTER) as here,
         Crew(place, WORKERS, delay=0.002, dead_after=DEAD_AFTER),

@@ -40,7 +40,7 @@ async def _trial(run: Run) -> Outcome:
 
 
 def wrongs(handed_in: Mapping[str, Sequence[str]], marks: Iterable[Sequence[str]]) -> list[str]:
-    """Every turn that overlaps another of its session, came too early, too often or never."""
+    """The turns that overlap another of their session, ran too early, too often or never."""
     wrong: list[str] = []
     running: dict[str, str] = {}
     begun: dict[str, list[str]] = {}

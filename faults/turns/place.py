@@ -1,4 +1,4 @@
-"""One process's part in the turns of a database: a service, and workers when asked for."""
+"""The turn service of one process, and its workers."""
 
 import tempfile
 from collections.abc import AsyncGenerator, Generator
@@ -22,7 +22,7 @@ END_TYPES = {kind.type for kind in ENDS}
 
 @dataclass(frozen=True)
 class Place:
-    """Where a test's turns are: a database, an app of the test's own, and a file of effects."""
+    """The place of a test's turns: a database, its own app, and a file of effects."""
 
     url: str
     app: str
@@ -41,7 +41,7 @@ def temporary_place(url: str) -> Generator[Place]:
 
 
 class Process:
-    """A process, though it may share one with others in a test: nothing else is shared."""
+    """Stands for a process: several in one test share nothing but the real process."""
 
     def __init__(self, place: Place, *, dead_after: float = 5.0) -> None:
         self.place = place
@@ -75,7 +75,7 @@ async def process(place: Place, **options: Any) -> AsyncGenerator[Process]:
 
 
 def text_of(events: list[LoggedEvent]) -> str:
-    """What a reader of the events has at the end; an unfinished message is not in it."""
+    """The text that a reader has at the end, without unfinished messages."""
     drafts: dict[str, str] = {}
     done: list[str] = []
     for event in events:
@@ -96,7 +96,7 @@ def types_of(events: list[LoggedEvent]) -> list[str]:
 
 
 def check_log(events: list[LoggedEvent]) -> None:
-    """Numbered without a gap, epochs that never fall, one end, and that at the end."""
+    """Check a log: numbers without a gap, epochs that never decrease, one end, at the end."""
     assert [event.number for event in events] == list(range(1, len(events) + 1))
     epochs = [event.epoch for event in events]
     assert epochs == sorted(epochs)

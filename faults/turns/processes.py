@@ -1,4 +1,4 @@
-"""Workers in processes of their own, to be killed, frozen and stopped."""
+"""Worker processes that a test kills, freezes and stops."""
 
 import asyncio
 import logging
@@ -21,11 +21,11 @@ CONTEXT.set_forkserver_preload(["pytest", "faults.turns.warm"])
 
 
 Job = Callable[[Place, dict[str, Any], Event], None]
-"""What a process does: it sets the event once it has begun."""
+"""The job of a process: it sets the event once it has begun."""
 
 
 class WorkerProcess:
-    """A process that does nothing but run turns, unless it is given another job."""
+    """A process that runs turns, unless it gets another job."""
 
     def __init__(self, place: Place, options: dict[str, Any], job: Job | None = None) -> None:
         self._ready = CONTEXT.Event()
@@ -77,17 +77,17 @@ class Crew:
             await asyncio.to_thread(self.members.pop().kill)
 
     def hire(self) -> None:
-        """One more; it is not waited for."""
+        """Start one more, without waiting for it."""
         self.members.append(WorkerProcess(self.place, dict(self._options), self._job))
 
     async def replace(self, number: int) -> None:
-        """Kill one, while another takes its place."""
+        """Kill one, and start another in its place."""
         doomed = self.members.pop(number)
         self.hire()
         await asyncio.to_thread(doomed.kill)
 
     async def mend(self) -> int:
-        """Start one for each that has died by itself; how many that were."""
+        """Replace those that died by themselves; return their number."""
         dead = [each for each in self.members if not each.is_alive]
         for each in dead:
             self.members.remove(each)
@@ -98,7 +98,7 @@ class Crew:
 
 @contextmanager
 def workers(place: Place, count: int = 1, **options: Any) -> Generator[list[WorkerProcess]]:
-    """So many workers, each ready; those that still live are killed at the end."""
+    """Start this many workers, and wait until they are ready; survivors are killed at the end."""
     with ExitStack() as ending:
         started: list[WorkerProcess] = []
         for _ in range(count):
@@ -115,10 +115,10 @@ def keep_log(place: Place) -> None:
 
 
 def work(place: Place, options: dict[str, Any], ready: Event) -> None:
-    """Run turns until told to stop: the job of a process that is given no other."""
+    """The default job of a process: run turns until SIGTERM."""
     keep_log(place)
     failpoints.armed = partial(_die_at, options.pop("die_at", None))
-    event_loop.run(_work_until_told(place, options, ready))
+    event_loop.run(_work_until_stopped(place, options, ready))
 
 
 def _die_at(where: str | None, name: str) -> None:
@@ -126,13 +126,13 @@ def _die_at(where: str | None, name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _work_until_told(place: Place, options: dict[str, Any], ready: Event) -> None:
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+async def _work_until_stopped(place: Place, options: dict[str, Any], ready: Event) -> None:
+    stop_requested = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_requested.set)
     drain = options.pop("drain", 10.0)
     async with process(place, dead_after=options.pop("dead_after", 1.5)) as here:
         worker = here.worker(**options)
         await worker.start()
         ready.set()
-        await told.wait()
+        await stop_requested.wait()
         await worker.stop(drain)

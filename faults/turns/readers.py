@@ -1,4 +1,4 @@
-"""READ: readers in other processes that break off and come back while workers are killed."""
+"""READ: readers in other processes disconnect and reconnect while workers are killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.server.sse import Frame, Sitting, check_told
+from faults.server.sse import ConnectionFrames, Frame, check_complete_log
 from faults.turns.clients import PATIENCE, until_over
 from faults.turns.place import Place, Process, process, temporary_place
 from faults.turns.processes import CONTEXT, Crew
@@ -19,7 +19,7 @@ from lango.store.turns.log import LoggedEvent
 
 WORKERS: Final = 2
 READERS: Final = 2
-PER_TURN: Final = 15  # times that a reader comes back to a turn, at least
+PER_TURN: Final = 15  # the fewest connections of a reader to a turn
 WORDS: Final = 120
 DELAY: Final = 0.01
 DEAD_AFTER: Final = 1.5
@@ -30,17 +30,17 @@ _BREAKS_OFF: Final = 0.2
 
 
 @dataclass(slots=True)
-class Heard:
-    """What a reader has of a turn."""
+class TurnReading:
+    """The part of a turn that a reader has read."""
 
-    sittings: list[Sitting] = field(default_factory=list[Sitting])
+    connections: list[ConnectionFrames] = field(default_factory=list[ConnectionFrames])
     resets: int = 0
     wrong: list[str] = field(default_factory=list[str])
 
     @property
     def last(self) -> Position:
-        """The newest position it has been at."""
-        return max((each.last for each in self.sittings), key=_rank, default=Position())
+        """The furthest position it has reached."""
+        return max((each.last for each in self.connections), key=_rank, default=Position())
 
 
 def _rank(position: Position) -> tuple[int, int, int]:
@@ -54,38 +54,38 @@ async def _trial(run: Run) -> Outcome:
             process(place, dead_after=DEAD_AFTER) as here,
             Crew(place, WORKERS, delay=DELAY, dead_after=DEAD_AFTER) as crew,
         ):
-            said = await _submit(here, -(-run.count // (PER_TURN * READERS)))
+            texts_by_reader = await _submit(here, -(-run.count // (PER_TURN * READERS)))
             most = max(run.count // RECONNECTS_PER_KILL, 1)
             killing = asyncio.create_task(_kill(crew, here, drawn, most))
             try:
-                heard = await _read_all(place, said, random.Random(run.seed))
+                readings = await _read_all(place, texts_by_reader, random.Random(run.seed))
             finally:
                 killing.cancel()
                 outcome.note(f"{await killing} workers killed")
-    for each in heard:
+    for each in readings:
         for wrong in each.wrong:
             outcome.fail(wrong)
-    back = sum(len(each.sittings) for each in heard)
-    resets = sum(each.resets for each in heard)
-    outcome.note(f"{len(heard)} turns, {back} reconnects, {resets} messages begun anew")
-    parts = sum(sitting.parts for each in heard for sitting in each.sittings)
+    reconnects = sum(len(each.connections) for each in readings)
+    resets = sum(each.resets for each in readings)
+    outcome.note(f"{len(readings)} turns, {reconnects} reconnects, {resets} messages begun anew")
+    parts = sum(connection.parts for each in readings for connection in each.connections)
     if parts:
         outcome.note(f"{parts} parts of text read before they were in the log")
     return outcome
 
 
 async def _submit(here: Process, turns: int) -> list[dict[str, str]]:
-    """For each reader a session of its own: the texts of its turns, by their ids."""
-    said: list[dict[str, str]] = [{} for _ in range(READERS)]
+    """Submit turns, one session per reader; return each reader's texts by turn id."""
+    texts_by_reader: list[dict[str, str]] = [{} for _ in range(READERS)]
     for number in range(turns):
-        for reader, mine in enumerate(said):
+        for reader, texts in enumerate(texts_by_reader):
             text = " ".join(f"r{reader}n{number}w{word}" for word in range(WORDS))
-            mine[await here.say(text, session=f"s{reader}")] = f"You said: {text}"
-    return said
+            texts[await here.say(text, session=f"s{reader}")] = f"You said: {text}"
+    return texts_by_reader
 
 
 async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> int:
-    """Kill a worker now and then, and say how many it were."""
+    """Kill workers at random times; return their number."""
     kills = 0
     with suppress(asyncio.CancelledError):
         while kills < most:
@@ -96,46 +96,52 @@ async def _kill(crew: Crew, here: Process, drawn: random.Random, most: int) -> i
     return kills
 
 
-async def _read_all(place: Place, said: list[dict[str, str]], drawn: random.Random) -> list[Heard]:
+async def _read_all(
+    place: Place, texts_by_reader: list[dict[str, str]], drawn: random.Random
+) -> list[TurnReading]:
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(READERS, mp_context=CONTEXT) as pool:
         jobs = [
             loop.run_in_executor(pool, _read, place, turns, drawn.randrange(2**32))
-            for turns in said
+            for turns in texts_by_reader
         ]
-        return [heard for each in await asyncio.gather(*jobs) for heard in each]
+        return [reading for each in await asyncio.gather(*jobs) for reading in each]
 
 
-def _read(place: Place, turns: dict[str, str], seed: int) -> list[Heard]:
-    """Read turn after turn to its end; in a process of its own."""
+def _read(place: Place, turns: dict[str, str], seed: int) -> list[TurnReading]:
+    """The job of a process: read each turn to its end."""
     return asyncio.run(_follow_all(place, turns, random.Random(seed)))
 
 
-async def _follow_all(place: Place, turns: dict[str, str], drawn: random.Random) -> list[Heard]:
-    heard: list[Heard] = []
+async def _follow_all(
+    place: Place, turns: dict[str, str], drawn: random.Random
+) -> list[TurnReading]:
+    readings: list[TurnReading] = []
     async with process(place) as here:
         for turn, text in turns.items():
-            heard.append(Heard())
+            readings.append(TurnReading())
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await _follow(here, turn, drawn, heard[-1])
-                    await _check(here, turn, heard[-1], text)
+                    await _follow(here, turn, drawn, readings[-1])
+                    await _check(here, turn, readings[-1], text)
             except (AssertionError, TimeoutError) as wrong:
-                heard[-1].wrong.append(f"turn {turn}: {wrong!r}")
-    return heard
+                readings[-1].wrong.append(f"turn {turn}: {wrong!r}")
+    return readings
 
 
-async def _follow(here: Process, turn: str, drawn: random.Random, heard: Heard) -> None:
-    """Come back where it was, or anywhere before; until the end was seen, and often enough."""
+async def _follow(here: Process, turn: str, drawn: random.Random, reading: TurnReading) -> None:
+    """Reconnect at the last or any earlier position, until the end is read and often enough."""
     over = False
-    while not over or len(heard.sittings) < PER_TURN:
-        before = [frame.position for sitting in heard.sittings for frame in sitting.frames]
-        after = drawn.choice([heard.last, drawn.choice(before or [Position()])])
-        heard.sittings.append(sitting := Sitting(after))
+    while not over or len(reading.connections) < PER_TURN:
+        before = [
+            frame.position for connection in reading.connections for frame in connection.frames
+        ]
+        after = drawn.choice([reading.last, drawn.choice(before or [Position()])])
+        reading.connections.append(connection := ConnectionFrames(after))
         async with aclosing(here.turns.events(turn, after=after)) as events:
             async for event in events:
-                sitting.frames.append(_frame(event))
-                if len(sitting.frames) == _MOST_AT_ONCE or drawn.random() < _BREAKS_OFF:
+                connection.frames.append(_frame(event))
+                if len(connection.frames) == _MOST_AT_ONCE or drawn.random() < _BREAKS_OFF:
                     break
             else:
                 over = True
@@ -145,12 +151,12 @@ def _frame(event: LoggedEvent) -> Frame:
     return Frame(event.number, event.type, event.data, event.length, event.epoch)
 
 
-async def _check(here: Process, turn: str, heard: Heard, text: str) -> None:
-    """What was read at each sitting is in the log, and the log makes up the text."""
+async def _check(here: Process, turn: str, reading: TurnReading, text: str) -> None:
+    """Check each connection against the log, and the log against the text."""
     log = [_frame(event) for event in await here.read(turn)]
-    heard.resets = check_told(log, text)
-    for sitting in heard.sittings:
-        sitting.check(log)
+    reading.resets = check_complete_log(log, text)
+    for connection in reading.connections:
+        connection.check(log)
 
 
 READ: Final = Guarantee(

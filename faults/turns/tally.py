@@ -1,4 +1,4 @@
-"""What a history must hold of the turns that were handed in: each thing once."""
+"""Checks that a history holds every part of the submitted turns once."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _NAME: Final = re.compile(r'"name": "([^"]+)\.\d+\.\d+"')
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A turn of so many rounds of tool calls, with an answer behind them."""
+    """A turn of some rounds of tool calls, and a final answer."""
 
     rounds: int = 1
     calls: int = 1
-    seconds: float | None = None  # that each of its tools takes, if not as usual
+    seconds: float | None = None  # seconds that each of its tools takes, if not the default
 
     def marks(self, name: str) -> list[str]:
-        """What its tools leave behind, each once."""
+        """The marks of its tools, each once."""
         return [f"{name}.{r}.{c}" for r in range(self.rounds) for c in range(self.calls)]
 
     def message(self, name: str) -> str:
-        """What a user says to have it."""
+        """The user's message for this shape."""
         lasting = "" if self.seconds is None else f', "seconds": {self.seconds}'
         marks = [f'call mark {{"name": "{mark}"{lasting}}}' for mark in self.marks(name)]
         rounds = [marks[n : n + self.calls] for n in range(0, len(marks), self.calls)]
         return THEN.join(" and ".join(each) for each in rounds)
 
     def story(self, name: str) -> Counter[str]:
-        """What the history holds of it."""
+        """The words of its history."""
         marks = self.marks(name)
         calls = [f"{word} {mark}" for mark in marks for word in ("call", "result")]
         return Counter([f"user {name}", *calls, f"answer {name}"])
@@ -44,10 +44,10 @@ class Shape:
 
 @dataclass(slots=True)
 class Tally:
-    """What is wrong with some turns, counted."""
+    """The counted errors of some turns."""
 
     turns: int = 0
-    duplicates: int = 0  # messages, calls and results that stand there again
+    duplicates: int = 0  # repeated messages, calls and results
     repeated: int = 0  # runs of a tool beyond its first
     unpaired: int = 0  # calls without a result
     lost: int = 0  # turns without an answer
@@ -65,8 +65,8 @@ def name_in(message: str) -> str | None:
     return found[1] if found else None
 
 
-def told(events: Iterable[Event], unknown: set[str] | None = None) -> list[str]:
-    """A session's history in the words of a story; gathers the marks whose outcome is unknown."""
+def story_of(events: Iterable[Event], unknown: set[str] | None = None) -> list[str]:
+    """A session's history as words; adds the marks with an unknown outcome to `unknown`."""
     words: list[str] = []
     name, marks = "", dict[str, str]()
     for event in events:
@@ -91,7 +91,7 @@ def told(events: Iterable[Event], unknown: set[str] | None = None) -> list[str]:
 def count(
     shape: Shape, names: Sequence[str], histories: Iterable[list[str]], effects: Iterable[str]
 ) -> Tally:
-    """What is wrong with the named turns, by all histories and by the marks of all tools."""
+    """Count the errors of the named turns, by all histories and all tool marks."""
     got = Counter(word for history in histories for word in history)
     wanted = sum((shape.story(name) for name in names), Counter[str]())
     missing = wanted - got
@@ -118,7 +118,7 @@ def order_of(history: Iterable[str]) -> list[str]:
 
 
 def differences(shape: Shape, names: Sequence[str], history: Sequence[str]) -> list[str]:
-    """What a session's history has too much, lacks, or has out of order."""
+    """The extra, missing and misplaced parts of a session's history."""
     wanted = sum((shape.story(name) for name in names), Counter[str]())
     got = Counter(history)
     wrong = [f"{times} too many: {word}" for word, times in (got - wanted).items()]

@@ -1,4 +1,4 @@
-"""What a worker process imports, and one turn of it; the fork server does this once."""
+"""Imports all modules of a worker process, and runs one turn; the fork server loads this once."""
 
 import asyncio
 import tempfile
@@ -18,7 +18,7 @@ DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]
 
 
 async def _warm() -> None:
-    """ADK imports as it goes: a turn with a tool brings in the rest."""
+    """ADK imports lazily: a turn with a tool loads the rest."""
     with tempfile.TemporaryDirectory() as folder:
         async with (
             temporary_sqlite() as url,

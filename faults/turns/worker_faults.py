@@ -1,4 +1,4 @@
-"""G2, G6 and G10: turns on real worker processes that are killed, crowded and told to stop."""
+"""G2, G6 and G10: turns on real worker processes that are killed, overloaded and stopped."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ async def _check_history(here: Process, name: str, turn: Turn, outcome: Outcome)
     loaded = await here.store.load(turn.session, None)
     rows = loaded.messages if loaded else []
     outcome.expect([row.seq for row in rows] == list(range(1, len(rows) + 1)), f"{name}: a gap")
-    mine = [row for row in rows if row.invocation_id == turn.invocation_id]
-    talk = [row for row in mine if row.role != "control"]
-    said, right = [row.role for row in talk], ["user", "assistant", "tool", "assistant"]
+    rows_of_turn = [row for row in rows if row.invocation_id == turn.invocation_id]
+    talk = [row for row in rows_of_turn if row.role != "control"]
+    roles, right = [row.role for row in talk], ["user", "assistant", "tool", "assistant"]
     is_open = bool(talk) and talk[-1].role == "assistant" and bool(talk[-1].tool_calls)
     outcome.expect(not is_open, f"the history of {name} ends with an open call")
-    wanted = right if turn.state == "completed" else right[: len(said)]
-    outcome.expect(said == wanted, f"the history of {name} is {said}")
+    wanted = right if turn.state == "completed" else right[: len(roles)]
+    outcome.expect(roles == wanted, f"the history of {name} is {roles}")
 
 
 async def _submit(here: Process, name: str, session: int) -> str:
@@ -108,7 +108,7 @@ async def _submit(here: Process, name: str, session: int) -> str:
 async def _kill_at_random(
     here: Process, drawn: random.Random, count: int, outcome: Outcome
 ) -> None:
-    """Two workers, one of them killed now and then and replaced, while turns keep coming."""
+    """Two workers, of which one is killed and replaced at random times while clients submit."""
     turns, endless = dict[str, str](), dict[str, str]()
     async with Crew(here.place, 2, delay=0.01, dead_after=DEAD_AFTER) as crew:
         for kill in range(count):
@@ -135,7 +135,7 @@ async def _kill_at_random(
 async def _kill_until_ended(
     here: Process, turns: dict[str, str], crew: Crew, drawn: random.Random
 ) -> int:
-    """Go on until the turns that only this can end have ended; how many more kills it took."""
+    """Kill until the turns that only kills can end have ended; return the additional kills."""
     kills, until = 0, time.monotonic() + PATIENCE * len(turns)
     while time.monotonic() < until:
         states = [(await here.turns.get(turn)).state for turn in turns.values()]
@@ -148,7 +148,7 @@ async def _kill_until_ended(
 
 
 async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
-    """Two processes hand in turns for one session, two run them."""
+    """Two processes submit turns for one session, two others run them."""
     turns, refused = dict[str, str](), 0
     with ExitStack() as ending:
         for _ in range(2):
@@ -160,8 +160,8 @@ async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outco
                 busy = drawn.choice(["enqueue", "reject"])
                 try:
                     who = drawn.choice([here, other])
-                    said = MESSAGE.format(name=n)
-                    turns[str(n)] = await who.say(said, session="one", busy=busy)
+                    message = MESSAGE.format(name=n)
+                    turns[str(n)] = await who.say(message, session="one", busy=busy)
                 except SessionBusyError:
                     refused += 1
         await _ended(here, turns, outcome)
@@ -182,10 +182,10 @@ async def _stop(here: Process, drawn: random.Random, count: int, outcome: Outcom
             for n in range(3):
                 turns[f"{stop}-{n}"] = await _submit(here, f"{stop}-{n}", n)
             await asyncio.sleep(drawn.uniform(0.0, 0.4))
-            told = time.monotonic()
+            stopped = time.monotonic()
             worker.send(signal.SIGTERM)
             code = await asyncio.to_thread(worker.join)
-            slowest = max(slowest, time.monotonic() - told)
+            slowest = max(slowest, time.monotonic() - stopped)
             outcome.expect(code == 0, f"a worker that was told to stop ended with {code}")
         finally:
             worker.kill()

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from bench.turns.process import StallWatch, resident, seen
+from bench.turns.process import StallWatch, poll_until, resident
 
 
 async def test_a_stall_is_counted_by_the_cpu_it_took() -> None:
@@ -29,7 +29,7 @@ async def test_looking_ends_when_what_is_wanted_is_there() -> None:
     async def look() -> int:
         return next(numbers)
 
-    assert await seen(look, lambda number: number == 2) == 2
+    assert await poll_until(look, lambda number: number == 2) == 2
     assert next(numbers) == 3
 
 

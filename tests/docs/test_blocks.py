@@ -17,8 +17,8 @@ from lango.config.load import load
 from lango.config.settings import Settings
 from lango.store.db.engines import store_url
 from tests.docs.command_lines import lango_lines, parse
+from tests.docs.how_to.test_followed_pages import PAGES as FOLLOWED
 from tests.docs.pages import DOCS, ROOT, blocks
-from tests.docs.test_followed_pages import PAGES as FOLLOWED
 
 EXAMPLES: Final = sorted((ROOT / "examples").rglob("*.md"))
 PAGES: Final = [
@@ -32,18 +32,18 @@ LANGUAGES: Final = {
     *("bash", "sh", "diff", "dockerfile", "ini", "json", "nginx", "python", "sql", "yaml"),
 }
 RUN_BY: Final = {
-    **{f"docs/how-to/{page}.md": "test_followed_pages.py" for page in FOLLOWED},
+    **{f"docs/how-to/{page}.md": "how_to/test_followed_pages.py" for page in FOLLOWED},
     "README.md": "test_docs.py",
     "docs/explanation/durability.md": "test_durability_page.py",
-    "docs/how-to/fastapi.md": "test_fastapi_page.py",
+    "docs/how-to/fastapi.md": "how_to/test_fastapi_page.py",
     "docs/how-to/mcp.md": "test_blocks.py",
-    "docs/how-to/models.md": "test_models_pages.py",
-    "docs/how-to/openai-clients.md": "test_openai_page.py",
-    "docs/how-to/testing-models.md": "test_testing_page.py",
-    "docs/reference/agents.md": "test_agents_page.py",
-    "docs/reference/plugins.md": "test_plugins_page.py",
-    "docs/reference/tools.md": "test_tools_page.py",
-    "docs/reference/turns.md": "test_turns_page.py",
+    "docs/how-to/models.md": "how_to/test_models_pages.py",
+    "docs/how-to/openai-clients.md": "how_to/test_openai_page.py",
+    "docs/how-to/testing-models.md": "how_to/test_testing_page.py",
+    "docs/reference/agents.md": "reference/test_agents_page.py",
+    "docs/reference/plugins.md": "reference/test_plugins_page.py",
+    "docs/reference/tools.md": "reference/test_tools_page.py",
+    "docs/reference/turns.md": "reference/test_turns_page.py",
 }
 FOR_ADMINISTRATORS: Final = re.compile(r"(create|alter) (role|database)\b")
 

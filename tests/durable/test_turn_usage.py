@@ -30,7 +30,7 @@ from lango.store.turns.holding import PROOF_LASTS
 from lango.store.turns.rows import Claim, Turn
 from lango.testing import Reply, ScriptedProvider
 from tests.durable.dying import Died, death
-from tests.runner.plugin_talk import called, other
+from tests.runner.plugins.plugin_talk import called, other
 from tests.store.rows import key
 from tests.store.turns.worker_context import APP, Desk, opened
 

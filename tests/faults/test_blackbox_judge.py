@@ -112,7 +112,7 @@ def sound() -> Evidence:
     )
 
 
-def told(evidence: Evidence, kind: str, place: int = 0) -> Row:
+def logged(evidence: Evidence, kind: str, place: int = 0) -> Row:
     return [line for line in evidence.client if line["kind"] == kind][place]
 
 
@@ -125,11 +125,11 @@ def lose_turn(it: Evidence) -> None:
 
 
 def renumber_turn(it: Evidence) -> None:
-    told(it, "ack")["number"] = 7
+    logged(it, "ack")["number"] = 7
 
 
 def make_two_turns_of_a_key(it: Evidence) -> None:
-    told(it, "twins")["turns"] = ["t1", "t8"]
+    logged(it, "twins")["turns"] = ["t1", "t8"]
 
 
 def lose_message(it: Evidence) -> None:
@@ -150,7 +150,7 @@ def reorder_messages(it: Evidence) -> None:
 
 
 def number_against_the_order(it: Evidence) -> None:
-    told(it, "ack", 2)["number"] = row(it, "turns", 2)["number"] = 0
+    logged(it, "ack", 2)["number"] = row(it, "turns", 2)["number"] = 0
 
 
 def run_two_at_once(it: Evidence) -> None:
@@ -162,21 +162,21 @@ def leave_turn_running(it: Evidence) -> None:
 
 
 def hide_end(it: Evidence) -> None:
-    it.client.remove(told(it, "end", 2))
+    it.client.remove(logged(it, "end", 2))
 
 
 def tell_another_end(it: Evidence) -> None:
-    told(it, "end", 2)["type"] = "cancelled"
+    logged(it, "end", 2)["type"] = "cancelled"
 
 
 def fail_without_deaths(it: Evidence) -> None:
     row(it, "turns", 2).update(state="failed", error='{"type": "WorkerLostError"}', attempts=3)
-    told(it, "end", 2)["type"] = "failed"
+    logged(it, "end", 2)["type"] = "failed"
 
 
 def fail_by_another_error(it: Evidence) -> None:
     row(it, "turns", 2).update(state="failed", error={"type": "InternalError"}, attempts=5)
-    told(it, "end", 2)["type"] = "failed"
+    logged(it, "end", 2)["type"] = "failed"
 
 
 def stall_stream(it: Evidence) -> None:
@@ -197,7 +197,7 @@ def pay_twice(it: Evidence) -> None:
 
 
 def pay_though_refused(it: Evidence) -> None:
-    told(it, "ack", 1)["approved"] = False
+    logged(it, "ack", 1)["approved"] = False
 
 
 def pay_unasked(it: Evidence) -> None:
@@ -233,27 +233,27 @@ def end_log_twice(it: Evidence) -> None:
 
 
 def tell_gap(it: Evidence) -> None:
-    told(it, "read", 1)["ids"] = [3]
+    logged(it, "read", 1)["ids"] = [3]
 
 
 def tell_repeat(it: Evidence) -> None:
-    told(it, "read", 1)["ids"] = [1, 2]
+    logged(it, "read", 1)["ids"] = [1, 2]
 
 
 def end_stream_early(it: Evidence) -> None:
-    told(it, "end", 2)["last"] = 1
+    logged(it, "end", 2)["last"] = 1
 
 
 def tell_other_pieces(it: Evidence) -> None:
-    told(it, "end")["said"]["e2"]["pieces"] = HEAD[1:]
+    logged(it, "end")["said"]["e2"]["pieces"] = HEAD[1:]
 
 
 def tell_other_text(it: Evidence) -> None:
-    told(it, "end")["said"]["e2"] = {"pieces": "else", "text": "else"}
+    logged(it, "end")["said"]["e2"] = {"pieces": "else", "text": "else"}
 
 
 def tell_unstored_text(it: Evidence) -> None:
-    told(it, "end")["said"]["e8"] = {"pieces": None, "text": "else"}
+    logged(it, "end")["said"]["e8"] = {"pieces": None, "text": "else"}
 
 
 def keep_deleted_session(it: Evidence) -> None:
@@ -278,7 +278,7 @@ def file_under_another_tenant(it: Evidence) -> None:
 
 
 def show_to_another_tenant(it: Evidence) -> None:
-    told(it, "foreign")["status"] = 200
+    logged(it, "foreign")["status"] = 200
 
 
 def mix_sessions_in_a_request(it: Evidence) -> None:
@@ -360,7 +360,7 @@ def test_an_approved_call_may_be_told_as_unknown() -> None:
 
 def test_pieces_may_end_early_where_a_turn_was_taken_over() -> None:
     evidence = sound()
-    told(evidence, "end")["said"]["e2"]["pieces"] = HEAD[:5]
+    logged(evidence, "end")["said"]["e2"]["pieces"] = HEAD[:5]
     row(evidence, "turns")["attempts"] = 2
     assert judged(evidence) == []
 
@@ -384,5 +384,5 @@ def test_the_model_server_sees_what_is_unpaired(
     calls: list[str], answers: list[str], wrong: list[str]
 ) -> None:
     asked = {"role": "assistant", "tool_calls": [{"id": id} for id in calls]}
-    told = [{"role": "tool", "tool_call_id": id} for id in answers]
-    assert model_server.unpaired([asked, *told]) == wrong
+    results = [{"role": "tool", "tool_call_id": id} for id in answers]
+    assert model_server.unpaired([asked, *results]) == wrong

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from faults.server.sse import Frame, FrameReader, Sitting, check_told, whole_log
+from faults.server.sse import ConnectionFrames, Frame, FrameReader, check_complete_log, whole_log
 from lango.core.turns.positions import Position
 
 TEXT = "one two"
@@ -62,7 +62,7 @@ def test_a_frame_that_is_not_what_it_says_is_found() -> None:
     ids=["at one go", "begun anew", "told whole by the next", "told by the next alone"],
 )
 def test_a_whole_log_is_right(log: list[Frame]) -> None:
-    check_told(log, TEXT)
+    check_complete_log(log, TEXT)
 
 
 WRONG = {
@@ -83,30 +83,30 @@ WRONG = {
 @pytest.mark.parametrize("log", WRONG.values(), ids=list(WRONG))
 def test_a_log_that_is_wrong_is_found(log: list[Frame]) -> None:
     with pytest.raises(AssertionError):
-        check_told(log, TEXT)
+        check_complete_log(log, TEXT)
 
 
 def test_a_connection_tells_what_the_log_holds() -> None:
-    Sitting(0, LOG).check(LOG)
-    Sitting(2, LOG[2:4]).check(LOG)
-    Sitting(4).check(LOG)
-    Sitting(0, [LOG[0], *LOG[2:]], thoughts=False).check(LOG)
+    ConnectionFrames(0, LOG).check(LOG)
+    ConnectionFrames(2, LOG[2:4]).check(LOG)
+    ConnectionFrames(4).check(LOG)
+    ConnectionFrames(0, [LOG[0], *LOG[2:]], thoughts=False).check(LOG)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        Sitting(2, LOG[3:]),
-        Sitting(2, LOG[1:]),
-        Sitting(0, [*LOG[:3], *LOG[4:]]),
-        Sitting(0, [*LOG[:3], *LOG[2:]]),
-        Sitting(5, [replace(LOG[5], data={})]),
-        Sitting(0, LOG, thoughts=False),
-        Sitting(6, LOG[5:]),
+        ConnectionFrames(2, LOG[3:]),
+        ConnectionFrames(2, LOG[1:]),
+        ConnectionFrames(0, [*LOG[:3], *LOG[4:]]),
+        ConnectionFrames(0, [*LOG[:3], *LOG[2:]]),
+        ConnectionFrames(5, [replace(LOG[5], data={})]),
+        ConnectionFrames(0, LOG, thoughts=False),
+        ConnectionFrames(6, LOG[5:]),
     ],
     ids=["late", "early", "a gap", "a repeat", "changed", "thoughts", "behind the end"],
 )
-def test_a_connection_that_tells_another_story_is_found(wrong: Sitting) -> None:
+def test_a_connection_that_tells_another_story_is_found(wrong: ConnectionFrames) -> None:
     with pytest.raises(AssertionError, match="behind"):
         wrong.check(LOG)
 
@@ -127,39 +127,39 @@ def test_parts_are_frames_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "sitting",
+    "connection",
     [
-        Sitting(2, [part(3, "on", 2), part(3, "e ", 4), *LOG[3:]]),
-        Sitting(
+        ConnectionFrames(2, [part(3, "on", 2), part(3, "e ", 4), *LOG[3:]]),
+        ConnectionFrames(
             2, [part(3, "on", 2), replace(LOG[2], data=LOG[2].data | {"text": "e "}), *LOG[3:]]
         ),
-        Sitting(Position(2, 2, 1), [part(3, "e ", 4), LOG[3]]),
-        Sitting(Position(2, 4, 1), [LOG[3]]),
+        ConnectionFrames(Position(2, 2, 1), [part(3, "e ", 4), LOG[3]]),
+        ConnectionFrames(Position(2, 4, 1), [LOG[3]]),
     ],
     ids=["in parts alone", "the rest of an event", "resumed within it", "resumed at its end"],
 )
-def test_parts_of_an_event_are_told_as_the_event(sitting: Sitting) -> None:
-    sitting.check(LOG)
+def test_parts_of_an_event_are_told_as_the_event(connection: ConnectionFrames) -> None:
+    connection.check(LOG)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        Sitting(2, [part(3, "e ", 4)]),
-        Sitting(2, [part(3, "on", 2), part(3, "on", 2)]),
-        Sitting(2, [part(3, "on", 2), LOG[3]]),
-        Sitting(2, [part(3, "ox", 2)]),
-        Sitting(2, [part(4, "t", 1)]),
+        ConnectionFrames(2, [part(3, "e ", 4)]),
+        ConnectionFrames(2, [part(3, "on", 2), part(3, "on", 2)]),
+        ConnectionFrames(2, [part(3, "on", 2), LOG[3]]),
+        ConnectionFrames(2, [part(3, "ox", 2)]),
+        ConnectionFrames(2, [part(4, "t", 1)]),
     ],
     ids=["a gap", "a repeat", "the rest is missing", "another text", "an event is missing"],
 )
-def test_parts_that_tell_another_story_are_found(wrong: Sitting) -> None:
+def test_parts_that_tell_another_story_are_found(wrong: ConnectionFrames) -> None:
     with pytest.raises(AssertionError, match="behind"):
         wrong.check(LOG)
 
 
 def test_the_text_of_a_lost_attempt_is_taken_back() -> None:
-    lost = Sitting(2, [part(3, "two", 3)])
+    lost = ConnectionFrames(2, [part(3, "two", 3)])
     lost.check(told(BEGIN, delta("one "), BEGIN, RESET, delta("one "), delta("two"), DONE, END))
     with pytest.raises(AssertionError, match="takes back"):
         lost.check(told(BEGIN, delta("one "), BEGIN, delta("one "), delta("two"), DONE, END))
@@ -168,4 +168,4 @@ def test_the_text_of_a_lost_attempt_is_taken_back() -> None:
 def test_a_log_read_in_parts_is_whole() -> None:
     read = [*LOG[:2], part(3, "on", 2), part(3, "e ", 4), *LOG[3:]]
     assert whole_log(read) == LOG
-    check_told(read, TEXT)
+    check_complete_log(read, TEXT)

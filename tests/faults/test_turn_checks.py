@@ -5,7 +5,7 @@ from google.genai import types
 
 from faults.turns.chats import Attempt, stolen
 from faults.turns.order import wrongs
-from faults.turns.tally import Shape, count, differences, told
+from faults.turns.tally import Shape, count, differences, story_of
 
 SHAPE = Shape(rounds=2)
 
@@ -30,7 +30,7 @@ def marks_of(*names: str) -> list[str]:
 
 
 def test_a_history_that_holds_everything_once_is_right() -> None:
-    history = told([*turn_of("one"), *turn_of("two")])
+    history = story_of([*turn_of("one"), *turn_of("two")])
     assert differences(SHAPE, ["one", "two"], history) == []
     tally = count(SHAPE, ["one", "two"], [history], marks_of("one", "two"))
     assert (tally.turns, tally.duplicates, tally.repeated, tally.unpaired, tally.lost) == (
@@ -40,7 +40,7 @@ def test_a_history_that_holds_everything_once_is_right() -> None:
 
 def test_what_a_history_has_twice_is_found() -> None:
     events = turn_of("one")
-    history = told([events[0], *events])
+    history = story_of([events[0], *events])
     assert differences(SHAPE, ["one"], history) == ["1 too many: user one"]
     tally = count(SHAPE, ["one"], [history], [*marks_of("one"), "mark one.0.0"])
     assert (tally.duplicates, tally.repeated) == (1, 1)
@@ -48,7 +48,7 @@ def test_what_a_history_has_twice_is_found() -> None:
 
 def test_what_a_history_lacks_is_found() -> None:
     events = turn_of("one")
-    history = told([*events[:2], *events[3:-1]])
+    history = story_of([*events[:2], *events[3:-1]])
     assert differences(SHAPE, ["one"], history) == [
         "missing: result one.0.0",
         "missing: answer one",
@@ -59,8 +59,8 @@ def test_what_a_history_lacks_is_found() -> None:
 
 def test_turns_in_the_wrong_order_and_mixed_are_found() -> None:
     one, two = turn_of("one"), turn_of("two")
-    assert "in the order" in differences(SHAPE, ["one", "two"], told([*two, *one]))[0]
-    mixed = told([*one[:3], *two, *one[3:]])
+    assert "in the order" in differences(SHAPE, ["one", "two"], story_of([*two, *one]))[0]
+    mixed = story_of([*one[:3], *two, *one[3:]])
     assert differences(SHAPE, ["one", "two"], mixed) != []
 
 
@@ -70,7 +70,7 @@ def test_an_unknown_outcome_is_gathered() -> None:
     response = {"error": "interrupted, outcome unknown"}
     result = types.FunctionResponse(id="one.0.0", name="mark", response=response)
     events[2] = said("agent", types.Part(function_response=result))
-    told(events, unknown)
+    story_of(events, unknown)
     assert unknown == {"one.0.0"}
 
 

@@ -8,9 +8,9 @@ import pytest_asyncio
 
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.agent.agent import Agent
-from tests.runner.durable_agents import APP, Made
+from tests.runner.agent.durable_agents import APP, Made
 
-pytest.register_assert_rewrite("tests.runner.lockstep")
+pytest.register_assert_rewrite("tests.runner.parity.lockstep")
 
 
 @pytest_asyncio.fixture

@@ -23,7 +23,7 @@ from lango.providers.policy.retry import Policy
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
 from lango.testing import Fault, Reply, ScriptedProvider
-from tests.runner.plugin_talk import (
+from tests.runner.plugins.plugin_talk import (
     APP,
     OLD_WAYS,
     SESSION,

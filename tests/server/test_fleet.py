@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from faults.server.processes import Server, project, servers
-from faults.server.sse import Frame, check_told, frames
+from faults.server.sse import Frame, check_complete_log, frames
 from faults.turns.place import Place
 
 GATES = ("first", "second")
@@ -80,7 +80,7 @@ async def test_a_turn_survives_the_death_of_each_process(place: Place, tenant: s
         whole: list[Frame] = []
         await read_on(client, turn, whole)
     assert seen == whole
-    check_told(seen, ANSWER)
+    check_complete_log(seen, ANSWER)
     assert [frame.data["attempt"] for frame in seen if frame.event == "started"] == [1, 2]
     assert (told["state"], told["attempts"]) == ("completed", 2)
     words = place.effects.words()

@@ -10,7 +10,7 @@ import pytest
 from bench.events import APP
 from bench.pg import with_port
 from bench.store.wire import Traffic, WireProxy
-from bench.turns.desk import Desk, Place, desk
+from bench.turns.desk import Place, WorkerContext, worker_context
 from lango.store.turns.claim import TurnQueue
 from lango.testing.databases import direct
 
@@ -23,18 +23,18 @@ SEVERAL = 4
 @asynccontextmanager
 async def _counted(
     url: str, app: str, concurrency: int = 100
-) -> AsyncGenerator[tuple[Desk, Traffic]]:
+) -> AsyncGenerator[tuple[WorkerContext, Traffic]]:
     """A process with a worker, whose statements are prepared, and what it sends."""
     server = urlsplit(direct(url))
     async with WireProxy(server.hostname or "", server.port or 5432) as proxy:
         place = Place(with_port(direct(url), proxy.port), app, concurrency, dead_after=NEVER)
-        async with desk(place) as here, here.worker:
+        async with worker_context(place) as here, here.worker:
             for _ in range(SEVERAL):
                 await _turn(here)
             yield here, proxy.traffic
 
 
-async def _turn(here: Desk) -> None:
+async def _turn(here: WorkerContext) -> None:
     turn = await here.submit("s")
     assert (await here.turns.wait(turn.id)).state == "completed"
 

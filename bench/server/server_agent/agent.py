@@ -1,4 +1,4 @@
-"""An agent whose model says as many words as it is asked for, one every 20 ms.
+"""An agent whose model answers with the requested number of words, one every 20 ms.
 
 The model is one of lango's, as an agent of any ADK app can have it. The agent knows nothing of any
 server, nor of this package: `adk api_server` imports it by its folder.
@@ -18,8 +18,8 @@ WORD_EVERY = 0.02  # seconds
 _MANY = 10_000  # requests at once: the servers are measured, not a model's limits
 
 
-class Dripping:
-    """Says the words one by one, and then that it is over."""
+class PacedWords:
+    """Streams the words one by one, and then "over."."""
 
     name = "dripping"
 
@@ -32,5 +32,5 @@ class Dripping:
         yield Done("stop", Usage(input=100, output=30), model=request.model)
 
 
-_model = ModelAdapter(Dripping(), "dripping", policy=Policy(max_concurrent_requests=_MANY))
+_model = ModelAdapter(PacedWords(), "dripping", policy=Policy(max_concurrent_requests=_MANY))
 root_agent = LlmAgent(name="server_agent", model=_model)

@@ -1,0 +1,270 @@
+"""Text that a bus carries to readers before it is in the log: no gap, no repeat, in any process."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faults.turns.place import Place, Process, process
+from lango.core.turns.events import Completed, Event, MessageCompleted, MessageDelta, ToolStarted
+from lango.core.turns.positions import Position
+from lango.store.sessions.store import SqlSessionStore
+from lango.store.turns.log import LogCursor, LoggedEvent
+from lango.store.turns.rows import Claim
+from lango.turns.bus.event_messages import decode_events, encode_events
+from lango.turns.bus.protocol import BusMessage, OnMessage
+from lango.turns.engine.database import LocalEngine
+from lango.turns.log import STREAM_FOR, LogWriter
+from lango.turns.service import Turns
+from tests.turns.log.test_log import claimed
+
+_AGAIN = 0.05
+
+
+class Hub:
+    """A bus within the test: every member receives what the others publish, unless it is cut."""
+
+    def __init__(self) -> None:
+        self.members: list[HubBus] = []
+        self.is_cut = False
+
+    def bus(self) -> "HubBus":
+        self.members.append(HubBus(self))
+        return self.members[-1]
+
+
+class HubBus:
+    reaches_others = carries_data = is_connected = True
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._on_message: OnMessage | None = None
+
+    async def listen(self, on_message: OnMessage, on_connect: Callable[[], None]) -> NoReturn:
+        self._on_message = on_message
+        on_connect()
+        await asyncio.Event().wait()
+        raise AssertionError("The event is never set.")
+
+    async def publish(self, messages: Sequence[BusMessage]) -> None:
+        for member in self._hub.members if not self._hub.is_cut else ():
+            if member is not self and member._on_message is not None:
+                for message in messages:
+                    member._on_message(message.topic, message.data)
+
+    def subscribe(self, topic: str) -> None: ...
+
+    def unsubscribe(self, topic: str) -> None: ...
+
+
+class There:
+    """Another process that reads."""
+
+    def __init__(self, place: Place, hub: Hub) -> None:
+        self.store = SqlSessionStore(place.url)
+        self.engine = LocalEngine(self.store.database, bus=hub.bus())
+        self.turns = Turns(self.store, self.engine)
+
+
+@pytest_asyncio.fixture
+async def hub() -> Hub:
+    return Hub()
+
+
+@pytest_asyncio.fixture
+async def writing(place: Place, hub: Hub) -> AsyncIterator[Process]:
+    """The process of the worker."""
+    made = Process(place)
+    made.engine = LocalEngine(made.store.database, bus=hub.bus())
+    async with made.store, made.engine:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def there(place: Place, hub: Hub) -> AsyncIterator[There]:
+    made = There(place, hub)
+    async with made.store, made.engine:
+        yield made
+
+
+class Writing:
+    """A turn whose log is written, and the events that are in the log so far."""
+
+    def __init__(self, process: Process, claim: Claim) -> None:
+        self.claim, self._process = claim, process
+        self.writer = LogWriter(process.turns.log, process.engine.wakes)
+        self.writer.begin(claim, lambda: None)
+
+    async def say(self, *texts: str) -> None:
+        for text in texts:
+            self.writer.add(self.claim, MessageDelta("m", text))
+            await self.writer.flush()
+
+    async def add(self, event: Event) -> None:
+        self.writer.add(self.claim, event)
+        await self.writer.flush()
+
+    async def close(self) -> None:
+        rest = await self.writer.rest(self.claim)
+        await self._process.engine.queue.close(self.claim, Completed(), rest)
+        self._process.engine.wakes.notify(self.claim.turn.id)
+
+    async def reaches(self, texts: list[str]) -> bool:
+        for _ in range(int(20 * STREAM_FOR / _AGAIN)):
+            if await self.in_log() == texts:
+                return True
+            await asyncio.sleep(_AGAIN)
+        return False
+
+    async def in_log(self) -> list[str]:
+        events = await self._process.turns.log.read_all(self.claim.turn)
+        return [str(event.data.get("text", event.type)) for event in events][2:]
+
+
+async def _texts(turns: Turns, turn_id: str, after: Position) -> list[LoggedEvent]:
+    async with aclosing(turns.events(turn_id, after=after)) as events:
+        return [event async for event in events]
+
+
+async def test_text_is_streamed_before_it_is_written(writing: Process, there: There) -> None:
+    turn = Writing(writing, await claimed(writing))
+    async with aclosing(there.turns.events(turn.claim.turn.id, after=2)) as events:
+        reading = asyncio.create_task(anext(events))
+        await asyncio.sleep(0.1)
+        await turn.say("a")
+        first = await reading
+        assert (first.position, first.data["text"]) == (Position(3), "a")
+        for length, text in enumerate(("b", "c"), 1):
+            reading = asyncio.create_task(anext(events))
+            await turn.say(text)
+            part = await reading
+            assert part.data == {"message": "m", "text": text}
+            assert part.position == Position(3, length, turn.claim.epoch)
+        assert await turn.in_log() == ["a"]
+        await turn.add(ToolStarted("call", "tool", {}))
+        assert (await anext(events)).type == "tool.started"
+        assert await turn.in_log() == ["a", "bc", "tool.started"]
+
+
+async def test_streamed_text_is_written_after_a_while(writing: Process, hub: Hub) -> None:
+    hub.bus()
+    turn = Writing(writing, await claimed(writing))
+    running = asyncio.create_task(turn.writer.run())
+    turn.writer.add(turn.claim, MessageDelta("m", "a"))
+    assert await turn.reaches(["a"])
+    turn.writer.add(turn.claim, MessageDelta("m", "b"))
+    assert await turn.reaches(["a", "b"])
+    running.cancel()
+
+
+async def test_text_that_no_other_process_reads_is_written_later(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    place = Place(postgres_url, f"app_{uuid.uuid4().hex}", tmp_path)
+    async with process(place) as here, process(place) as other:
+        turn = Writing(here, await claimed(here))
+        async with aclosing(here.turns.events(turn.claim.turn.id, after=2)) as events:
+            reading = asyncio.create_task(anext(events))
+            await asyncio.sleep(0.1)
+            await turn.say("a")
+            assert (await reading).data["text"] == "a"
+            await turn.say("b")
+            assert (await anext(events)).data["text"] == "b"
+        assert await turn.in_log() == ["a"]
+        with other.engine.wakes.subscribe_to_log(turn.claim.turn.id):
+            await _until(lambda: not here.engine.wakes.carries_text)
+            await turn.say("c")
+            assert await turn.in_log() == ["a", "bc"]
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - another process
+            await asyncio.sleep(_AGAIN)
+
+
+async def test_a_reader_resumes_within_an_event(writing: Process, there: There) -> None:
+    turn = Writing(writing, await claimed(writing))
+    await turn.say("a", "bc", "de")
+    within = Position(3, 3, turn.claim.epoch)
+    await turn.close()
+    told = [
+        e.data.get("text", e.type) for e in await _texts(there.turns, turn.claim.turn.id, within)
+    ]
+    assert told == ["e", "completed"]
+    whole = Position(3, 4, turn.claim.epoch)
+    told = [
+        e.data.get("text", e.type) for e in await _texts(there.turns, turn.claim.turn.id, whole)
+    ]
+    assert told == ["completed"]
+
+
+async def test_the_text_of_a_lost_attempt_is_not_taken_for_the_next_ones(
+    writing: Process, there: There
+) -> None:
+    turn = Writing(writing, await claimed(writing))
+    await turn.say("a", "lost")
+    within = Position(3, 4, turn.claim.epoch - 1)  # as if another attempt had streamed it
+    await turn.add(MessageCompleted("m", "app", "a and more"))
+    await turn.close()
+    told = [
+        e.data.get("text", e.type) for e in await _texts(there.turns, turn.claim.turn.id, within)
+    ]
+    assert told == ["lost", "a and more", "completed"]
+
+
+async def test_without_the_bus_the_log_has_all(writing: Process, there: There, hub: Hub) -> None:
+    turn = Writing(writing, await claimed(writing))
+    reading = asyncio.create_task(_texts(there.turns, turn.claim.turn.id, Position(2)))
+    await asyncio.sleep(0.1)
+    await turn.say("a", "b")
+    hub.is_cut = True
+    await turn.say("c")
+    hub.is_cut = False
+    await turn.say("d")  # its reader lacks "c", and waits for the event that has all
+    await turn.close()
+    told = [str(event.data.get("text", "")) for event in await reading]
+    assert "".join(told) == "abcd"
+
+
+TEXTS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=6)
+
+
+@given(TEXTS, st.data())
+def test_a_cursor_passes_on_every_character_once(texts: list[str], data: st.DataObject) -> None:
+    """Whichever parts are lost, repeated or late, and wherever the reader resumes."""
+    sent: list[LoggedEvent] = []
+    for number, text in enumerate(texts, 1):
+        whole = LoggedEvent(number, "message.delta", {"text": text}, 1, 0.0)
+        cuts = sorted(data.draw(st.sets(st.integers(1, len(text)), max_size=3)))
+        for start, stop in zip([0, *cuts], cuts, strict=False):
+            part = replace(whole, data={"text": text[start:stop]}, length=stop)
+            sent += [part] * data.draw(st.integers(0, 2))
+        sent.append(whole)
+    cursor, read = LogCursor(Position()), ""
+    for event in sent:
+        if data.draw(st.booleans()):
+            cursor = LogCursor(Position.parse(str(cursor.position)))
+        if (unread := cursor.read(event)) is not None:
+            read += str(unread.data["text"])
+    assert read == "".join(texts)
+    assert cursor.position == Position(len(texts))
+
+
+def test_events_pass_a_bus_unchanged() -> None:
+    events = [LoggedEvent(1, "started", {"attempt": 1}, 2, 3.5), LoggedEvent(2, "x", {}, 1, 0.0, 7)]
+    assert decode_events(encode_events(events)) == events
+
+
+def test_what_a_bus_cannot_carry_or_read_is_looked_up() -> None:
+    long = LoggedEvent(1, "message.delta", {"text": "x" * 300_000}, 1, 0.0)
+    assert encode_events([long]) == b""
+    for foreign in (b"", b'{"v": 2, "events": []}', b"{", b"[]", b'{"v": 1}'):
+        assert decode_events(foreign) is None
