@@ -89,11 +89,14 @@ async def create_session(
     public_id = _public_id(user, idempotency_key)
     key = SessionKey(user.tenant, new.app, user.user, new.alias or public_id)
     try:
-        await served.store.create(key, title=new.title, public_id=public_id)
+        stored = await served.store.create(key, title=new.title, public_id=public_id)
     except SessionExistsError:
         if idempotency_key is None or await _created_by_twin(served, key, public_id) is None:
             raise SessionExistsError("The alias or the idempotency key is taken.") from None
-    created = await served.store.summary(key)
+        created = await served.store.summary(key)
+    else:  # a repeated request may find a session that has turns by now
+        is_new = idempotency_key is None
+        created = SessionSummary.of_new(stored) if is_new else await served.store.summary(key)
     response.headers["Location"] = f"{router.prefix}/{created.public_id}"
     return Session.of(created)
 

@@ -52,6 +52,22 @@ class SessionSummary:
     last_activity: float
     status: TurnState | None = None  # "running" if a turn runs, else that of the newest turn
 
+    @classmethod
+    def of_new(cls, session: StoredSession) -> SessionSummary:
+        """The entry of a session that was just created: it has no turns yet."""
+        return cls(
+            tenant=session.key.tenant,
+            app_name=session.key.app_name,
+            user_id=session.key.user_id,
+            id=session.key.session_id,
+            public_id=session.public_id,
+            title=session.title,
+            message_count=session.message_count,
+            total_tokens=session.total_tokens,
+            created=session.created,
+            last_activity=session.last_activity,
+        )
+
     @property
     def key(self) -> SessionKey:
         """The session's key."""

@@ -99,6 +99,29 @@ select s.epoch, s.owner, s.open_calls is not null as has_open_calls,
            (select seq from state_changes where session_pk = $1 and event_id = $3)) as seq
 from sessions s where s.pk = $1 and s.tenant = $2"""
 
+# A session with the states of its app and user, whose names are the first three parameters.
+_HEADER: Final = """
+    'pk', pk, 'public_id', public_id, 'title', title, 'state', state, 'next_seq', next_seq,
+    'total_tokens', total_tokens, 'message_count', message_count, 'turn_seq', turn_seq,
+    'open_calls', open_calls,
+    'created', extract(epoch from created), 'updated', extract(epoch from updated),
+    'last_activity', extract(epoch from last_activity),
+    'app_state', (select json_object_agg(key, value) from app_states a
+                  where a.tenant = $1 and a.app_name = $2),
+    'user_state', (select json_object_agg(key, value) from user_states u
+                   where u.tenant = $1 and u.app_name = $2 and u.user_id = $3)"""
+
+# No row if the name or the public id is taken.
+CREATE: Final = f"""
+with s as (
+  insert into sessions (tenant, app_name, user_id, id, public_id, state, title, created, updated,
+    last_activity)
+  values ($1, $2, $3, $4, $5, $6::json, $7, now(), now(), now())
+  on conflict do nothing returning *
+)
+select json_build_object({_HEADER})::text from s"""  # noqa: S608 - the only part is a constant
+
+
 # One statement, so that state and messages are one snapshot. The session comes first, as JSON in
 # the `event` column of a row 0; then the newest compaction if the window begins after it; then the
 # window. Scalar subqueries, not joins: joined, the planner left the index at 50,000 rows.
@@ -114,17 +137,7 @@ with s as materialized (
 )
 select 0::bigint as seq, '' as event_id, '' as invocation_id, '' as role, '' as author,
   '' as content, null as tool_calls, 0 as tokens, 0::float8 as timestamp,
-  json_build_object(
-    'pk', pk, 'public_id', public_id, 'title', title, 'state', state, 'next_seq', next_seq,
-    'total_tokens', total_tokens, 'message_count', message_count, 'turn_seq', turn_seq,
-    'open_calls', open_calls, 'after', (select after from w),
-    'created', extract(epoch from created), 'updated', extract(epoch from updated),
-    'last_activity', extract(epoch from last_activity),
-    'app_state', (select json_object_agg(key, value) from app_states a
-                  where a.tenant = $1 and a.app_name = $2),
-    'user_state', (select json_object_agg(key, value) from user_states u
-                   where u.tenant = $1 and u.app_name = $2 and u.user_id = $3)
-  )::text as event, null as changes
+  json_build_object({_HEADER}, 'after', (select after from w))::text as event, null as changes
 from s
 union all
 select {_ROW} from messages

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.failpoints import failpoint
 from lango.core.ids import check_id, new_id
-from lango.core.values import JsonObject, json_text
+from lango.core.values import JsonObject, json_text, json_value
 from lango.errors import SessionExistsError
 from lango.store.db.clock import now
 from lango.store.db.database import POOL_OVERFLOW, POOL_SIZE, Database
@@ -111,9 +111,21 @@ class SqlSessionStore:
         key.checked()
         key.check_state(state or NO_CHANGE)
         public_id = public_id or new_id("ses")  # a retry recognises its own work by it
-        return await self.database.write(
-            create_session, key, public_id, state or StateChange(), title, session=key
-        )
+        state = state or StateChange()
+        if not (self.database.is_sqlite or state.app or state.user):
+            created = await retrying(partial(self._create_at_once, key, public_id, state, title))
+            if created is not None:
+                return created
+        return await self.database.write(create_session, key, public_id, state, title, session=key)
+
+    async def _create_at_once(
+        self, key: SessionKey, public_id: str, state: StateChange, title: str
+    ) -> StoredSession | None:
+        """Create a session in one round trip; None if its name or its public id is taken."""
+        names = (key.tenant, key.app_name, key.user_id, key.session_id)
+        session_state = json_text(dict(state.session))
+        rows = await self.database.fetch(statements.CREATE, *names, public_id, session_state, title)
+        return loading.from_header(key, json_value(rows[0][0])) if rows else None
 
     async def load(self, key: SessionKey, budget: int | None) -> LoadedSession | None:
         """The newest rows within a token budget (None: all), with those that are always loaded."""

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from bench.pg import with_port
+from bench.store.wire import WireProxy
 from lango.errors import (
     Fenced,
     InvalidIdError,
@@ -19,6 +22,7 @@ from lango.store.files.rows import NewArtifact
 from lango.store.sessions.entries import Entry, SessionKey, SessionRef, StateChange
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.rows import Claim
+from lango.testing.databases import direct
 from tests.store.rows import created, key, raw, said, texts
 from tests.store.turns.worker_context import Desk, opened
 
@@ -203,6 +207,30 @@ async def test_a_writer_of_another_tenant_finds_nothing(
         stranger = SessionRef(key(f"{tenant}-other"), ref.pk)
         with pytest.raises(SessionNotFoundError):
             await store.append(stranger, made("1"))
+
+
+async def test_a_new_session_is_what_a_load_finds(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        shared = StateChange({"own": 1}, app={"of": "app"}, user={"of": "user"})
+        await store.create(key(tenant, "first"), shared)
+        second = await store.create(key(tenant, "second"), StateChange({"a": ["é", None]}), "title")
+        loaded = await store.load(key(tenant, "second"), None)
+    assert loaded is not None
+    assert loaded.session == second
+    assert (second.state, second.title) == ({"a": ["é", None]}, "title")
+    assert (second.app_state, second.user_state) == ({"of": "app"}, {"of": "user"})
+
+
+async def test_a_session_is_created_in_one_round_trip(postgres_url: str, tenant: str) -> None:
+    server = urlsplit(direct(postgres_url))
+    async with (
+        WireProxy(server.hostname or "", server.port or 5432) as proxy,
+        SqlSessionStore(with_port(direct(postgres_url), proxy.port)) as store,
+    ):
+        await store.create(key(tenant, "first"))  # prepares the statement
+        proxy.traffic.reset()
+        await store.create(key(tenant, "second"), StateChange({"own": 1}))
+        assert proxy.traffic.round_trips == 1
 
 
 async def test_of_many_that_create_a_session_one_succeeds(store_url: str, tenant: str) -> None:
