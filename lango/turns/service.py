@@ -35,8 +35,6 @@ from lango.turns.log_replay import stored_events
 from lango.turns.wake import STOP, LogSubscription
 
 _FIRST_POLL: Final = 0.05
-_POLL_SQLITE: Final = 0.25
-_POLL_POSTGRES: Final = 2.0
 _RETRIED: Final = ("failed", "cancelled")
 _RETRY_KEY: Final = "retry-of-{turn}"
 
@@ -52,6 +50,7 @@ class Turns:
         self._turns = SqlTurnStore(store.database)
         self._files = SqlFileStore(store.database)
         self.log = TurnLog(store.database)
+        self._poller = self._wakes.poller(self.log)
 
     async def submit(
         self,
@@ -294,19 +293,27 @@ class Turns:
             if page.is_end:
                 return
             after = cursor.position.number
-            if not page.is_full and not await subscription.wait(poll_after):
-                poll_after = min(2 * poll_after, self._max_poll)
+            if page.is_full:
+                page = await self.log.read_on(page.turn, after)
+            elif not await self._is_woken(subscription, page.turn.id, after, poll_after):
+                poll_after *= 2
                 page = await self._page(page.turn.id, after)
-            elif page.is_full or (delivered := subscription.take(after)) is None:
+            elif (delivered := subscription.take(after)) is None:
                 page = await self.log.read_on(page.turn, after)
             else:
-                poll_after = self._max_poll
+                poll_after = self._wakes.poll_interval
                 page = LogPage(page.turn, delivered)
 
-    @property
-    def _max_poll(self) -> float:
-        """Seconds between two polls of a log of which no news arrives."""
-        return _POLL_POSTGRES if self._wakes.is_connected else _POLL_SQLITE
+    async def _is_woken(
+        self, subscription: LogSubscription, turn_id: str, after: int, poll_after: float
+    ) -> bool:
+        """Wait for a wake-up; False when the log must be polled.
+
+        A new reader polls for itself, a few times; later, one poll serves all readers.
+        """
+        if poll_after < self._wakes.poll_interval:
+            return await subscription.wait(poll_after)
+        return await self._poller.wait(subscription, turn_id, after)
 
     def _unended(self, turn: str | Turn) -> Turn | None:
         """The turn, if it is known and had not ended when it was read."""

@@ -14,11 +14,12 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
-from lango.store.turns.log import LoggedEvent
+from lango.store.turns.log import LoggedEvent, TurnLog
 from lango.store.turns.rows import Turn
 from lango.turns.bus.connection import ANSWER_WITHIN, cancel_all
 from lango.turns.bus.event_messages import decode_events, encode_events
 from lango.turns.bus.protocol import Bus, BusMessage
+from lango.turns.log_poller import LogPoller
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ STOP: Final = "stop"
 """Topic: some running turn should stop."""
 _HELLO: Final = "hello"  # a process has connected: those with readers of logs send _READING
 _READING: Final = "reading"  # a process has readers of logs
+_POLL_CONNECTED: Final = 2.0
+_POLL_ALONE: Final = 0.25
 _ANNOUNCE_EVERY: Final = 10.0
 _ANNOUNCEMENT_LASTS: Final = 25.0
 _ALWAYS_SENT: Final = frozenset({WORK, STOP, _HELLO, _READING})
@@ -50,7 +53,7 @@ class Subscription:
         """Wake the waiter."""
         self._woken.set()
 
-    async def wait(self, seconds: float) -> bool:
+    async def wait(self, seconds: float | None = None) -> bool:
         """Wait for a wake-up, or for one that came since the last wait; False if none came."""
         try:
             async with asyncio.timeout(seconds):
@@ -73,11 +76,22 @@ class LogSubscription(Subscription):
         self.closed: Turn | None = None  # as a worker of this process has closed it
         self._pending: list[LoggedEvent] = []
         self._must_read_log = False
+        self._must_poll = False
 
     def wake(self) -> None:
         """Make the reader read the log."""
         self._must_read_log = True
         super().wake()
+
+    def poll(self) -> None:
+        """Make the reader read the turn and its log: both may have changed without a wake-up."""
+        self._must_poll = True
+        super().wake()
+
+    def take_poll(self) -> bool:
+        """Whether the reader must read the turn, too; only once after each `poll`."""
+        must_poll, self._must_poll = self._must_poll, False
+        return must_poll
 
     def deliver(self, events: Sequence[LoggedEvent]) -> None:
         """Pass on events; a slow reader's backlog is dropped."""
@@ -111,6 +125,7 @@ class WakeUps:
         self._others_read_until = 0.0
         self._announce_from = float("-inf")  # until then, the others know that this process reads
         self._tasks: list[asyncio.Task[Any]] = []
+        self._poller: LogPoller | None = None
 
     async def __aenter__(self) -> Self:
         self.open()
@@ -123,6 +138,17 @@ class WakeUps:
     def is_connected(self) -> bool:
         """Whether wake-ups of other processes arrive at present, as far as is known."""
         return self.reaches_others and self._bus.is_connected
+
+    @property
+    def poll_interval(self) -> float:
+        """Seconds between two polls of what no wake-up reports."""
+        return _POLL_CONNECTED if self.is_connected else _POLL_ALONE
+
+    def poller(self, log: TurnLog) -> LogPoller:
+        """The poller for all readers of logs in this process; `log` is that of their database."""
+        if self._poller is None:
+            self._poller = LogPoller(log, lambda: self.poll_interval)
+        return self._poller
 
     @property
     def carries_text(self) -> bool:
@@ -155,6 +181,8 @@ class WakeUps:
                     await self._send()
         tasks, self._tasks = self._tasks, []
         await cancel_all(*tasks)
+        if self._poller is not None:
+            await self._poller.close()
 
     @contextmanager
     def subscribe(self, topic: str) -> Generator[Subscription]:

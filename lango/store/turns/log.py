@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -33,6 +33,7 @@ from lango.store.turns.rows import Claim, Turn
 
 PAGE: Final = 1_000
 """Events that one query reads."""
+_POLLED_TOGETHER: Final = 500
 _TRIMMED_TOGETHER: Final = 200
 """Logs that one transaction deletes; it locks their turns for so long."""
 _TRIM_SHARE: Final = 0.25
@@ -243,6 +244,18 @@ class TurnLog:
         )
         return LogPage(turn, [_logged(row) for row in rows])
 
+    async def last_events(self, turn_ids: Collection[str]) -> dict[str, int]:
+        """The number of the last event of each of these turns that has not ended."""
+        ids, numbers = list(turn_ids), dict[str, int]()
+        for first in range(0, len(ids), _POLLED_TOGETHER):
+            is_one = turns.c.id.in_(ids[first : first + _POLLED_TOGETHER])
+            statement = sa.select(turns.c.id, turns.c.last_event).where(
+                is_one, turns.c.ended.is_(None)
+            )
+            rows = await self.database.read(_all_rows, statement)
+            numbers |= {row.id: row.last_event for row in rows}
+        return numbers
+
     async def read_all(self, turn: Turn) -> list[LoggedEvent]:
         """All events of a turn's log."""
         events: list[LoggedEvent] = []
@@ -276,6 +289,12 @@ class TurnLog:
         statement = _TRIM.format(limit=_TRIMMED_TOGETHER)
         (row,) = await retrying(lambda: self.database.fetch(statement, older_than, since))
         return row[0], row[1]
+
+
+async def _all_rows(
+    connection: AsyncConnection, statement: sa.Select[str, int]
+) -> Sequence[sa.Row[str, int]]:
+    return (await connection.execute(statement)).all()
 
 
 async def _trim_sqlite(connection: AsyncConnection, older_than: float) -> int:

@@ -16,16 +16,13 @@ from lango.core.turns.events import (
     ReasoningDelta,
     ToolStarted,
 )
-from lango.core.turns.states import NewTurn
 from lango.errors import StoreUnavailableError
 from lango.store.db.database import Database
-from lango.store.sessions.entries import SessionKey
 from lango.store.turns.log import PAGE, LoggedEvent, LogPage, LogWrite, TurnLog
-from lango.store.turns.rows import Claim, Turn
-from lango.store.turns.submit import SqlTurnStore
-from lango.store.turns.workers import Worker, Workers
+from lango.store.turns.rows import Turn
 from lango.turns.log import LogWriter
 from lango.turns.log_replay import missing_events, resets
+from tests.turns.log.claims import claimed
 
 REFUSED = "refused"
 
@@ -58,17 +55,6 @@ class Unread(TurnLog):
     async def read_on(self, turn: Turn, after: int, *, limit: int = PAGE) -> LogPage:
         self.reads += 1
         return await super().read_on(turn, after, limit=limit)
-
-
-async def claimed(here: Process, session: str = "s") -> Claim:
-    key = SessionKey("", here.place.app, "user", session)
-    await here.store.create(key)
-    submitted = await SqlTurnStore(here.store.database).submit(key, NewTurn({"text": "hi"}))
-    worker = Worker(f"wrk_{here.place.app}_{session}", {here.place.app: "print"})
-    await Workers(here.store.database).register(worker)
-    claim = await here.engine.queue.claim(submitted.turn.session_pk, worker)
-    assert claim is not None
-    return claim
 
 
 def _told(events: Sequence[LoggedEvent]) -> list[tuple[str, str]]:

@@ -1,0 +1,134 @@
+"""One poll for all readers of a process whose wake-ups do not come."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+
+import pytest
+
+from faults.turns.place import Process
+from lango.core.tenants import current_tenant
+from lango.core.turns.events import Completed, MessageDelta
+from lango.errors import StoreUnavailableError
+from lango.store.turns.log import TurnLog
+from lango.turns.log_poller import LogPoller
+from lango.turns.wake import LogSubscription
+from tests.turns.log.claims import claimed
+
+READERS = 30
+_SOON = 5.0
+
+
+class Positions(TurnLog):
+    """Logs that consist of the number of their last event, and count the polls."""
+
+    def __init__(self, last: dict[str, int]) -> None:
+        self.last = last
+        self.polls = list[set[str]]()
+        self.tenants = set[str]()
+        self.fails = 0
+
+    async def last_events(self, turn_ids: Collection[str]) -> dict[str, int]:
+        self.polls.append(set(turn_ids))
+        self.tenants.add(current_tenant.get())
+        if self.fails:
+            self.fails -= 1
+            raise StoreUnavailableError
+        return {turn: self.last[turn] for turn in turn_ids if turn in self.last}
+
+
+@pytest.fixture
+async def logs() -> Positions:
+    return Positions({f"turn-{n}": 1 for n in range(READERS)})
+
+
+@pytest.fixture
+async def poller(logs: Positions) -> AsyncGenerator[LogPoller]:
+    poller = LogPoller(logs, lambda: 0.01)
+    yield poller
+    await poller.close()
+
+
+def _readers(poller: LogPoller) -> dict[LogSubscription, asyncio.Task[bool]]:
+    subscriptions = [LogSubscription() for _ in range(READERS)]
+    return {
+        one: asyncio.create_task(poller.wait(one, f"turn-{n}", 1))
+        for n, one in enumerate(subscriptions)
+    }
+
+
+async def _polled(logs: Positions, times: int) -> None:
+    already = len(logs.polls)
+    async with asyncio.timeout(_SOON):
+        while len(logs.polls) < already + times:  # noqa: ASYNC110 - it has no event for it
+            await asyncio.sleep(0.005)
+
+
+async def test_only_readers_with_news_are_woken(logs: Positions, poller: LogPoller) -> None:
+    current_tenant.set("of-a-reader")
+    readers = _readers(poller)
+    await _polled(logs, 3)
+    assert not any(task.done() for task in readers.values())
+    assert all(len(turns) == READERS for turns in logs.polls)
+    assert logs.tenants == {""}
+    logs.last["turn-3"] = 2
+    del logs.last["turn-4"]  # it has ended, or was deleted
+    await _polled(logs, 2)
+    done = [n for n, task in enumerate(readers.values()) if task.done()]
+    assert done == [3, 4]
+    assert [await list(readers.values())[n] for n in done] == [False, False]
+    await _end(readers)
+
+
+async def test_a_wake_up_is_told_from_a_poll(logs: Positions, poller: LogPoller) -> None:
+    readers = _readers(poller)
+    await _polled(logs, 1)
+    woken, task = next(iter(readers.items()))
+    woken.wake()
+    async with asyncio.timeout(_SOON):
+        assert await task is True
+    await _end(readers)
+
+
+async def test_a_poll_that_fails_is_repeated(logs: Positions, poller: LogPoller) -> None:
+    logs.fails = 2
+    readers = _readers(poller)
+    logs.last["turn-0"] = 2
+    async with asyncio.timeout(_SOON):
+        assert await next(iter(readers.values())) is False
+    assert logs.fails == 0
+    await _end(readers)
+
+
+async def test_without_readers_nothing_is_polled(logs: Positions, poller: LogPoller) -> None:
+    readers = _readers(poller)
+    await _polled(logs, 1)
+    await _end(readers)
+    await asyncio.sleep(0.05)
+    polls = len(logs.polls)
+    await asyncio.sleep(0.1)
+    assert len(logs.polls) == polls
+    again = _readers(poller)
+    await _polled(logs, 1)
+    await _end(again)
+
+
+async def _end(readers: dict[LogSubscription, asyncio.Task[bool]]) -> None:
+    for task in readers.values():
+        task.cancel()
+    await asyncio.gather(*readers.values(), return_exceptions=True)
+
+
+async def test_a_reader_finds_events_that_no_wake_up_brings(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.turns.service._FIRST_POLL", 3600.0)
+    await here.engine.wakes.close()
+    claim = await claimed(here)
+    async with asyncio.timeout(20), aclosing(here.turns.events(claim.turn.id)) as events:
+        types = [(await anext(events)).type for _ in range(2)]
+        await TurnLog(here.store.database).append(claim, [MessageDelta("m", "a")])
+        types.append((await anext(events)).type)
+        await here.engine.queue.close(claim, Completed(), ())
+        types += [event.type async for event in events]
+    assert types == ["accepted", "started", "message.delta", "completed"]
