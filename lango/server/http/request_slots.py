@@ -13,7 +13,7 @@ from typing import Final
 
 from lango.store.db.waiting import FairSemaphore
 
-SLOTS: Final = 8
+SLOTS: Final = 6
 """Requests at a time: enough to keep the loop busy while most of them wait for the database."""
 SLOT_SECONDS: Final = 0.2
 """How long a request keeps its slot. One that takes longer waits for something, such as a locked
