@@ -13,7 +13,6 @@ from contextvars import Context
 from typing import TYPE_CHECKING, NamedTuple
 
 from lango.store.turns.log import TurnLog
-from lango.turns.bus.connection import cancel_all
 
 if TYPE_CHECKING:
     from lango.turns.wake import LogSubscription
@@ -40,7 +39,7 @@ class LogPoller:
     async def wait(self, subscription: LogSubscription, turn_id: str, after: int) -> bool:
         """Wait for a wake-up; False if a poll found news instead."""
         self._waiting[subscription] = _Waiting(turn_id, after)
-        if self._task is None:
+        if self._task is None or self._task.done():
             # A context of its own: it polls for all tenants.
             self._task = asyncio.create_task(self._poll_repeatedly(), context=Context())
         try:
@@ -48,12 +47,6 @@ class LogPoller:
             return not subscription.take_poll()
         finally:
             del self._waiting[subscription]
-
-    async def close(self) -> None:
-        """Stop to poll."""
-        task, self._task = self._task, None
-        if task is not None:
-            await cancel_all(task)
 
     async def _poll_repeatedly(self) -> None:
         """Poll until no reader waits."""

@@ -181,8 +181,6 @@ class WakeUps:
                     await self._send()
         tasks, self._tasks = self._tasks, []
         await cancel_all(*tasks)
-        if self._poller is not None:
-            await self._poller.close()
 
     @contextmanager
     def subscribe(self, topic: str) -> Generator[Subscription]:

@@ -1,7 +1,7 @@
 """One poll for all readers of a process whose wake-ups do not come."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import Collection
 from contextlib import aclosing
 
 import pytest
@@ -43,10 +43,8 @@ async def logs() -> Positions:
 
 
 @pytest.fixture
-async def poller(logs: Positions) -> AsyncGenerator[LogPoller]:
-    poller = LogPoller(logs, lambda: 0.01)
-    yield poller
-    await poller.close()
+async def poller(logs: Positions) -> LogPoller:
+    return LogPoller(logs, lambda: 0.01)
 
 
 def _readers(poller: LogPoller) -> dict[LogSubscription, asyncio.Task[bool]]:
@@ -80,7 +78,7 @@ async def test_only_readers_with_news_are_woken(logs: Positions, poller: LogPoll
     await _end(readers)
 
 
-async def test_a_wake_up_is_told_from_a_poll(logs: Positions, poller: LogPoller) -> None:
+async def test_a_wake_up_is_not_a_poll(logs: Positions, poller: LogPoller) -> None:
     readers = _readers(poller)
     await _polled(logs, 1)
     woken, task = next(iter(readers.items()))
@@ -123,12 +121,14 @@ async def test_a_reader_finds_events_that_no_wake_up_brings(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.service._FIRST_POLL", 3600.0)
-    await here.engine.wakes.close()
     claim = await claimed(here)
     async with asyncio.timeout(20), aclosing(here.turns.events(claim.turn.id)) as events:
         types = [(await anext(events)).type for _ in range(2)]
+        waiting = asyncio.create_task(anext(events))
+        await asyncio.sleep(0.1)
+        await here.engine.wakes.close()  # the reader waits already
         await TurnLog(here.store.database).append(claim, [MessageDelta("m", "a")])
-        types.append((await anext(events)).type)
+        types.append((await waiting).type)
         await here.engine.queue.close(claim, Completed(), ())
         types += [event.type async for event in events]
     assert types == ["accepted", "started", "message.delta", "completed"]
