@@ -1,12 +1,16 @@
 """Slots of requests: few at a time, tenants take turns, and one that waits long keeps none."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
+from faults.turns.place import Place
 from lango.core.tenants import current_tenant
+from lango.server.backend import services_of
 from lango.server.http.request_slots import RequestSlots
+from tests.server.places import House, house, live
 
 SLOTS = 3
 Work = Callable[[], Awaitable[object]]
@@ -93,3 +97,44 @@ async def _how_many(slots: RequestSlots) -> int:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     return number
+
+
+def _one_slot(served: House) -> RequestSlots:
+    slots = RequestSlots(1, seconds=60)
+    served.app.state.services = replace(services_of(served.app), slots=slots)
+    return slots
+
+
+@pytest.mark.parametrize("path", ["/v1/me", "/v1/agents", "/v1/sessions", "/v1/usage"])
+async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Place, tenant: str) -> None:
+    async with house(sqlite_place, tenant) as served, served.client() as client:
+        slots = _one_slot(served)
+        async with slots.slot():
+            request = asyncio.create_task(client.get(path))
+            await asyncio.sleep(0.2)
+            assert not request.done()
+            assert (await client.get("/healthz")).is_success  # a probe needs none
+        assert (await request).is_success
+
+
+async def test_streams_and_slow_bodies_hold_no_slot(sqlite_place: Place, tenant: str) -> None:
+    async with house(sqlite_place, tenant) as served, live(served) as server:
+        session = await served.session()
+        turn = await served.turn(session, "hi")  # it has no worker, so its stream stays open
+        slots = _one_slot(served)
+        more = asyncio.Event()
+
+        async def body() -> AsyncGenerator[bytes]:
+            yield b'{"app": '
+            await more.wait()
+            yield f'"{served.agent}"}}'.encode()
+
+        async with server.client(content_type="application/json") as client:
+            slow = asyncio.create_task(client.post("/v1/sessions", content=body()))
+            async with client.stream("GET", f"/v1/turns/{turn}/events") as stream:
+                await anext(stream.aiter_bytes())
+                async with asyncio.timeout(5):
+                    assert (await client.get("/v1/me")).is_success
+            more.set()
+            assert (await slow).status_code == 201
+        assert await _how_many(slots) == 1
