@@ -54,8 +54,10 @@ class LogPoller:
             await asyncio.sleep(self._interval())
             try:
                 await self._poll()
-            except Exception as error:  # noqa: BLE001 - the readers wait for the next poll
+            except Exception as error:  # noqa: BLE001 - each reader gets its own error
                 logger.info("The logs could not be polled: %s", type(error).__name__)
+                for subscription in self._waiting:
+                    subscription.poll()
         self._task = None
 
     async def _poll(self) -> None:

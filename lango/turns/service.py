@@ -50,7 +50,7 @@ class Turns:
         self._turns = SqlTurnStore(store.database)
         self._files = SqlFileStore(store.database)
         self.log = TurnLog(store.database)
-        self._poller = self._wakes.poller(self.log)
+        self._poller = self._wakes.poller(TurnLog(engine.queue.database))
 
     async def submit(
         self,

@@ -145,7 +145,7 @@ class WakeUps:
         return _POLL_CONNECTED if self.is_connected else _POLL_ALONE
 
     def poller(self, log: TurnLog) -> LogPoller:
-        """The poller for all readers of logs in this process; `log` is that of their database."""
+        """The poller for all readers of logs in this process; `log` is that of the engine."""
         if self._poller is None:
             self._poller = LogPoller(log, lambda: self.poll_interval)
         return self._poller

@@ -1,6 +1,7 @@
 """Turns that lose their worker at the worst moments, each with what puts it right."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from google.adk.agents import (
@@ -8,10 +9,15 @@ from google.adk.agents import (
     LlmAgent,
     SequentialAgent,  # pyright: ignore[reportDeprecated]  # people have them
 )
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.apps.app import App
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.session import Session
 from google.adk.tools.agent_tool import AgentTool
+from google.genai import types
 
 from faults.recovery.kill_shapes import agent, tool
+from lango.adk.apps.load import Root
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import Fenced
 from lango.store.sessions.entries import SessionKey
@@ -98,6 +104,43 @@ async def test_a_lone_agent_stores_no_end_mark(
     await run_turns(sweep, key, f"worker-{key.tenant}", ())
     session = await _session(sqlite_url, key)
     assert any(event.actions.end_of_agent for event in session.events) == is_stored
+
+
+class _AnswersFirst(BasePlugin):
+    """Answers in the agent's place."""
+
+    async def before_run_callback(
+        self, *, invocation_context: InvocationContext
+    ) -> types.Content | None:
+        del invocation_context
+        return types.Content(role="model", parts=[types.Part(text="closed today")])
+
+
+def _with_plugin() -> App:
+    plugin = _AnswersFirst(name="answers_first")
+    return App(name=APP, root_agent=agent("root", "hello"), plugins=[plugin])
+
+
+def _sequence_of(*names: str) -> BaseAgent:
+    agents: list[BaseAgent] = [agent(name, name.upper()) for name in names]
+    return SequentialAgent(name="root", sub_agents=agents)  # pyright: ignore[reportDeprecated]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "times"),
+    [
+        (_with_plugin, _with_plugin, 2),  # ADK names the author of a plugin's answer "model"
+        (lambda: agent("root", "hello"), lambda: agent("renamed", "hello"), 2),
+        (lambda: _sequence_of("a", "b"), lambda: _sequence_of("b"), 3),
+    ],
+    ids=["plugin", "renamed root", "removed sub-agent"],
+)
+async def test_an_end_of_an_agent_that_is_not_in_the_tree(
+    before: Callable[[], Root], after: Callable[[], Root], times: int, sqlite_url: str
+) -> None:
+    key, texts = new_key(), ["TURN one"]
+    dead = await cut_off(Sweep(before, texts, sqlite_url), key, "append.after", times)
+    assert (await resumed(Sweep(after, texts, sqlite_url), key, dead)).turns == ("completed",)
 
 
 async def test_a_tool_that_may_run_once_is_reported_as_unknown(store_url: str) -> None:

@@ -88,7 +88,8 @@ async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
     for repair in REPAIRS_OF_AGENTS if sessions.places else REPAIRS:
         own_events = [e for e in session.events if e.invocation_id == sessions.invocation_id]
         for event in list(repair(own_events, results)):
-            if is_end(event) and not sessions.places[event.author].stores_end:
+            place = sessions.places.get(event.author)  # None: a deploy has removed the agent
+            if is_end(event) and place is not None and not place.stores_end:
                 continue
             await sessions.append_event(session, event)
             done.append(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import TypeAlias
 
 ServerSentEvent: TypeAlias = tuple[bytes, bytes]
@@ -15,11 +16,12 @@ class EventStreamParser:
     report errors so.
     """
 
-    __slots__ = ("_after_cr", "_data", "_line", "_name")
+    __slots__ = ("_after_cr", "_data", "_is_first", "_line", "_name")
 
     def __init__(self) -> None:
         self._line: list[bytes] = []  # the pieces of an unfinished line
         self._after_cr = False  # a line feed now would end the same line once more
+        self._is_first = True  # a byte order mark may precede the first line
         self._name = b""
         self._data: list[bytes] = []
 
@@ -27,6 +29,8 @@ class EventStreamParser:
         """The events that these bytes complete."""
         events: list[ServerSentEvent] = []
         for line in self._lines(piece):
+            if self._is_first:
+                line, self._is_first = line.removeprefix(BOM_UTF8), False
             if line:
                 self._field(line)
             elif self._data or self._name:

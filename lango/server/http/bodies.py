@@ -31,7 +31,8 @@ class JsonRoute(APIRoute):
         async def checked(request: Request) -> Response:
             await caller(request)
             readable = await _read(request) if has_body else request
-            async with services_of(request.app).slots.slot():
+            async with services_of(request.app).slots.slot() as slot:
+                request.state.slot = slot
                 return await handle(readable)
 
         return checked

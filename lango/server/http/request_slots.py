@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
+
+from starlette.requests import Request
 
 from lango.store.db.waiting import FairSemaphore
 
@@ -40,9 +42,10 @@ class RequestSlot:
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> Self:
         await self._slots.acquire()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._release)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self.release)
+        return self
 
     async def __aexit__(
         self,
@@ -50,10 +53,17 @@ class RequestSlot:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._release()
+        self.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Let other requests run; a no-op if it is released already."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._slots.release()
+
+
+def release_slot(request: Request) -> None:
+    """Release the slot of a request that will wait long: for its turn, or for its body."""
+    slot: RequestSlot = request.state.slot
+    slot.release()

@@ -14,6 +14,7 @@ from lango.server.auth.callers import SECURED, AnyCaller, recheck
 from lango.server.auth.limits import Admitting
 from lango.server.backend import Served
 from lango.server.http import problems
+from lango.server.http.request_slots import release_slot
 from lango.server.http.streams import MEDIA_TYPE, EventStream, StreamSlot
 from lango.server.openai.answers import chunks, completion, local_answer
 from lango.server.openai.errors import OpenAIRoute, responses
@@ -100,6 +101,7 @@ async def _wait_for_answer(
     request: Request, slot: StreamSlot, work: Coroutine[Any, Any, Response]
 ) -> Response:
     """Wait for an answer, until the client disconnects or the server stops."""
+    release_slot(request)
     waiting, gone = asyncio.create_task(work), asyncio.create_task(_disconnected(request))
     slot.run(waiting)
     try:

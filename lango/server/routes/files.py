@@ -29,6 +29,7 @@ from lango.server.auth.callers import SECURED
 from lango.server.backend import Served
 from lango.server.http.bodies import JsonRoute, refuse_encodings
 from lango.server.http.problems import responses
+from lango.server.http.request_slots import release_slot
 from lango.server.routes.schemas import File, FileName, FilePage, Number
 from lango.server.routes.sessions import OwnSession, PageSize, SeenSession
 from lango.store.files.rows import CHUNK
@@ -134,6 +135,7 @@ async def upload_file(
         raise MediaTypeError(f"Say what the file is by Content-Type: {', '.join(limits.types)}.")
     refuse_encodings(request)
     with Upload(declared, limits) as upload:
+        release_slot(request)
         await upload.receive(request)
         await served.quotas.take_bytes(session.key.tenant, upload.size)
         file = await _files(served).save(

@@ -59,10 +59,12 @@ class FairSemaphore:
     def _next(self) -> asyncio.Future[None] | None:
         while self._waiting:
             tenant, tasks = self._waiting.popitem(last=False)
-            first = tasks.popleft()
+            while tasks and tasks[0].done():  # cancelled: they cost their tenant no turn
+                tasks.popleft()
             if tasks:
-                self._waiting[tenant] = tasks  # after the others
-            if not first.done():
+                first = tasks.popleft()
+                if tasks:
+                    self._waiting[tenant] = tasks  # after the others
                 return first
         return None
 

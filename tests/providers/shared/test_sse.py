@@ -38,6 +38,7 @@ def parse(pieces: Iterable[bytes]) -> list[ServerSentEvent]:
         (b"data: a\ndata: b\ndata\n\n", [(b"", b"a\nb\n")]),
         (b"data: a\r\n\r\ndata: b\r\rdata: c\n\n", [(b"", b"a"), (b"", b"b"), (b"", b"c")]),
         (b"data: a\r\n\ndata: b\r\n\n", [(b"", b"a"), (b"", b"b")]),
+        (b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", [(b"", b"a")]),
         (b": keep-alive\n\n:\n\nid: 1\nretry: 2\nnew: 3\n\n", []),
         (b"event: error\n\n", [(b"error", b"")]),
         (b"data:  two spaces\n\n", [(b"", b" two spaces")]),

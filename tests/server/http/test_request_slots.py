@@ -117,7 +117,7 @@ async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Place, tenant
         assert (await request).is_success
 
 
-async def test_streams_and_slow_bodies_hold_no_slot(sqlite_place: Place, tenant: str) -> None:
+async def test_what_waits_long_holds_no_slot(sqlite_place: Place, tenant: str) -> None:
     async with house(sqlite_place, tenant) as served, live(served) as server:
         session = await served.session()
         turn = await served.turn(session, "hi")  # it has no worker, so its stream stays open
@@ -130,11 +130,16 @@ async def test_streams_and_slow_bodies_hold_no_slot(sqlite_place: Place, tenant:
             yield f'"{served.agent}"}}'.encode()
 
         async with server.client(content_type="application/json") as client:
+            chat = {"model": served.agent, "messages": [{"role": "user", "content": "hi"}]}
+            waits = asyncio.create_task(client.post("/openai/v1/chat/completions", json=chat))
+            path, text = f"/v1/sessions/{session}/files?name=a.txt", {"content-type": "text/plain"}
+            upload = asyncio.create_task(client.post(path, content=body(), headers=text))
             slow = asyncio.create_task(client.post("/v1/sessions", content=body()))
             async with client.stream("GET", f"/v1/turns/{turn}/events") as stream:
                 await anext(stream.aiter_bytes())
                 async with asyncio.timeout(5):
                     assert (await client.get("/v1/me")).is_success
             more.set()
-            assert (await slow).status_code == 201
+            assert [(await slow).status_code, (await upload).status_code] == [201, 201]
+            waits.cancel()
         assert await _how_many(slots) == 1

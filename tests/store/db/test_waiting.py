@@ -195,6 +195,27 @@ async def test_tenants_take_turns_at_a_semaphore() -> None:
     assert not slot.locked()
 
 
+async def test_cancelled_tasks_cost_their_tenant_no_turn() -> None:
+    slot, order = FairSemaphore(1), list[str]()
+
+    async def work(tenant: str) -> None:
+        current_tenant.set(tenant)
+        await slot.acquire()
+        order.append(tenant)
+        slot.release()
+
+    await slot.acquire()
+    cancelled = [asyncio.create_task(work("quiet")) for _ in range(5)]
+    waiting = [asyncio.create_task(work(tenant)) for tenant in ("quiet", *["noisy"] * 5)]
+    await asyncio.sleep(0)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.sleep(0)
+    slot.release()
+    await asyncio.wait(waiting)
+    assert order == ["quiet", *["noisy"] * 5]
+
+
 async def test_a_slot_that_comes_with_a_cancellation_is_passed_on() -> None:
     slot = FairSemaphore(1)
     await slot.acquire()

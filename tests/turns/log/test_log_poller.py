@@ -6,12 +6,15 @@ from contextlib import aclosing
 
 import pytest
 
-from faults.turns.place import Process
+from faults.turns.place import Place, Process
 from lango.core.tenants import current_tenant
 from lango.core.turns.events import Completed, MessageDelta
-from lango.errors import StoreUnavailableError
+from lango.errors import StoreError, StoreUnavailableError
+from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import TurnLog
+from lango.turns.engine.database import LocalEngine
 from lango.turns.log_poller import LogPoller
+from lango.turns.service import Turns
 from lango.turns.wake import LogSubscription
 from tests.turns.log.claims import claimed
 
@@ -88,14 +91,42 @@ async def test_a_wake_up_is_not_a_poll(logs: Positions, poller: LogPoller) -> No
     await _end(readers)
 
 
-async def test_a_poll_that_fails_is_repeated(logs: Positions, poller: LogPoller) -> None:
-    logs.fails = 2
-    readers = _readers(poller)
-    logs.last["turn-0"] = 2
+async def test_after_a_poll_that_fails_each_reader_reads(
+    logs: Positions, poller: LogPoller
+) -> None:
+    logs.fails = 1
     async with asyncio.timeout(_SOON):
-        assert await next(iter(readers.values())) is False
-    assert logs.fails == 0
-    await _end(readers)
+        assert await asyncio.gather(*_readers(poller).values()) == [False] * READERS
+    again = _readers(poller)
+    await _polled(logs, 2)
+    assert not any(task.done() for task in again.values())
+    await _end(again)
+
+
+async def test_a_closed_store_is_an_error_of_the_reader(here: Process) -> None:
+    claim = await claimed(here)
+    reading = asyncio.create_task(here.read(claim.turn.id))
+    await asyncio.sleep(0.5)  # it waits at the poller
+    await here.engine.close()
+    await here.store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await asyncio.wait_for(reading, 20)
+
+
+async def test_readers_of_another_store_are_polled_for(here: Process, place: Place) -> None:
+    claim = await claimed(here)
+    async with (
+        SqlSessionStore(place.url) as own,
+        LocalEngine(own.database) as engine,
+        asyncio.timeout(20),
+    ):
+        async with SqlSessionStore(place.url) as first:
+            await Turns(first, engine).get(claim.turn.id)
+        waiting = asyncio.create_task(Turns(own, engine).wait(claim.turn.id))
+        await asyncio.sleep(0.5)
+        await engine.wakes.close()
+        await here.engine.queue.close(claim, Completed(), ())
+        assert (await waiting).state == "completed"
 
 
 async def test_without_readers_nothing_is_polled(logs: Positions, poller: LogPoller) -> None:
