@@ -26,8 +26,7 @@ from lango.testing.kill_trials import APP, USER, Sweep, run_turns
 
 _OLD: Final = "abcd"
 _DIES_AT: Final = (
-    *("append.after",)
-    * 3,  # most often: recovery depends on which rows are stored
+    *("append.after",) * 3,  # most often: recovery depends on which rows are stored
     *("model.start", "model.end", "ledger.finish.after", "tool.effect"),
 )
 

@@ -147,7 +147,7 @@ class _Sweeper:
         key, path = self._new()
         arm(path, None)
         try:
-            asyncio.run(run_turns(self.sweep, key, "unhurt", ()))
+            asyncio.run(run_turns(self.sweep, key, f"{key.tenant}-unhurt", ()))
         finally:
             disarm()
         return asyncio.run(snapshot(self.sweep.url, key)), Trace.read(path)

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.store.db.clock import NOW, now, seconds
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Transaction
+from lango.store.db.upserts import upsert
 from lango.store.schema.tables import IS_RUNNING, turns, workers
 
 
@@ -38,10 +39,10 @@ class Workers:
 
         async def once(connection: AsyncConnection) -> None:
             values.update(beat=now(connection), blamed=None)
-            update = sa.update(workers).where(workers.c.id == worker.id).values(values)
-            if (await connection.execute(update)).rowcount == 0:
-                row = {**values, "id": worker.id, "started": values["beat"]}
-                await connection.execute(sa.insert(workers).values(row))
+            row = {**values, "id": worker.id, "started": values["beat"]}
+            new = upsert(connection, workers).values(row)
+            known = new.on_conflict_do_update(index_elements=[workers.c.id], set_=values)
+            await connection.execute(known)
 
         await self.database.write(once)
 

@@ -1,5 +1,7 @@
 """Workers come, beat, fall silent and go."""
 
+import asyncio
+
 from lango.store.turns.workers import Worker
 from tests.store.turns.worker_context import DEAD_AFTER, opened
 
@@ -29,6 +31,13 @@ async def test_a_worker_is_entered_as_it_is(store_url: str) -> None:
         await desk.workers.register(changed)
         found = {each.id: each for each in await desk.workers.living(DEAD_AFTER)}
         assert found[worker.id] == changed
+
+
+async def test_a_worker_registers_several_times_at_once(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        worker = Worker(f"wrk_{tenant}", {"app": "print"})
+        await asyncio.gather(*(desk.workers.register(worker) for _ in range(8)))
+        assert [one.id for one in await desk.workers.living(60.0)].count(worker.id) == 1
 
 
 async def test_the_long_silent_are_struck_out(store_url: str) -> None:
