@@ -15,7 +15,7 @@ import enum
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Final, cast
 
 JsonObject = dict[str, Any]
@@ -30,6 +30,7 @@ _WATCH_FROM: Final = (
 REPLACEMENT: Final = "\ufffd"
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def storable_text(text: str) -> str:
@@ -37,6 +38,14 @@ def storable_text(text: str) -> str:
     if text.isascii():
         return text.replace("\x00", REPLACEMENT) if "\x00" in text else text
     return _UNSTORABLE.sub(REPLACEMENT, text)
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """The pieces as one text, in which surrogates that were in two pieces are one character."""
+    text = "".join(pieces)
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def storable_json(value: Any, depth: int = 0, within: frozenset[int] = frozenset()) -> Any:

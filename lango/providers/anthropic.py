@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from lango.core.context.budget import ANSWER_ROOM
 from lango.core.messages.messages import Media, Message
 from lango.core.messages.streams import FinishReason, StreamEvent, Usage
-from lango.core.values import JsonObject, json_object, json_text
+from lango.core.values import JsonObject, joined, json_object, json_text
 from lango.errors import (
     AuthenticationError,
     BadRequestError,
@@ -311,7 +311,7 @@ class StreamDecoder:
     def _block_ended(self, event: JsonObject) -> Sequence[StreamEvent]:
         block = self._block(event)
         del self._blocks[event.get("index")]
-        start, text = block.start, "".join(block.text)
+        start, text = block.start, joined(block.text)
         place = 1 + len(self._calls) if self._calls else min(self.answer.place, 1)
         if _is(start, "tool_use"):
             initial_input = json_text(start["input"]) if start.get("input") else ""

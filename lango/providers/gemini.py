@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from lango.core.messages.messages import Media, Message
 from lango.core.messages.streams import FinishReason, StreamEvent, Usage
-from lango.core.values import JsonObject, json_object, json_text
+from lango.core.values import JsonObject, joined, json_object, json_text
 from lango.errors import (
     AuthenticationError,
     BadRequestError,
@@ -266,7 +266,7 @@ class StreamDecoder:
     def _thought(self) -> Iterator[StreamEvent]:
         """Emit the collected reasoning once something else follows."""
         if self._thoughts:
-            thoughts, self._thoughts = "".join(self._thoughts), []
+            thoughts, self._thoughts = joined(self._thoughts), []
             yield from self.answer.reason(thoughts, None)
 
     def _signed(self, place: int, signature: bytes, item: JsonObject) -> Iterator[StreamEvent]:

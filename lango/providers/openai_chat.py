@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lango.core.messages.messages import Media, Message
 from lango.core.messages.streams import FinishReason, StreamEvent, Usage
-from lango.core.values import JsonObject
+from lango.core.values import JsonObject, joined
 from lango.providers.base import ModelRequest, ToolSpec
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared import media as medium
@@ -265,12 +265,12 @@ class StreamDecoder:
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the answer."""
         if self._thoughts or self._details:
-            thoughts = "".join(self._thoughts)
+            thoughts = joined(self._thoughts)
             item: JsonObject = {_KEPT: self._details} if self._details else {"thoughts": thoughts}
             yield from self.answer.reason(thoughts, item, place=0)
         if self.answer.finish is not None:
             for call in self._calls:
-                self.answer.call(call.id, call.name, "".join(call.arguments))
+                self.answer.call(call.id, call.name, joined(call.arguments))
                 if call.extra:
                     yield from self.answer.reason("", call.extra)
         yield from self.answer.end()

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.core.values import storable_text
 from lango.store.db.clock import now
 from lango.store.db.database import Database
+from lango.store.db.retry import retrying
 from lango.store.db.upserts import upsert
 from lango.store.schema.tables import model_calls, prompt_part_sessions, prompt_parts
 
@@ -25,9 +26,9 @@ ELSEWHERE: Final = 0
 """The primary key that stands for the tenant's sessions in another database."""
 
 
-# For PostgreSQL: writes and links the parts of one session. Waits for no lock. It cannot see a part
-# that another transaction has written since it began. Returns how many parts it has linked;
-# nothing if the session is locked or deleted.
+# For PostgreSQL: writes and links the parts of one session. It waits only for a transaction that is
+# writing the same part. It cannot see a part that was written since it began. Returns how many
+# parts it has linked; nothing if the session is locked or deleted.
 _ADD: Final = """
 with s as (
   select pk from sessions where pk = $1 and tenant = $2 for key share skip locked
@@ -91,7 +92,8 @@ async def add_at_once(database: Database, parts: Mapping[PartLink, tuple[str, st
     hashes = [link.hash for link in parts]
     kinds, texts = zip(*parts.values(), strict=True)
     stored = list(map(storable_text, texts))
-    linked = await database.fetch(_ADD, session_pk, tenant, hashes, list(kinds), stored)
+    arguments = (session_pk, tenant, hashes, list(kinds), stored)
+    linked = await retrying(lambda: database.fetch(_ADD, *arguments))
     return [tuple(row) for row in linked] == [(len(parts),)]
 
 

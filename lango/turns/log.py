@@ -70,6 +70,10 @@ class _Page:
         number, epoch = self.last_number + 1, self.claim.epoch
         return LoggedEvent(number, self.waiting[0].type, data, epoch, time.time(), len(text))
 
+    def forget(self) -> None:
+        """Drop the events: the turn is lost, and its log takes no more from this worker."""
+        self.in_doubt, self.waiting, self.streamed = [], [], 0
+
     def mark_written(self, last_number: int) -> None:
         """Take note that the events in doubt are in the log."""
         self.last_number = last_number
@@ -249,7 +253,7 @@ class LogWriter:
         published: dict[str, Sequence[LoggedEvent]] = {}
         for page, events in zip(pages, written, strict=True):
             if events is None:
-                page.in_doubt = []
+                page.forget()
                 page.on_lost()
             else:
                 page.mark_written(events[-1].number)
@@ -264,7 +268,7 @@ class LogWriter:
         try:
             read = await self._log.read(turn.session.tenant, turn.id, after=page.last_number)
         except TurnNotFoundError:  # deleted with its session
-            page.in_doubt, page.waiting = [], []
+            page.forget()
             page.on_lost()
             return
         if read.turn.last_event < page.last_number + len(page.in_doubt):

@@ -302,6 +302,12 @@ def decode(*events: JsonObject) -> list[StreamEvent]:
     return [*fed, *decoder.finish()]
 
 
+def test_halves_of_a_character_in_arguments() -> None:
+    pieces = calling(0, "toolu_1", '{"zone":"a\ud83d', '\ude00b"}')
+    [call] = calls_of(decode(started(), *pieces, stopped("tool_use")))
+    assert call.input == '{"zone":"a😀b"}'
+
+
 def test_usage_counts_the_cache_in() -> None:
     usage = {
         "input_tokens": 10,

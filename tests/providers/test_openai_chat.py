@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
-from lango.core.messages.streams import StreamEvent, ThoughtDelta, Usage
+from lango.core.messages.streams import ReasoningDone, StreamEvent, ThoughtDelta, Usage
 from lango.core.values import JsonObject
 from lango.errors import BadStreamError
 from lango.providers.openai_chat import Quirks, StreamDecoder, encode_request
@@ -300,6 +300,19 @@ def test_reasoning_details_and_call_extras_go_back_as_they_came() -> None:
 def test_halves_of_a_character_are_put_together() -> None:
     events = decode(chunk({"content": "a\ud83d"}), chunk({"content": "\ude00b\ud800"}, "stop"))
     assert text_of(events) == "a😀b\ufffd"
+
+
+def test_halves_of_a_character_in_arguments_and_thoughts() -> None:
+    events = decode(
+        chunk({"reasoning_content": "a\ud83d"}),
+        chunk({"reasoning_content": "\ude00b"}),
+        chunk(calling(0, "now", '{"zone":"a\ud83d', "x")),
+        chunk(calling(0, None, '\ude00b\ud800"}', None), "tool_calls"),
+    )
+    assert inputs(events) == [("now", '{"zone":"a😀b\ufffd"}')]
+    [thought] = [event.reasoning for event in events if isinstance(event, ReasoningDone)]
+    assert thought.text == "a😀b"
+    assert "😀" in thought.opaque
 
 
 @pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import asyncpg
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
@@ -13,7 +14,9 @@ import sqlalchemy as sa
 from lango.core.context.model_calls import ModelAttempt, ModelCall, PromptPart
 from lango.core.ids import new_id
 from lango.core.messages.streams import Usage
+from lango.store import prompt_parts as prompt_parts_store
 from lango.store.model_calls import ModelCallStore
+from lango.store.prompt_parts import PartLink
 from lango.store.schema.tables import model_calls, prompt_parts
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
@@ -201,3 +204,22 @@ async def test_a_record_does_not_wait_for_an_append(postgres_url: str, tenant: s
             held = sa.text("select 1 from sessions where pk = :pk for key share")
             await other.execute(held, {"pk": ref.pk})
             await asyncio.wait_for(store.append(ref, said("e1")), 5)
+
+
+async def test_parts_are_written_again_after_a_lost_connection(
+    postgres_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SqlSessionStore(postgres_url) as store:
+        ref = await created(store, key(tenant))
+        fetch, failures = store.database.fetch, [asyncpg.ConnectionDoesNotExistError("closed")]
+
+        async def fetch_once_in_vain(sql: str, *arguments: Any) -> list[Any]:
+            if failures:
+                raise failures.pop()
+            return await fetch(sql, *arguments)
+
+        monkeypatch.setattr(store.database, "fetch", fetch_once_in_vain)
+        link = PartLink(ref.pk or 0, tenant, secrets.token_hex(16))
+        assert await prompt_parts_store.add_at_once(store.database, {link: ("system", "hello")})
+        assert not failures
+    assert await count(postgres_url, prompt_parts, tenant) == 1

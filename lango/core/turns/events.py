@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from lango.core.causes import Cause
 from lango.core.messages.streams import Usage
-from lango.core.values import JsonObject, storable_json
+from lango.core.values import JsonObject, storable_json, storable_text
 from lango.errors import LangoError
 
 NO_USAGE: Final = Usage()
@@ -73,7 +73,7 @@ def error_data(error: BaseException, error_id: str = "") -> JsonObject:
     ours = isinstance(error, LangoError)
     data: JsonObject = {
         "type": type(error).__name__ if ours else "InternalError",
-        "message": str(error) if ours else UNSAID,
+        "message": storable_text(str(error)) if ours else UNSAID,
         "retryable": ours and error.retryable,
     }
     return {**data, "error_id": error_id} if error_id else data

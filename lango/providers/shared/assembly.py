@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, cast
@@ -20,7 +19,7 @@ from lango.core.messages.streams import (
     ToolCallDone,
     Usage,
 )
-from lango.core.values import MAX_DEPTH, JsonObject, storable_text
+from lango.core.values import MAX_DEPTH, JsonObject, joined, storable_text
 from lango.errors import BadStreamError
 from lango.providers.base import ModelRequest
 from lango.providers.shared.names import ToolNames
@@ -28,7 +27,6 @@ from lango.providers.shared.opaque import pack
 
 _CUT: Final[tuple[FinishReason, ...]] = ("length", "content_filter")
 _ADK_PREFIX: Final = "adk-"  # ADK treats such ids as its own and strips them
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 Nothing: Final[tuple[StreamEvent, ...]] = ()
 
 
@@ -154,12 +152,9 @@ class Assembly:
     def _whole(self, kind: type[StreamEvent], text: str) -> str:
         """The text without a trailing high surrogate, which waits for its low surrogate."""
         text = self._halves.pop(kind, "") + text
-        if text.isascii() or not _SURROGATE.search(text):
-            return storable_text(text)
         if "\ud800" <= text[-1] <= "\udbff":
             self._halves[kind], text = text[-1], text[:-1]
-        paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return storable_text(paired)
+        return storable_text(joined([text]))
 
     def _left_over(self) -> Iterator[StreamEvent]:
         """Surrogates whose other half never came."""

@@ -57,6 +57,16 @@ class Unread(TurnLog):
         return await super().read_on(turn, after, limit=limit)
 
 
+class CountedWriter(LogWriter):
+    """Counts its flushes."""
+
+    flushes = 0
+
+    async def flush(self) -> None:
+        self.flushes += 1
+        await super().flush()
+
+
 def _told(events: Sequence[LoggedEvent]) -> list[tuple[str, str]]:
     return [(e.type, str(e.data.get("text", ""))) for e in events if e.type.endswith(".delta")]
 
@@ -214,6 +224,26 @@ async def test_a_log_that_another_worker_writes_is_given_up(here: Process) -> No
     await writer.flush()
     assert lost == [claim.id]
     assert (await here.turns.get(other.turn.id)).last_event == other.turn.last_event + 1
+
+
+async def test_a_lost_log_leaves_nothing_to_do(here: Process) -> None:
+    claim, lost = await claimed(here), list[str]()
+    writer = CountedWriter(TurnLog(here.store.database), here.engine.wakes)
+    writer.begin(claim, lambda: lost.append(claim.id))
+    running = asyncio.create_task(writer.run())
+    for text in "ab":  # the second is only streamed, where wake-ups carry text
+        writer.add(claim, MessageDelta("m", text))
+        await asyncio.sleep(0.2)
+    await here.store.delete(claim.turn.session)
+    writer.add(claim, ToolStarted("call", "tool", {}))
+    async with asyncio.timeout(20):
+        while not lost:  # noqa: ASYNC110 - it is only called
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(1.2)  # by then streamed text would be due
+    flushes = writer.flushes
+    await asyncio.sleep(0.5)
+    assert writer.flushes == flushes
+    running.cancel()
 
 
 def test_a_new_attempt_tells_what_is_missing() -> None:

@@ -106,3 +106,7 @@ def test_any_result_is_json(result: dict[str, object]) -> None:
 def test_an_approval_makes_its_answer() -> None:
     answer = APPROVAL.answer(True, {"note": "fine"})
     assert (answer.call_id, answer.approved, answer.payload) == ("ask-1", True, {"note": "fine"})
+
+
+def test_the_message_of_an_error_can_be_stored() -> None:
+    assert turns.error_data(RateLimitedError("bad \ud83d end\x00"))["message"] == "bad � end�"
