@@ -28,7 +28,9 @@ def turn_and_rest(record: Sequence[Any]) -> tuple[Row | None, Sequence[Any]]:
 
 
 # For `fetch_locked`, with the session's key as its first arguments. The last select reads `s`: so
-# both runs lock it. Returns nothing without such a session, and nulls if nothing was inserted.
+# both runs lock it. Returns nothing without such a session, and nulls if nothing was inserted. The
+# first run notes which session it has locked, for the length of the transaction: a session that was
+# created between the runs was not, and a second run that waits for it would not see its turns.
 SUBMIT_LOCKS: Final = 4
 SUBMIT_VALUES: Final = (
     *("id", "flow", "input", "options"),
@@ -48,7 +50,7 @@ with s as (
       as last_position,
     exists (select from turns where session_pk = s.pk and state = 'running') as is_running
   from s
-  where $1::boolean
+  where $1::boolean and current_setting('lango.locked', true) = s.pk::text
     and not exists (select from turns where session_pk = s.pk and idempotency_key = $8)
 ), t as (
   insert into turns (session_pk, number, queue_position, ready, state, epoch, last_event, created,
@@ -66,7 +68,8 @@ with s as (
   select session_pk, number, 1, epoch, '{Accepted.type}', json_build_object('number', number), now()
   from t
 )
-select $1, t.* from s left join t on true"""  # noqa: S608 - our own names
+select case when $1 then true else set_config('lango.locked', s.pk::text, true) is null end, t.*
+from s left join t on true"""  # noqa: S608 - our own names
 
 # Claims the ready turn of a session that no worker owns. It never waits for a lock, and decides by
 # rows that it has locked: if another transaction has changed one since the statement began,

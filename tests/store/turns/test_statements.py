@@ -10,6 +10,8 @@ import pytest
 from bench.pg import with_port
 from bench.store.wire import WireProxy
 from lango.core.turns.events import Cancelled, Completed, Failed
+from lango.store.sessions.entries import SessionKey
+from lango.store.turns.statements import SUBMIT, turn_and_rest
 from lango.testing.databases import direct
 from tests.store.rows import key, raw
 from tests.store.turns.worker_context import opened, said
@@ -74,6 +76,24 @@ async def test_a_close_that_waited_makes_a_new_turn_ready(postgres_url: str, ten
         closed = await _after_a_wait(postgres_url, ref.pk, desk.finish(claim), _QUEUE_ANOTHER)
         assert closed.next is not None
         assert closed.next.turn == f"{turn.id}.2"
+
+
+async def test_a_session_that_is_created_between_the_runs(postgres_url: str, tenant: str) -> None:
+    """The second run has locked it, but may have waited for it: the statement does nothing."""
+    names = (tenant, "app", "user", "session")
+    turn = (f"turn_{tenant}", "flow", "{}", "{}", "hash", 60.0, None, None)
+    conditions = (None, None, f"turn_{tenant}", None, False)
+    async with opened(postgres_url) as desk, raw(postgres_url) as submits:
+        async with submits.transaction():
+            nothing = (None,) * len((*conditions, *turn))
+            assert await submits.fetch(SUBMIT, False, *names, *nothing) == []
+            await desk.session(SessionKey(*names))
+            [(looks, *columns)] = await submits.fetch(SUBMIT, True, *names, *conditions, *turn)
+            assert (looks, turn_and_rest(columns)[0]) == (True, None)
+        async with submits.transaction():
+            await submits.fetch(SUBMIT, False, *names, *nothing)
+            [(_, *columns)] = await submits.fetch(SUBMIT, True, *names, *conditions, *turn)
+            assert turn_and_rest(columns)[0] is not None
 
 
 @pytest.mark.parametrize("end", [Completed(), Cancelled("half"), Failed(RuntimeError("no"))])
