@@ -12,7 +12,7 @@ from lango.core.values import JsonObject, joined
 from lango.providers.base import ModelRequest, ToolSpec
 from lango.providers.policy.timeouts import Timeouts
 from lango.providers.shared import media as medium
-from lango.providers.shared.assembly import Assembly, OpenCall
+from lango.providers.shared.assembly import Assembly, OpenCall, problem_of_arguments
 from lango.providers.shared.chunks import (
     field_count,
     field_key,
@@ -290,20 +290,25 @@ class StreamDecoder:
         """Add a piece of a call; if a server numbers all calls 0, or none, ids separate them."""
         function = field_object(delta.get("function"))
         name, call_id = field_text(function.get("name")), field_text(delta.get("id"))
-        index = delta.get("index")
-        call = self._by_index.get(index) if isinstance(index, int) else None
+        index = _index(delta.get("index"))
+        call = self._incomplete(call_id) if index is None else self._by_index.get(index)
         if call is None and index is None and self._calls and not name:
             call = self._calls[-1]
         if call is None or (name and call_id and call.id and call_id != call.id):
             call = OpenCall()
             self._calls.append(call)
-        if isinstance(index, int):
+        if index is not None:
             self._by_index[index] = call
         call.id = call.id or call_id
         call.name = call.name or name
         call.arguments.append(field_text(function.get("arguments")))
         if extra := delta.get(_CALL_KEPT):
             call.extra[_CALL_KEPT] = extra
+
+    def _incomplete(self, call_id: str) -> OpenCall | None:
+        """The call of this id whose arguments are not complete yet."""
+        same = (call for call in self._calls if call_id and call.id == call_id)
+        return next((call for call in same if problem_of_arguments(joined(call.arguments))), None)
 
     def _finished(self, reason: object) -> None:
         if reason in _BROKEN:
@@ -352,3 +357,10 @@ class OpenAIChatProvider(OpenAIProvider):
 
     def _encode(self, request: ModelRequest) -> JsonObject:
         return encode_request(request, provider=self._name, quirks=self._quirks)
+
+
+def _index(value: object) -> int | None:
+    """The number of a call; some servers send it as text."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) else None

@@ -246,6 +246,32 @@ def test_servers_that_number_every_call_alike(index: int | None) -> None:
     assert [call.id for call in calls_of(events)] == ["x", "y"]
 
 
+def test_an_index_as_text() -> None:
+    events = decode(
+        chunk(calling("0", "now", '{"zone":', "x")),
+        chunk(calling("0", None, '"a"}', None)),
+        chunk(calling("1", "now", '{"zone":"b"}', "y"), "tool_calls"),
+    )
+    assert inputs(events) == [("now", '{"zone":"a"}'), ("now", '{"zone":"b"}')]
+
+
+@pytest.mark.parametrize("name", ["now", None])
+def test_calls_without_an_index_that_come_interleaved(name: str | None) -> None:
+    events = decode(
+        chunk(calling(None, "now", "", "x")),
+        chunk(calling(None, "now", '{"zone":', "y")),
+        chunk(calling(None, name, '{"zone":"a"}', "x")),
+        chunk(calling(None, name, '"b"}', "y"), "tool_calls"),
+    )
+    assert inputs(events) == [("now", '{"zone":"a"}'), ("now", '{"zone":"b"}')]
+
+
+def test_one_id_for_two_calls_without_an_index() -> None:
+    twice = [chunk(calling(None, "now", f'{{"zone":"{zone}"}}', "x")) for zone in "ab"]
+    events = decode(*twice, chunk({}, "tool_calls"))
+    assert inputs(events) == [("now", '{"zone":"a"}'), ("now", '{"zone":"b"}')]
+
+
 def test_parallel_calls_that_come_interleaved() -> None:
     events = decode(
         chunk(calling(0, "add", '{"a":', "x")),
