@@ -21,6 +21,7 @@ from fastapi import Depends, Request
 
 from lango.errors import KeyLimitError, TooManyAttemptsError
 from lango.server.auth.callers import Caller, NamedCaller, User
+from lango.server.auth.quotas import RETRY_AFTER_TURN
 from lango.server.backend import EndpointServices, Served
 from lango.store.allowances import Allowances
 
@@ -33,7 +34,6 @@ MAX_CONCURRENT_LOOKUPS: Final = 8
 _MAX_BUCKETS: Final = 10_000
 _SHARES: Final = 30  # a process takes 1/30 of a minute's requests at a time
 _SHARE_LASTS: Final = 10.0
-_RETRY_AFTER_TURN: Final = 2.0  # seconds until a retry: when a turn will end is unknown
 
 Clock = Callable[[], float]
 
@@ -163,7 +163,7 @@ class TurnLimits:
             raise KeyLimitError(
                 f"This caller may have {most} turns at once, and has them.",
                 limit="turns",
-                retry_after=_RETRY_AFTER_TURN,
+                retry_after=RETRY_AFTER_TURN,
             )
         if caller.limits.cost is not None:
             await self._allowances.check_cost(caller.tenant, caller.key_id, caller.limits.cost)

@@ -23,7 +23,8 @@ FRESH: Final = 1.0
 """Seconds for which a count from the database is used."""
 HISTORY_FRESH: Final = 10.0
 """The same for the history: its sum reads a row for each session."""
-_RETRY_AFTER_TURN: Final = 2.0
+RETRY_AFTER_TURN: Final = 2.0
+"""Seconds until a retry: when a turn will end is unknown."""
 _RETRY_AFTER_DELETE: Final = 60.0
 _MAX_TENANTS: Final = 10_000
 
@@ -40,12 +41,10 @@ class _Usages:
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Usage] = OrderedDict()
 
-    async def of(
-        self, tenant: str, read: Callable[[], Awaitable[int]], fresh: float | None = None
-    ) -> _Usage:
+    async def of(self, tenant: str, read: Callable[[], Awaitable[int]], fresh: float) -> _Usage:
         """A tenant's usage, read from the database if the known one is older than `fresh`."""
         known = self._known.get(tenant)
-        if known is None or time.monotonic() - known.read_at > (FRESH if fresh is None else fresh):
+        if known is None or time.monotonic() - known.read_at > fresh:
             at = time.monotonic()
             known = self._known[tenant] = _Usage(await read(), at)
             self._known.move_to_end(tenant)
@@ -71,13 +70,15 @@ class Quotas:
         if most is None:
             return
         database = self._database()
-        usage = await self._turns.of(tenant, lambda: count_open_turns(database, tenant, most))
+        usage = await self._turns.of(
+            tenant, lambda: count_open_turns(database, tenant, most), FRESH
+        )
         if usage.used >= most:
             raise QuotaError(
                 f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
                 "cancel some.",
                 quota="open_turns",
-                retry_after=_RETRY_AFTER_TURN,
+                retry_after=RETRY_AFTER_TURN,
             )
         usage.used += 1
 
@@ -101,7 +102,9 @@ class Quotas:
         most = self._settings.file_bytes
         if most is None:
             return
-        usage = await self._bytes.of(tenant, lambda: sum_file_bytes(self._database(), tenant))
+        usage = await self._bytes.of(
+            tenant, lambda: sum_file_bytes(self._database(), tenant), FRESH
+        )
         if usage.used + size > most:
             raise QuotaError(
                 f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "

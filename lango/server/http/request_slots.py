@@ -19,7 +19,7 @@ SLOTS: Final = 6
 """Requests at a time: enough to keep the loop busy while most of them wait for the database."""
 SLOT_SECONDS: Final = 0.2
 """How long a request keeps its slot. One that takes longer waits for something, such as a locked
-row or the rest of an upload, and uses little of the loop."""
+row, and uses little of the loop."""
 
 
 class RequestSlots:
