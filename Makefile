@@ -8,6 +8,8 @@ ONLY ?=
 COUNT ?=
 PART ?=
 SEED ?=
+ADK ?= 2.13.0
+STEP ?=
 
 .PHONY: help
 help: ## show this list
@@ -38,7 +40,7 @@ spec: ## run the scenario tests; the last line counts them
 	@$(PY) scripts/spec.py
 
 .PHONY: bench
-bench: ## measure (AREA=store, models, turns, server, console, engines, pooled, loops or startup; QUICK=1)
+bench: ## measure (AREA=store, memory, models, turns, server, console, engines, pooled, loops, objects or startup; QUICK=1)
 	@$(PY) -m bench $(AREA) $(if $(QUICK),--quick)
 
 .PHONY: faults
@@ -62,6 +64,7 @@ lock: ## resolve the dependencies again and write their hashes
 		--output-file requirements/runtime.txt pyproject.toml
 	$(COMPILE) --no-deps --output-file requirements/model.txt requirements/model.in
 	$(COMPILE) --upgrade --output-file requirements/sbom.txt requirements/sbom.in
+	$(COMPILE) --upgrade --output-file requirements/s3.txt requirements/s3.in
 
 .PHONY: site
 site: ## build the documentation into build/site
@@ -92,6 +95,10 @@ pictures: ## draw the pictures that the docs show
 .PHONY: recording
 recording: ## record the run of README.md: a worker that is killed in mid-answer
 	$(PY) -m scripts.recording
+
+.PHONY: sweep
+sweep: ## try lango on a version of ADK (ADK=2.12.0; STEP=canaries, check or kills; PART=3/8)
+	@$(PY) scripts/sweep.py $(ADK) $(STEP) $(PART)
 
 .PHONY: release
 release: ## build and check sdist, wheel and notes in build/release; uploads and signs nothing

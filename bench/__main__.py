@@ -10,6 +10,7 @@ from typing import Final
 
 _AREAS: Final = {
     "store": "the session store beside bare asyncpg and ADK's own",
+    "memory": "search in memory beside the bare SQL query",
     "models": "streaming, beside the vendors' own SDKs",
     "turns": "durable turns beside the runner alone",
     "server": "HTTP, beside ADK's own server and a bare one",
@@ -17,6 +18,7 @@ _AREAS: Final = {
     "pooled": "the store through PgBouncer in transaction mode",
     "engines": "Temporal and buses beside the database alone",
     "loops": "the server on uvloop beside asyncio's own loop",
+    "objects": "a large file in an object store",
     "startup": "the start of commands beside ADK's import",
 }
 _MODULES: Final = {

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from bench.pg import own_database
 from bench.report import Table
 from lango.store.schema.migrate import upgrade
-from tests.browsing import chromium
 from tests.console.crowd import LONG_ONE, fill
 from tests.console.stage import staged
+from tests.support.browsing import chromium
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser

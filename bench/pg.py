@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from lango.testing.databases import direct
+from tests.support.databases import direct
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -37,12 +37,14 @@ from faults.server.tenants import G18
 from faults.store.clocks import G11
 from faults.store.deletes import DELETE
 from faults.store.hostile import G16
+from faults.store.memories import MEMORY
 from faults.store.state_machine import G12
 from faults.store.usage import LEDGER
 from faults.store.writer_rows import G4, G5
 from faults.turns.chaos import CHAOS
 from faults.turns.chats import CHATS
 from faults.turns.deploys import DEPLOY
+from faults.turns.dispatches import DISPATCH
 from faults.turns.hangs import HANG
 from faults.turns.order import ORDER
 from faults.turns.readers import READ
@@ -53,7 +55,7 @@ _NUMBERED: Final = (
     *(G1, G2, G3, G4, G5, G6, G7, G8, G9, G10, G11, G12, G13, G14, G15, G16, G17, G18),
 )
 _NAMED: Final = (
-    *(QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY),
+    *(QUEUE, ORDER, HANG, READ, CHATS, CHAOS, DEPLOY, DISPATCH),
     IDS,
     DELTAS,
     POISON,
@@ -61,6 +63,7 @@ _NAMED: Final = (
     SHAPES_ROW,
     UPGRADE,
     DELETE,
+    MEMORY,
     OUTAGE,
     LOCKED,
     LEDGER,

@@ -12,8 +12,8 @@ from typing import Final
 from coverage import CoverageData
 
 MEASURED: Final = (
-    *("tests/unit", "tests/adk", "tests/store", "tests/turns"),
-    *("tests/durable", "tests/providers", "tests/server"),
+    *("tests/unit", "tests/adk", "tests/store"),
+    *("tests/turns", "tests/providers", "tests/server"),
 )
 AT_MOST: Final = 150
 """Most tests for one line. For a line that every test runs, a few are enough."""

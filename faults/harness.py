@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from lango.adk.sessions.service import SessionServiceAdapter
-from lango.testing.databases import temporary_postgres, temporary_sqlite
+from tests.support.databases import temporary_postgres, temporary_sqlite
 
 T = TypeVar("T")
 

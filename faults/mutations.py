@@ -34,7 +34,7 @@ RESULTS: Final = ROOT / "docs" / "mutation-results.jsonl"
 CHECKS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "lango/store": ("tests/store", ("QUEUE", "G12", "G1", "BLACKBOX")),
     "lango/turns": ("tests/turns", ("QUEUE", "READ", "G2", "BLACKBOX")),
-    "lango/adk/durable": ("tests/durable", ("G1", "G3", "G2", "BLACKBOX")),
+    "lango/adk/durable": ("tests/adk/durable", ("G1", "G3", "G2", "BLACKBOX")),
     "lango/providers": ("tests/providers", ("G13", "G14", "G15", "BLACKBOX")),
     "lango/server": ("tests/server", ("G17", "BLACKBOX")),
 }
@@ -208,7 +208,7 @@ class Verdict:
 
 
 _PYTEST: Final = ("-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider")
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
 def _checks(
@@ -239,12 +239,18 @@ def tried(
             path.write_text(source, "utf-8")
         if code is None:
             return Verdict("timeout", name)
-        failed = _FAILED.search(output)
-        if code and failed and _run([*_PYTEST, failed[1]], root, limit)[0]:
-            print(f"  {failed[1]} fails without the mutation too")
+        failed = first_failure(output)
+        if code and failed and _run([*_PYTEST, failed], root, limit)[0]:
+            print(f"  {failed} fails without the mutation too")
         elif code:
-            return Verdict("killed", failed[1] if failed else name)
+            return Verdict("killed", failed or name)
     return Verdict("survived")
+
+
+def first_failure(output: str) -> str | None:
+    """The id of the first test that failed; the output may also have lines of captured logs."""
+    failed = _FAILED.search(output)
+    return failed[1] if failed else None
 
 
 def _run(command: Sequence[str], root: Path, limit: float) -> tuple[int | None, str]:

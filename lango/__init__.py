@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lango.adk.artifacts import SqlArtifactService
+    from lango.adk.credentials.service import SqlCredentialService
     from lango.adk.durable.run import DurableAgent
+    from lango.adk.memory import SqlMemoryService
     from lango.adk.models.adapter import ModelAdapter
     from lango.adk.models.convert import convert_messages
     from lango.adk.plugins import plugins
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
         ToolCallDone,
         Usage,
     )
-    from lango.core.turns.events import Answer, Approval, TurnEvent
+    from lango.core.turns.events import Answer, Approval, CredentialRequest, TurnEvent
     from lango.errors import (
         AgentChangedError,
         AgentNotFoundError,
@@ -56,6 +58,11 @@ if TYPE_CHECKING:
         CallNotFoundError,
         ConfigError,
         ContextTooLongError,
+        CredentialNeededError,
+        CredentialNotFoundError,
+        CredentialRefusedError,
+        CredentialsDisabledError,
+        DatabaseHeldError,
         Fenced,
         ForbiddenError,
         IdentityUnavailableError,
@@ -78,6 +85,7 @@ if TYPE_CHECKING:
         ModelTimeoutError,
         ModelUnavailableError,
         NotResumableError,
+        ObjectStoreError,
         QuotaError,
         RateLimitedError,
         RepeatedCallError,
@@ -117,6 +125,7 @@ if TYPE_CHECKING:
     from lango.store.turns.listing import TurnFilter
     from lango.tools.base import CallInfo, Tool
     from lango.tools.function import tool
+    from lango.tools.progress import report_progress
     from lango.turns.engine.database import LocalEngine
     from lango.turns.service import Turns
     from lango.turns.worker import TurnWorker
@@ -141,7 +150,13 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
     "CallerPlugin",
     "ConfigError",
     "ContextTooLongError",
+    "CredentialNeededError",
+    "CredentialNotFoundError",
+    "CredentialRefusedError",
+    "CredentialRequest",
+    "CredentialsDisabledError",
     "DEFAULT_TOKEN_BUDGET",
+    "DatabaseHeldError",
     "Done",
     "DurableAgent",
     "EventsAdapter",
@@ -175,6 +190,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
     "ModelTimeoutError",
     "ModelUnavailableError",
     "NotResumableError",
+    "ObjectStoreError",
     "Provider",
     "QuotaError",
     "RateLimitedError",
@@ -193,6 +209,8 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
     "SessionNotFoundError",
     "SessionServiceAdapter",
     "SqlArtifactService",
+    "SqlCredentialService",
+    "SqlMemoryService",
     "SqlSessionStore",
     "StoreBusyError",
     "StoreError",
@@ -236,6 +254,7 @@ __all__ = [  # noqa: RUF022 - in the order of sorted()
     "estimate_tokens",
     "normalise",
     "plugins",
+    "report_progress",
     "token_budget_truncate",
     "tool",
 ]
@@ -247,6 +266,7 @@ _HOMES = {
     "BudgetPlugin": "lango.adk.plugins.budget",
     "CallInfo": "lango.tools.base",
     "CallerPlugin": "lango.adk.plugins.caller",
+    "CredentialRequest": "lango.core.turns.events",
     "DEFAULT_TOKEN_BUDGET": "lango.core.messages.history",
     "Done": "lango.core.messages.streams",
     "DurableAgent": "lango.adk.durable.run",
@@ -266,6 +286,8 @@ _HOMES = {
     "SessionAdapter": "lango.adk.sessions.session",
     "SessionServiceAdapter": "lango.adk.sessions.service",
     "SqlArtifactService": "lango.adk.artifacts",
+    "SqlCredentialService": "lango.adk.credentials.service",
+    "SqlMemoryService": "lango.adk.memory",
     "SqlSessionStore": "lango.store.sessions.store",
     "StreamEvent": "lango.core.messages.streams",
     "StreamEventError": "lango.core.messages.streams",
@@ -287,6 +309,7 @@ _HOMES = {
     "estimate_tokens": "lango.core.context.tokens",
     "normalise": "lango.adk.sessions.normalise",
     "plugins": "lango.adk.plugins",
+    "report_progress": "lango.tools.progress",
     "token_budget_truncate": "lango.core.messages.history",
     "tool": "lango.tools.function",
 }

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, Self
 
 from pydantic import SecretStr
 
-from lango.adk.apps.build import llm_agent
-from lango.adk.apps.load import Root, agent_folder, folder_app_name, load_root
+from lango.adk.apps.build import llm_agent, named_tools
+from lango.adk.apps.compaction import Compaction, compaction, summarizer_of
+from lango.adk.apps.load import Root, agent_folder, agent_folders, folder_app_name, load_root
 from lango.adk.mcp.settings import McpServer, mcp_toolset
 from lango.adk.models.adapter import ModelAdapter
+from lango.adk.openapi.settings import ApiAuth, OpenApiDocument, openapi_toolset
 from lango.adk.plugins import plugins
+from lango.adk.transfers import root_of
 from lango.agent.agent import Agent
+from lango.config.apps import AgentSettings, AppSettings
+from lango.config.compaction import CompactionSettings
 from lango.config.load import LoadedSettings
-from lango.config.settings import AgentSettings, AppSettings, McpServerSettings, Settings
+from lango.config.mcp import McpServerSettings
+from lango.config.openapi import ApiAuthSettings, OpenApiSettings
+from lango.config.settings import Settings
+from lango.config.telemetry import TelemetrySettings
 from lango.core.named_code import did_you_mean
 from lango.errors import ConfigError
 from lango.providers.policy.retry import Policy
 from lango.providers.registry import GATEWAYS, Access
 from lango.store.sessions.store import SqlSessionStore
-from lango.tools.registry import load_tools
+from lango.telemetry.tracing.current import tracer
+from lango.telemetry.tracing.start import TraceOptions, start_tracing
 from lango.turns.engine.choose import engine_of
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
@@ -40,6 +51,9 @@ class Application:
             pool_size=store.pool_size,
             pool_overflow=store.pool_overflow,
             pool_timeout=store.pool_timeout,
+            credential_keys=[key.get_secret_value() for key in self.settings.credentials.keys],
+            public_url=self.settings.server.public_url,
+            objects=self.settings.files.objects,
         )
         bus, engine = self.settings.bus, self.settings.engine
         self.engine = engine_of(
@@ -59,7 +73,10 @@ class Application:
         await self.close()
 
     async def open(self) -> None:
-        """Open the store, and start to receive wake-ups of other processes."""
+        """Turn traces on, open the store, and start to receive wake-ups of other processes."""
+        start_tracing(trace_options(self.settings.telemetry))
+        if self.store.database.objects is not None:
+            self.store.database.objects.open()
         await self.store.open()
         await self.engine.open()
 
@@ -73,6 +90,9 @@ class Application:
         self._models.clear()
         await self.engine.close()
         await self.store.close()
+        tracing = tracer()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.flush)
 
     def turns_for(self, tenant: str) -> Turns:
         """The turns of a tenant, for clients that submit them."""
@@ -119,14 +139,7 @@ class Application:
             return next(iter(apps))
         if name is not None and (name in apps or ":" in name or agent_folder(name)):
             return name
-        if not apps:
-            raise ConfigError(
-                "There is no app here. `lango init .` writes a lango.yaml with one; an ADK agent "
-                "of your own is named by its folder, or as package.module:attribute."
-            )
-        known = ", ".join(apps)
-        said = "Say which app" if name is None else f"There is no app {name}"
-        raise ConfigError(f"{said}; lango.yaml has {known}.")
+        raise ConfigError(_unknown_app(name, list(apps)))
 
     async def agent(self, name: str | None = None) -> Agent:
         """The agent of an app in the settings, or of code named as package.module:attribute."""
@@ -156,12 +169,26 @@ class Application:
             ),
             next_turn=app.next_turn,
             token_budget=self.settings.history.token_budget,
+            memory=app.memory,
+            compaction=self._compaction(root, app.compaction),
             engine=self.engine,
             worker=self._worker_options,
         )
         if self.settings.durability == "strict":
             _require_exact(name, made)
         return made
+
+    def _compaction(self, root: Root, spec: CompactionSettings | None) -> Compaction | None:
+        if spec is None:
+            return None
+        model = None if spec.model is None else self.model(AgentSettings(model=spec.model))
+        return compaction(
+            summarizer_of(root_of(root), model, spec.prompt),
+            turns=spec.turns,
+            overlap=spec.overlap,
+            tokens=spec.tokens,
+            keep_events=spec.keep_events,
+        )
 
     async def _root(self, name: str, app: AppSettings) -> Root:
         if app.load is not None:
@@ -201,8 +228,18 @@ class Application:
     def _tools(self, spec: AgentSettings) -> list[Any]:
         found: list[Any] = []
         for item in spec.tools:
-            found += load_tools(item.use, item.options)
+            found += named_tools(item.use, item.options)
+        found += [openapi_toolset(self._document(name)) for name in dict.fromkeys(spec.openapi)]
         return found + [mcp_toolset(self._server(name)) for name in dict.fromkeys(spec.mcp)]
+
+    def _document(self, name: str) -> OpenApiDocument:
+        document = self.settings.openapi_documents.get(name)
+        if document is None:
+            known = ", ".join(self.settings.openapi_documents) or "none"
+            raise ConfigError(
+                f"There is no OpenAPI document {name} in the settings; they have {known}."
+            )
+        return openapi_document(name, document)
 
     def _server(self, name: str) -> McpServer:
         server = self.settings.mcp_servers.get(name)
@@ -212,11 +249,32 @@ class Application:
         return mcp_server(name, server)
 
 
+def _unknown_app(name: str | None, apps: list[str]) -> str:
+    """Why no app was chosen: the apps of the settings, else the folders of agents here."""
+    if name is not None and name.endswith(".py"):
+        file = PurePath(name).with_suffix("")
+        module = file.name if file.is_absolute() else ".".join(file.parts)
+        return f"An agent in a file is named by module and variable, as {module}:root_agent."
+    names = apps or agent_folders()
+    has = f"{'lango.yaml' if apps else 'this folder'} has {', '.join(names)}"
+    if not names:
+        missing = "There is no app here" if name is None else f"There is no app {name} here"
+        return (
+            f"{missing}. `lango init .` writes a lango.yaml with one; an ADK agent of your own is "
+            "named by its folder, or as package.module:attribute."
+        )
+    if name is None and names == ["."]:
+        return "Name the app as the first argument: this folder is an agent, named `.`."
+    if name is None:
+        return f"Name the app as the first argument; {has}."
+    return f"There is no app {name}; {has}.{did_you_mean(name, names)}"
+
+
 def _require_exact(name: str, agent: Agent) -> None:
     shape = agent.durable.shape if agent.durable else None
     if shape is not None and not shape.is_exact:
         raise ConfigError(
-            f"apps.{name}: with durability: strict every turn must be able to go on after a crash, "
+            f"apps.{name}: with durability: strict every turn must be resumable after a crash, "
             f"and those of this agent cannot: {'; '.join(shape.problems)}."
         )
 
@@ -234,6 +292,48 @@ def access_of(settings: Settings) -> dict[str, Access]:
         name: Access(_revealed(provider.api_key), provider.base_url)
         for name, provider in settings.providers.items()
     }
+
+
+def trace_options(settings: TelemetrySettings) -> TraceOptions:
+    """Where traces go and what is in them, from the settings."""
+    return TraceOptions(
+        endpoint=settings.endpoint,
+        headers={name: header.get_secret_value() for name, header in settings.headers.items()},
+        service_name=settings.service_name,
+        sample_ratio=settings.sample_ratio,
+        capture_content=settings.capture_content,
+        redact=settings.redact,
+    )
+
+
+def openapi_document(name: str, settings: OpenApiSettings) -> OpenApiDocument:
+    """The OpenAPI document for ADK, from its settings."""
+    confirmed, operations = settings.require_confirmation, settings.operations
+    return OpenApiDocument(
+        name=name,
+        file=settings.file,
+        url=settings.url,
+        base_url=settings.base_url,
+        operations=None if operations is None else tuple(operations),
+        require_confirmation=confirmed if isinstance(confirmed, bool) else tuple(confirmed),
+        auth=None if settings.auth is None else _api_auth(settings.auth),
+        networks=tuple(settings.networks),
+        timeout=settings.timeout,
+        prefix=settings.prefix,
+    )
+
+
+def _api_auth(auth: ApiAuthSettings) -> ApiAuth:
+    return ApiAuth(
+        secret=_revealed(auth.secret) or "",
+        username=auth.username,
+        header=auth.header,
+        per_user=auth.per_user,
+        client_id=auth.client_id,
+        client_secret=_revealed(auth.client_secret) or "",
+        authorization_url=auth.authorization_url,
+        token_url=auth.token_url,
+    )
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

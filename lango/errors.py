@@ -1,76 +1,4 @@
-"""Every error lango raises on purpose.
-
-    LangoError
-    ├── ConfigError                the settings are wrong or incomplete
-    │   ├── AppLoadError           the code an app is loaded from is missing or is no agent
-    │   ├── UnknownToolError       no built-in tool of that name, and no such code
-    │   └── InvalidToolError       a tool declared or configured in a way that cannot work
-    │       └── SandboxError       `exec` where bubblewrap is missing or cannot work
-    ├── InvalidIdError             an id that the database could not keep unchanged
-    ├── InvalidTimeLimitError      a time limit of a turn that is not a valid number of seconds
-    ├── InvalidRunAtError          a start time of a turn without a time zone, or out of range
-    ├── SessionNotFoundError
-    ├── ModelCallNotFoundError
-    ├── SessionExistsError
-    ├── SessionBusyError           a turn holds the session (retryable)
-    ├── StoreError
-    │   ├── UnsupportedUrlError    neither postgresql:// nor sqlite:///
-    │   ├── SchemaError            tables missing, too old, or too new for this lango
-    │   │   └── SchemaBusyError    other transactions kept the tables locked (retryable)
-    │   └── StoreUnavailableError  the database did not answer (retryable)
-    │       └── StoreBusyError     no connection was free, or the session was locked, for too long
-    ├── ModelError                 a model call failed: provider, model, status, request id,
-    │   │                          and the text that came before it are on the error
-    │   ├── UnknownModelError      no provider of that name, or no such model there
-    │   ├── MissingExtraError      the provider's SDK is not installed
-    │   ├── AuthenticationError    the key is missing, wrong, or may not do this
-    │   ├── BadRequestError        refused as it was sent; a retry does not help
-    │   ├── ContextTooLongError    more tokens than fit, and nothing left to leave out
-    │   ├── RateLimitedError       too many requests or tokens (retryable)
-    │   ├── ModelTimeoutError      no answer, or silence in the middle of one (retryable)
-    │   ├── ModelUnavailableError  not reached, overloaded or failing (retryable)
-    │   ├── ModelStoppedError      it ended without an answer: filtered, or out of room
-    │   └── BadStreamError         an answer that broke off or was invalid (retryable)
-    ├── ToolError                  a tool's own refusal: its text is for the model
-    │   ├── ToolArgumentsError     arguments that do not fit the tool's parameters
-    │   └── ToolTimeoutError       the tool exceeded its timeout
-    ├── TurnError                  a turn without an answer; its text so far is on the error
-    │   ├── AgentNotFoundError     a transfer to an agent that is missing or not allowed
-    │   ├── ApprovalNeededError    a tool call waits for a person, and with it the answer
-    │   ├── ApprovalNotFoundError  an answer to an approval that no call waits for
-    │   ├── CallNotFoundError      a result for a call that does not wait for one
-    │   ├── TurnConflictError      answered before, for two turns, or a key used twice
-    │   ├── TurnNotFoundError
-    │   ├── UnknownFileError       its session does not have a file that it names
-    │   ├── TurnTimeoutError       it exceeded its time limit
-    │   ├── WorkerLostError        its worker died, and so did those that took it over
-    │   ├── AppGoneError           its worker died, and no worker has loaded its app since
-    │   ├── NotResumableError      this kind of agent cannot resume the turn where it stopped
-    │   ├── AgentChangedError      its worker died, and the new one has another agent version
-    │   ├── LedgerConflictError    a tool call under the key of another one; no result is used
-    │   ├── TurnLimitError         more model calls, tool calls, tokens or money than allowed
-    │   ├── RepeatedCallError      the same tool call over and over, though told to stop
-    │   └── TurnCancelledError     it was cancelled
-    ├── UnauthorizedError          no credential, or no valid one
-    ├── ForbiddenError             a valid credential that does not allow this
-    ├── IdentityUnavailableError   the issuer's keys could not be fetched to verify a token
-    │                              (retryable)
-    ├── TooManyAttemptsError       too many unknown API keys from one address (retryable)
-    ├── KeyLimitError              an API key has reached one of its limits (retryable)
-    ├── QuotaError                 a tenant has reached one of its quotas (retryable)
-    ├── KeyNotFoundError
-    ├── InvalidKeyError            an API key that cannot be created or changed like this
-    ├── RequestError               a request that the server does not accept
-    │   ├── UnknownAppError        no agent of that name is served here
-    │   ├── InvalidBodyError       a body that is not JSON, nested too deep, or empty
-    │   ├── UnsupportedRequestError  an option of an OpenAI client that no agent supports
-    │   ├── BodyTooLargeError
-    │   ├── MediaTypeError         a body of an unsupported type, or not of its declared type
-    │   ├── WrongHostError         sent to a host name that this server does not serve
-    │   └── ServerBusyError        no more connections, or about to stop (retryable)
-    └── ImportSourceError          the source of an import is unreadable or damaged
-
-    Fenced                         not an error to handle: this worker lost its session
+"""Every error lango raises on purpose; docs/reference/errors.md says what to do about each.
 
 A class's docstring is its default message, and ``retryable`` is a class attribute.
 """
@@ -86,8 +14,9 @@ class LangoError(Exception):
 
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip())
+        self.retry_after = retry_after  # seconds until a retry makes sense
 
 
 class ConfigError(LangoError, ValueError):
@@ -144,6 +73,10 @@ class StoreError(LangoError):
     """The session store failed."""
 
 
+class DatabaseHeldError(StoreError):
+    """No turn runs in this database until an operator runs `lango db release`."""
+
+
 class UnsupportedUrlError(StoreError, ValueError):
     """A store URL begins with postgresql:// or sqlite:/// and names no driver."""
 
@@ -162,6 +95,10 @@ class StoreUnavailableError(StoreError):
     """The database did not answer, or kept failing, after several tries."""
 
     retryable = True
+
+
+class ObjectStoreError(StoreUnavailableError):
+    """The object store of files did not answer, or refused the operation."""
 
 
 class StoreBusyError(StoreUnavailableError):
@@ -193,10 +130,6 @@ class IdentityUnavailableError(LangoError):
 
     retryable = True
 
-    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
 
 class KeyLimitError(LangoError):
     """The API key, or the user of a token, has reached a limit."""
@@ -206,9 +139,8 @@ class KeyLimitError(LangoError):
     def __init__(
         self, message: str = "", *, limit: str = "", retry_after: float | None = None
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, retry_after=retry_after)
         self.limit = limit  # "requests", "turns", "streams" or "cost"
-        self.retry_after = retry_after  # seconds until a retry makes sense
 
 
 class QuotaError(LangoError):
@@ -219,19 +151,14 @@ class QuotaError(LangoError):
     def __init__(
         self, message: str = "", *, quota: str = "", retry_after: float | None = None
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, retry_after=retry_after)
         self.quota = quota  # "open_turns", "history_tokens" or "file_bytes"
-        self.retry_after = retry_after  # seconds until a retry makes sense
 
 
 class TooManyAttemptsError(LangoError):
     """Too many API keys that are not known here came from this address; wait, then try again."""
 
     retryable = True
-
-    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after  # seconds
 
 
 class KeyNotFoundError(LangoError):
@@ -260,13 +187,12 @@ class ModelError(LangoError):
         partial_text: str = "",
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, retry_after=retry_after)
         self.provider = provider
         self.model = model
         self.status = status
         self.request_id = request_id
         self.partial_text = partial_text  # the model's text before it failed
-        self.retry_after = retry_after  # seconds the provider asked to wait
 
     def __str__(self) -> str:
         named = " ".join(filter(None, (self.provider, self.model)))
@@ -355,6 +281,26 @@ class CallNotFoundError(TurnError):
     """No long-running call of that id waits for its result."""
 
 
+class CredentialNeededError(TurnError):
+    """A tool call waits for a user's credential."""
+
+    def __init__(self, message: str = "", *, credentials: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.credentials = tuple(credentials)  # of lango.core.turns.events: CredentialRequest
+
+
+class CredentialRefusedError(TurnError):
+    """The credential cannot be used: the call still waits for one."""
+
+
+class CredentialNotFoundError(LangoError):
+    """The user has no such credential, or no turn waits for this consent."""
+
+
+class CredentialsDisabledError(TurnError):
+    """A tool needs a user's credential, and no key encrypts one: set `credentials.keys`."""
+
+
 class TurnConflictError(TurnError):
     """The answer or the idempotency key conflicts with an existing turn."""
 
@@ -429,6 +375,10 @@ class InvalidBodyError(RequestError):
 
 class UnsupportedRequestError(RequestError):
     """An agent cannot do what the request asks for."""
+
+    def __init__(self, message: str = "", *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param  # the field of the request that asks for it
 
 
 class BodyTooLargeError(RequestError):

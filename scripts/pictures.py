@@ -103,7 +103,7 @@ STATES: Final[Mapping[str, tuple[float, float, str]]] = {
     "failed": (600, 96, "final"),
     "cancelled": (380, 240, "final"),
     "input_required": (600, 168, "waits for an answer"),
-    "answered": (600, 260, "by a turn of its own"),
+    "answered": (600, 260, "by a new turn"),
 }
 _FINAL: Final = {"completed", "failed", "cancelled"}
 _ARROWS: Final[
@@ -165,7 +165,7 @@ def takeover() -> str:
         message(162, first, database, "tool call and its result"),
         message(194, first, database, "half of the answer"),
         message(210, database, client, "stream: tool.finished, deltas"),
-        box((first - 66, 234, 132, 28), "kill -9, or frozen", kind="bad"),
+        box((first - 76, 234, 152, 28), "kill -9, or frozen", kind="bad"),
         text((first + database) / 2, 292, "no heartbeat for 5 s", "note"),
         message(318, second, database, ""),
         text(580, 312, "claim: epoch 2", "note"),

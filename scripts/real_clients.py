@@ -2,9 +2,11 @@
 
 `make clients` installs every client into an environment of its own, so it needs a package index. A
 client says two things, one answered whole and one streamed; then its session must hold just these.
-Open WebUI is tried by hand, with a browser.
+Open WebUI is tried by hand, with a browser; here only its prompts for titles, tags, follow-up
+questions and searches are compared with those that lango recognises.
 """
 
+import ast
 import json
 import os
 import re
@@ -16,8 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lango.server.openai.sessions import SentConversation, VisibleMessage
+from lango.server.openai.tasks import task_answer
 from tests.cli.processes import Running, lango
+from tests.server.openai.webui_prompts import TEMPLATES, has_literals
 
+OPEN_WEBUI = "open-webui"
+CHAT = "USER: hello\nASSISTANT: You said: hello"
+TASK_ANSWERS: dict[str, object] = {"title": "hello", "tags": [], "follow_ups": [], "queries": []}
 SAID = ["hello", "and again"]
 ANSWERS = ["You said: hello", "You said: and again"]
 
@@ -153,9 +161,41 @@ def tried(client: Client, address: str, key: str, folder: Path) -> str:
     return f"ok  {client.package} {version}"
 
 
+def webui_prompts(folder: Path) -> tuple[str, dict[str, str]]:
+    """The newest Open WebUI's version and its prompts by name, read but not imported."""
+    target = ["--target", str(folder), "--no-deps", OPEN_WEBUI]
+    output("uv", "pip", "install", "--quiet", "--python", sys.executable, *target)
+    [about] = folder.glob("open_webui-*.dist-info")
+    parsed = ast.parse((folder / "open_webui/config.py").read_text())
+    prompts = {
+        name.id: each.value.value
+        for each in parsed.body
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)
+        for name in each.targets
+        if isinstance(name, ast.Name) and isinstance(each.value.value, str)
+    }
+    return about.name.removesuffix(".dist-info").rpartition("-")[2], prompts
+
+
+def recognised(folder: Path) -> str:
+    """Whether lango recognises the prompts of Open WebUI's tasks, in a line."""
+    version, prompts = webui_prompts(folder)
+    for field, name in TEMPLATES.items():
+        text = re.sub(r"\{\{MESSAGES[^}]*\}\}", CHAT, prompts[name])
+        require(has_literals(field, text), text)
+        answer = task_answer(SentConversation((), (VisibleMessage("user", text),)))
+        require(answer is not None and json.loads(answer) == {field: TASK_ANSWERS[field]}, answer)
+    return f"ok  {OPEN_WEBUI} {version}, its prompts"
+
+
 def main() -> None:
     """Try every client, or those that are named."""
     chosen = [one for one in CLIENTS if one.package in sys.argv[1:] or not sys.argv[1:]]
+    if OPEN_WEBUI in sys.argv[1:] or not sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as place:
+            print(recognised(Path(place)), flush=True)
+    if not chosen:
+        return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         lango(folder, "init", ".")

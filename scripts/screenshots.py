@@ -6,18 +6,18 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Browser, Page, Route, ViewportSize, expect
 
-from tests.browsing import chromium
 from tests.console.crowd import fill
 from tests.console.stage import Stage, staged
 from tests.console.talking import begin, composer, ended, messages, new_chat, say, view
+from tests.support.browsing import chromium
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs/images"
 MOST_BYTES = 200_000
 SCALE = 1.25
 DESK: ViewportSize = {"width": 1280, "height": 800}
-TALL: ViewportSize = {"width": 1280, "height": 920}
+TALL: ViewportSize = {"width": 1280, "height": 880}
 PHONE: ViewportSize = {"width": 390, "height": 800}
 QUESTIONS = (
     "Which green tea has the least caffeine, and how should I brew it?",
@@ -68,6 +68,37 @@ async def converse(page: Page) -> None:
     await ended(page)
 
 
+CAUSE = {
+    "type": "ConnectError",
+    "message": "The server of the stock does not answer.",
+    "place": "/srv/shop/tools.py:31, in find_stock",
+}
+
+
+async def with_cause(route: Route) -> None:
+    """Show a cause without the path of this checkout."""
+    response = await route.fetch()
+    body = await response.json()
+    failures = [{**turn, "cause": CAUSE} for turn in body["failures"] if turn["error"]]
+    await route.fulfill(response=response, json={**body, "failures": failures})
+
+
+async def operate(page: Page) -> None:
+    """The page of operations, with a turn that failed, one that waits and one that runs."""
+    await page.route("**/v1/failures", with_cause)
+    await new_chat(page)
+    await begin(page, "Please refund the teapot.")
+    await expect(page.get_by_role("button", name="Approve")).to_be_visible()
+    await new_chat(page)
+    await begin(page, "Is the Gyokuro out of stock?")
+    await expect(page.get_by_text("Failed:").first).to_be_visible()
+    await new_chat(page)
+    await begin(page, "Tell me a story")
+    await page.get_by_role("link", name="Operations").click()
+    await expect(page.get_by_role("button", name="Retry").first).to_be_visible()
+    await shoot(page, "operations")
+
+
 async def take(browser: Browser, stage: Stage) -> None:
     """All pictures."""
     page = await opened(browser, stage.address, "light", TALL)
@@ -95,13 +126,21 @@ async def take(browser: Browser, stage: Stage) -> None:
     await page.get_by_role("link", name="Sessions", exact=True).click()
     await expect(page.locator(".sessions tbody tr").first).to_be_visible()
     await shoot(page, "sessions")
+    await page.get_by_role("link", name="Memory").click()
+    await page.get_by_label("Words", exact=True).fill("filter for the small pot")
+    await expect(page.get_by_label("Entries", exact=True).locator("li").first).to_contain_text(
+        "filter"
+    )
+    await shoot(page, "memory")
+    await page.get_by_role("link", name="Sessions", exact=True).click()
     await page.get_by_role("link", name=QUESTIONS[0][:40]).click()
     await view(page, "Context")
     await expect(page.locator(".section[data-kind=cut]")).to_be_visible()
     await shoot(page, "context")
     await page.get_by_role("link", name="Usage").click()
-    await expect(page.get_by_role("region", name="Now").locator("table")).to_be_visible()
+    await expect(page.get_by_role("img", name="Tokens a day")).to_be_visible()
     await shoot(page, "usage")
+    await operate(page)
 
 
 async def main() -> None:

@@ -31,8 +31,8 @@ async def _migrate(url: str) -> None:
 async def postgres_url() -> AsyncIterator[str]:
     """A migrated database of this worker's own; tests in it are kept apart by `tenant`."""
     # Imported late: the tests of core then run without the store.
-    from lango.testing.databases import POOLED_VARIABLE, server_url, temporary_postgres
-    from tests.pgbouncer import require_pgbouncer
+    from tests.support.databases import POOLED_VARIABLE, server_url, temporary_postgres
+    from tests.support.pgbouncer import require_pgbouncer
 
     if POOLED_VARIABLE in os.environ:
         require_pgbouncer()

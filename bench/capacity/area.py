@@ -41,7 +41,7 @@ def needs(plans: Mapping[int, Plan]) -> Table:
     table = Table(
         "What turns need, over all databases",
         (
-            *("turns an hour", "a second", "at once", "workers", "servers", "their cores"),
+            *("turns an hour", "a second", "concurrent", "workers", "servers", "their cores"),
             *("database cores", "of these for NOTIFY", "databases", "connections", "WAL MB/s"),
             *("GB a day kept", "GB of event logs"),
         ),

@@ -54,6 +54,7 @@ class Words:
     """Streams a word with its time, thirty times a second."""
 
     fingerprint = "words"
+    remembers = False
 
     def __init__(self, seconds: float) -> None:
         self._words = int(seconds * _WORDS_PER_SECOND)

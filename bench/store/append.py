@@ -111,7 +111,7 @@ async def at_once(contenders: Sequence[Contender], writers: int, rounds: int) ->
         slow=names(slow),
     )
     table = Table(
-        f"Append {APPENDED_BYTES} bytes, {writers} at once (median of {rounds} rounds)",
+        f"Append {APPENDED_BYTES} bytes, {writers} concurrent (median of {rounds} rounds)",
         ("store", "appends/s", "× bare", "client CPU µs"),
     )
     for c in contenders:
@@ -156,7 +156,7 @@ async def at_length(contenders: Sequence[Contender], rounds: int) -> Result:
     runs = await interleave(rounders, rounds, [key for key in rounders if key[0] in names(slow)])
     samples = {key: wall(series) for key, series in runs.items()}
     table = Table(
-        f"Append {APPENDED_BYTES} bytes to a session of so many messages, µs "
+        f"Append {APPENDED_BYTES} bytes to a session of a given length, µs "
         f"(median of {rounds} rounds)",
         ("store", *(f"{length:,}" for length in _LENGTHS), "10,000 vs 100"),
     )

@@ -16,8 +16,8 @@ from bench.store.append import open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
 from bench.turns.desk import Place, worker_context
-from lango.testing.databases import give_settings, through
-from lango.testing.pgbouncer import pgbouncer, version
+from tests.support.databases import give_settings, through
+from tests.support.pgbouncer import pgbouncer, version
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping

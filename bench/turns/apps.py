@@ -86,6 +86,7 @@ class Nothing:
     """A turn without an agent that ends at once: its cost is the cost of the queue."""
 
     fingerprint = "nothing"
+    remembers = False
 
     def __init__(self, store: SqlSessionStore, notes: Notes) -> None:
         del store
@@ -107,6 +108,7 @@ class Streaming:
     """
 
     fingerprint = "streaming"
+    remembers = False
 
     def __init__(self, store: SqlSessionStore, notes: Notes) -> None:
         del store

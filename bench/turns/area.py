@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bench.report import summary, verdicts
 from bench.rounds import MIN_ROUNDS
 from bench.targets import exit_code, settle
-from bench.turns import cost, crowd, memory, rates, steps, trips, wakes, words
+from bench.turns import cost, crowd, memory, metrics, rates, steps, trips, wakes, words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,6 +35,7 @@ def _quick() -> list[Callable[[], Awaitable[Result]]]:
         partial(trips.first_calls, _QUICK_TURNS),
         partial(cost.cost, "instant", _QUICK_ROUNDS),
         partial(cost.cost, "usual", _QUICK_ROUNDS),
+        partial(metrics.cost, _QUICK_ROUNDS),
         *(partial(words.measure, load, _QUICK_ROUNDS) for load in words.LOADS),
         memory.long_streams,
         partial(rates.throughput, rates.QUICK_BACKLOG, 1, _QUICK_ROUNDS),
@@ -53,6 +54,7 @@ def _full() -> list[Callable[[], Awaitable[Result]]]:
         partial(trips.first_calls, _TURNS),
         partial(cost.cost, "instant", MIN_ROUNDS),
         partial(settle, partial(cost.cost, "usual"), MIN_ROUNDS),
+        partial(settle, metrics.cost, MIN_ROUNDS),
         *(partial(settle, partial(words.measure, load), MIN_ROUNDS) for load in words.LOADS),
         memory.long_streams,
         partial(rates.throughput, rates.BACKLOG, 2, _RATE_ROUNDS),

@@ -10,7 +10,7 @@ import lango
 
 
 async def main(text: str) -> None:
-    """One turn of one session, which the next run goes on with."""
+    """One turn of one session, which the next run continues."""
     # was: sessions = DatabaseSessionService("sqlite+aiosqlite:///weather.db")
     sessions = lango.SessionServiceAdapter("sqlite:///weather.db")
     runner = Runner(app_name="weather", agent=root_agent, session_service=sessions)

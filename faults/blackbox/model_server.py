@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -118,13 +118,15 @@ class ModelServer:
         task.add_done_callback(self._busy.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        with (
+            closing(writer),
+            suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError),
+        ):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
                 length = re.search(r"content-length: *(\d+)", head)
                 body = await reader.readexactly(int(length[1]) if length else 0)
                 await self._answer(json.loads(body), writer)
-        writer.close()
 
     async def _answer(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         agent, messages = str(body["model"]), list(body["messages"])

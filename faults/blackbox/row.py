@@ -21,7 +21,7 @@ from faults.blackbox.logs import Log, read
 from faults.blackbox.model_server import ModelServer
 from faults.blackbox.processes import Zygote, zygote
 from faults.harness import Guarantee, Outcome, Run
-from lango.testing.databases import temporary_postgres, temporary_sqlite
+from tests.support.databases import temporary_postgres, temporary_sqlite
 
 CLIENTS: Final = 8
 TURNS_PER_BLOW: Final = 5

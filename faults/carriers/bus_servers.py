@@ -15,7 +15,7 @@ from typing import Final
 
 from faults.database.own_cluster import free_port
 
-_UP_WITHIN: Final = 20.0
+_UP_WITHIN: Final = 120.0
 _AGAIN: Final = 0.05
 
 

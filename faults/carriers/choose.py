@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ON_CARRIERS: Final = (
     *("G2", "G6", "G7", "G8", "G9", "G10", "ORDER", "HANG", "READ", "CHAOS", "DEPLOY", "G17"),
-    "BLACKBOX",
+    *("BLACKBOX", "DISPATCH"),
 )
 """The rows that start workers. The others call the queue or the store directly."""
 BUSES: Final = (DATABASE, *COMMANDS)
@@ -32,6 +32,11 @@ _LOST: Final = 0.05
 """The share of dispatches that is dropped: the engine must find these turns by itself."""
 _UP: Final = 6.0
 _DOWN: Final = 1.5
+
+
+def chosen_engine_name() -> str:
+    """The engine of this run, by its name in `ENGINES`."""
+    return os.environ.get(_ENGINE, DATABASE).partition(":")[0]
 
 
 def chosen_engine(database: Database, dead_after: float) -> LocalEngine | TemporalEngine:

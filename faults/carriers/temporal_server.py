@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from faults.carriers.bus_servers import BusServer
 
-_UP_WITHIN: Final = 30.0
+_UP_WITHIN: Final = 120.0
 _AGAIN: Final = 0.1
 _SETTINGS: Final = (
     "matching.enableFairness=true",

@@ -10,7 +10,7 @@ from faults.harness import Guarantee, Outcome, Run
 from faults.turns.load import under_load
 from faults.turns.place import temporary_place
 from lango.store.db.database import Database
-from lango.testing.databases import temporary_postgres
+from tests.support.databases import temporary_postgres
 
 _BACKENDS: Final = """
 select pid, state from pg_stat_activity

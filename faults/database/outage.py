@@ -141,8 +141,9 @@ async def _left_open(here: Process, turns: dict[str, str]) -> str:
 
 async def _away(outage: Outage, seconds: float, here: Process, outcome: Outcome) -> None:
     """Begin and end the outage; in between, readiness must report a failing store."""
+    await outage.begin()
     store_health, _ = await asyncio.gather(
-        _health_in_mid_outage(here, seconds), outage.begin(seconds)
+        _health_in_mid_outage(here, seconds), outage.last(seconds)
     )
     if outage.is_noticed:
         outcome.expect(store_health == "failing", f"readiness calls the store {store_health}")

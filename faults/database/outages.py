@@ -26,8 +26,12 @@ class Outage(Protocol):
     is_noticed: bool
     """Whether a health check can see the outage; a full disk can still be read."""
 
-    async def begin(self, seconds: float) -> None:
-        """Begin the outage; `seconds` is its duration."""
+    async def begin(self) -> None:
+        """Begin the outage; return when the database is away."""
+        ...
+
+    async def last(self, seconds: float) -> None:
+        """Let the outage last for some seconds."""
         ...
 
     async def end(self) -> None:
@@ -45,13 +49,15 @@ class _Proxied:
         self.url = proxy.url
         self._proxy = proxy
 
+    async def last(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
 
 class _Refused(_Proxied):
     """Connections are reset, and new ones refused."""
 
-    async def begin(self, seconds: float) -> None:
+    async def begin(self) -> None:
         self._proxy.refuse()
-        await asyncio.sleep(seconds)
 
     async def end(self) -> None:
         await self._proxy.accept()
@@ -60,9 +66,8 @@ class _Refused(_Proxied):
 class _Frozen(_Proxied):
     """Connections stay open, but neither they nor new ones get a response."""
 
-    async def begin(self, seconds: float) -> None:
+    async def begin(self) -> None:
         self._proxy.freeze()
-        await asyncio.sleep(seconds)
 
     async def end(self) -> None:
         self._proxy.thaw()
@@ -79,10 +84,9 @@ class _Pair(_Proxied):
 class _ReadOnly(_Pair):
     """The address leads to a standby for a while; connections opened then stay there."""
 
-    async def begin(self, seconds: float) -> None:
+    async def begin(self) -> None:
         self._proxy.redirect(self._standby.url)
         self._proxy.cut()
-        await asyncio.sleep(seconds)
 
     async def end(self) -> None:
         self._proxy.redirect(self._primary.url)
@@ -91,8 +95,10 @@ class _ReadOnly(_Pair):
 class _FailedOver(_Pair):
     """The primary dies; half of the time nothing answers, then the standby, which is promoted."""
 
-    async def begin(self, seconds: float) -> None:
+    async def begin(self) -> None:
         await asyncio.to_thread(self._primary.stop)
+
+    async def last(self, seconds: float) -> None:
         await asyncio.sleep(seconds / 2)
         self._proxy.redirect(self._standby.url)
         await asyncio.sleep(seconds / 2)
@@ -111,8 +117,10 @@ class _FullDisk:
         self.url = f"sqlite:///{disk.folder / 'lango.db'}"
         self._disk = disk
 
-    async def begin(self, seconds: float) -> None:
+    async def begin(self) -> None:
         self._disk.fill(self.processes)
+
+    async def last(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     async def end(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,9 @@ from typing import Final
 _OWNER: Final = "postgres"
 """The user that runs the server if we are root: PostgreSQL refuses to run as root."""
 _START_WITHIN: Final = 120
+_LOWEST_PORT: Final = 20_000
+_PORTS: Final = 12_000
+"""Up to where Linux begins to take ports for connections: 32768, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +121,16 @@ def _programs() -> Path:
 
 
 def free_port() -> int:
-    """A port on loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port on loopback that is free now, and that no connection is given as its own.
+
+    The system takes the ports of connections from a range above these. A port from there could be
+    in use by the time that a server binds it.
+    """
+    while True:
+        port = _LOWEST_PORT + secrets.randbelow(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _call(command: Sequence[str]) -> None:

@@ -24,8 +24,8 @@ from lango.core.messages.streams import StreamEvent
 from lango.core.values import json_object, json_value
 from lango.errors import ContextTooLongError
 from lango.providers.base import ModelRequest, Provider
-from lango.testing.conversations import NAMES, SOME_THOUGHTS, problems, random_conversation
 from lango.testing.wires import WIRES, Call, ScriptedAnswer, WireServer
+from tests.support.conversations import NAMES, SOME_THOUGHTS, problems, random_conversation
 
 _THOUGHTFUL: Final = ScriptedAnswer(
     "So.", (Call("look", '{"q":"x"}'),), "Let me see.", "c2lnbmF0dXJl"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from hypothesis import HealthCheck, Phase, note, seed, settings
+from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
 from faults.harness import Guarantee, Outcome, Run
-from faults.queue.desk import QueueClient
+from faults.machines import on_both_databases, run_machine
+from faults.queue.client import QueueClient
 from faults.queue.model import ModelSession, ModelTurn
 from faults.queue.submits import CALLS, Submitting
 from lango.core.ids import new_id
@@ -365,27 +365,12 @@ class Turns(Submitting):
 
 
 def on_one_database(url: str, runs: int, seed_value: int, *, shrink: bool = True) -> None:
-    """Run the machine; raise the first failure, after printing the fewest steps to it."""
-    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    """Run the machine; raise the first failure, after printing the steps to it."""
     with asyncio.Runner() as runner:
         clients = [QueueClient(url), QueueClient(url)]
         try:
             places: dict[str, Any] = {"runner": runner, "clients": clients}
-            machine = seed(seed_value)(type("TurnsThere", (Turns,), places))
-            run_state_machine_as_test(
-                machine,
-                settings=settings(
-                    max_examples=runs,
-                    stateful_step_count=STEPS,
-                    deadline=None,
-                    database=None,
-                    derandomize=False,
-                    phases=phases,
-                    report_multiple_bugs=False,
-                    print_blob=True,
-                    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-                ),
-            )
+            run_machine(Turns, places, runs=runs, steps=STEPS, seed_value=seed_value, shrink=shrink)
         finally:
             for client in clients:
                 runner.run(client.sessions.close())
@@ -393,20 +378,9 @@ def on_one_database(url: str, runs: int, seed_value: int, *, shrink: bool = True
 
 def same_as_the_model(run: Run) -> Outcome:
     """The machine on both databases."""
-    outcome = Outcome()
     # SQLite gets a quarter of the runs, 30 at least if there are so many.
     runs = {"postgresql": run.count, "sqlite": max(run.count // 4, min(run.count, 30))}
-    for place, url in run.places.each().items():
-        try:
-            on_one_database(url, runs[place], run.seed)
-        except Exception as error:  # noqa: BLE001 - whatever it found goes into the report
-            print("\n".join(getattr(error, "__notes__", [])))  # the steps that lead there
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{last.name}, line {last.lineno}"
-            outcome.fail(f"{place}: {type(error).__name__} in {where}: {error!s:.500}")
-        outcome.note(f"{runs[place]} runs on {place}")
-    outcome.note(f"up to {STEPS} steps each")
-    return outcome
+    return on_both_databases(run, runs, STEPS, on_one_database)
 
 
 QUEUE: Final = Guarantee(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from faults.harness import new_tenant
-from faults.queue.desk import QueueClient, entry
+from faults.queue.client import QueueClient, entry
 from faults.queue.model import Model, ModelSession, ModelTurn
 from lango.core.ids import new_id
 from lango.core.turns.states import Busy, NewTurn

@@ -99,8 +99,8 @@ def every_shape(run: Run) -> Outcome:
 
     def check(numbered: str, report: SweepReport) -> Iterator[str]:
         with_own_ids = expected[numbered.rpartition(",")[0]]
-        if with_own_ids.unhurt and report.unhurt:
-            yield from differences(with_own_ids.unhurt, report.unhurt)
+        if with_own_ids.undisturbed and report.undisturbed:
+            yield from differences(with_own_ids.undisturbed, report.undisturbed)
         if sorted(with_own_ids.effects) != sorted(report.effects):
             yield f"the tools did {report.effects}, not {with_own_ids.effects}"
 

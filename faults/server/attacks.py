@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from lango.core.keys import KeyText
+
 FLOODERS: Final = 4
 """Connections on which the noisy tenant asks for its sessions, one request behind the other."""
 SUBMITTERS: Final = 4
@@ -29,8 +30,11 @@ SLOW: Final = 200
 PIPELINES: Final = 4
 PIPELINED: Final = 2_000
 STREAMS: Final = 300
+STREAM_EVERY: Final = 1.0
+"""Seconds until a stream that was refused or ended is opened again."""
 GUESSERS: Final = 4
 GUESS_EVERY: Final = 0.1
+AT_ONCE: Final = "streams at once"
 UPLOADERS: Final = 2
 UPLOAD: Final = 8 << 20
 _LOOPBACK: Final = "127.0.0.1"
@@ -48,6 +52,7 @@ class Siege:
     key: str  # of the noisy tenant
     app: str
     counts: Counter[str] = field(default_factory=Counter[str])
+    _streams: int = 0
 
     async def run(self, seconds: float) -> None:
         """Attack, and end."""
@@ -139,13 +144,23 @@ class Siege:
             path = f"/v1/sessions/{await self._session(client)}/turns"
             held = {"message": 'call hold {"name": "never"}'}
             turn = (await client.post(path, json=held)).json()["id"]
-            async with client.stream("GET", f"/v1/turns/{turn}/events") as response:
-                self._tally("stream", response)
-                async for _ in response.aiter_bytes():
-                    pass
+            while True:
+                async with client.stream("GET", f"/v1/turns/{turn}/events") as response:
+                    self._tally("stream", response)
+                    await self._read_stream(response)
+                await asyncio.sleep(STREAM_EVERY)
+
+    async def _read_stream(self, response: httpx.Response) -> None:
+        self._streams += response.is_success
+        self.counts[AT_ONCE] = max(self.counts[AT_ONCE], self._streams)
+        try:
+            async for _ in response.aiter_bytes():
+                pass
+        finally:
+            self._streams -= response.is_success
 
     async def _guess(self) -> None:
-        async with self._client(f"lango_{secrets.token_hex(24)}") as client:
+        async with self._client(KeyText.new().text) as client:
             self._tally("guess", await client.get("/v1/sessions"))
             await asyncio.sleep(GUESS_EVERY)
 

@@ -51,10 +51,10 @@ class Project:
         return made
 
 
-async def project(place: Place, tenant: str, *, delay: float) -> Project:
+async def project(place: Place, tenant: str, *, delay: float, more_settings: str = "") -> Project:
     """A project in the folder of a place."""
     settings = f"apps: {{{place.app}: '{__name__}:make'}}\nstore: {{url: '{place.url}'}}\n"
-    (place.folder / "lango.yaml").write_text(settings)
+    (place.folder / "lango.yaml").write_text(settings + more_settings)
     async with SqlSessionStore(place.url) as store:
         made = await KeyStore(store.database).create(tenant, user=READER)
     return Project(place, made.text, delay)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import httpx
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
+from faults.server.attacks import AT_ONCE
 from faults.server.processes import Project, Server, project, servers
 from faults.turns.place import Place, temporary_place
 from lango.store.keys import KeyStore
@@ -31,6 +32,9 @@ RATIO: Final = 5.0
 MOST_MEMORY: Final = 512 << 20
 BACK_WITHIN: Final = 5.0
 PATIENCE: Final = 60.0
+STREAMS_OF_A_KEY: Final = 50
+REFUSED: Final = ("guess 429", "slow, ended by the server", "stream 429")
+"""Answers that show a limit at work: each attack must meet its own."""
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -155,7 +159,11 @@ async def _trial(kind: str, of: Project, key: str, seconds: float, run: Run) -> 
         outcome.fail(f"{kind}: {wrong}")
     before, during = quiet.slowest_percent, besieged.slowest_percent
     outcome.expect(memory <= MOST_MEMORY, f"{kind}: the server had {memory >> 20} MB")
-    if run.timed:
+    streams = answers.get(AT_ONCE, 0)
+    outcome.expect(streams <= STREAMS_OF_A_KEY, f"{kind}: one key had {streams} streams at once")
+    if run.timed:  # else the attacks may be over before they meet every limit
+        for answer in REFUSED:
+            outcome.expect(bool(answers.get(answer)), f"{kind}: no attack met {answer!r}")
         slow = f"{kind}: 99 % of requests took {during:.3f} s, and {before:.3f} s when it was quiet"
         outcome.expect(during <= RATIO * before, slow)
         outcome.expect(well <= BACK_WITHIN, f"{kind}: a turn went well only {well:.1f} s after")
@@ -172,11 +180,12 @@ def _listed(answers: dict[str, int]) -> str:
 
 
 async def _trials(run: Run) -> Outcome:
-    whole, urls = Outcome(), run.places.each()
-    for kind, url in urls.items():
+    whole = Outcome()
+    for kind, url in run.places.each().items():
         with temporary_place(url) as place:
-            of = await project(place, new_tenant(), delay=0.0)
-            found = await _trial(kind, of, await _noisy_key(place), run.count / len(urls), run)
+            limits = f"server: {{max_streams_per_key: {STREAMS_OF_A_KEY}}}\n"
+            of = await project(place, new_tenant(), delay=0.0, more_settings=limits)
+            found = await _trial(kind, of, await _noisy_key(place), run.count, run)
         whole.figures += found.figures
         whole.failures += found.failures
     return whole

@@ -1,4 +1,4 @@
-"""DELETE: sessions deleted and recreated in mid-turn, while workers are killed and frozen."""
+"""DELETE: sessions and users deleted in mid-turn, while workers are killed and frozen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from typing import Any, Final
 from uuid import uuid4
 
 from google.adk.agents import LlmAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.models.llm_response import LlmResponse
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
@@ -24,9 +27,10 @@ from faults.harness import Guarantee, Outcome, Run
 from faults.store.leftovers import leftovers, newest_session
 from faults.turns.agents import PATIENCE
 from faults.turns.place import Place, Process, process, temporary_place
-from faults.turns.processes import Crew, keep_log
+from faults.turns.processes import Crew, keep_log, run_until_stopped
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.run import DurableAgent
+from lango.adk.memory import SqlMemoryService
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins
 from lango.adk.runner import AgentRunner
@@ -35,7 +39,7 @@ from lango.core.messages.messages import ToolCall
 from lango.errors import SessionNotFoundError
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
-from lango.store.files.rows import BytesInMemory
+from lango.store.files.contents import BytesInMemory
 from lango.store.files.uploads import NewFile, SqlFileStore
 from lango.store.sessions.entries import SessionKey, StateChange
 from lango.store.sessions.store import SqlSessionStore
@@ -46,9 +50,12 @@ WORKERS: Final = 2
 LANES: Final = 3
 """Sessions that are deleted concurrently."""
 DEAD_AFTER: Final = 1.5
+DRAIN: Final = 5.0
 FREEZES: Final = (0.1, 2.5)
 SAVES: Final = 3
 _SIZE: Final = 200_000
+_OF_USER: Final = "-user-"
+"""In the word of a session whose user is deleted: its turn also writes what belongs to the user."""
 _MESSAGES: Final = 4  # user message, two calls in one message, their results, the answer
 
 
@@ -78,7 +85,16 @@ async def keep(text: str, tool_context: ToolContext) -> dict[str, str]:
         data = text.encode() + b" " * _SIZE
         part = types.Part.from_bytes(data=data, mime_type="text/plain")
         await tool_context.save_artifact(f"{text}-{number}.txt", part)
+        if _OF_USER in text:
+            await _keep_for_user(text, part, tool_context)
     return {"kept": text}
+
+
+async def _keep_for_user(text: str, part: types.Part, tool_context: ToolContext) -> None:
+    await tool_context.save_artifact(f"user:{text}.txt", part)
+    tool_context.state[f"user:{text}"] = text
+    fact = MemoryEntry(content=types.Content(role="user", parts=[types.Part(text=text)]))
+    await tool_context.add_memory(memories=[fact])
 
 
 async def note(text: str) -> dict[str, str]:
@@ -108,6 +124,13 @@ def _instruction(context: ReadonlyContext) -> str:
     return f"You talk with {context.state.get('name')}."
 
 
+async def _remember(callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+    """Add to the user's memory in mid-turn, as callbacks of ADK apps do."""
+    del llm_response
+    await callback_context.add_session_to_memory()
+    await callback_context.add_events_to_memory(events=callback_context.session.events[-3:])
+
+
 def _agent() -> LlmAgent:
     def model(*names: tuple[str, str]) -> ModelAdapter:
         return ModelAdapter(ScriptedProvider(rule=_calls(*names), delay=0.01), "demo")
@@ -120,14 +143,16 @@ def _agent() -> LlmAgent:
         instruction=_instruction,
         model=model(("keep", "text"), ("helper", "request")),
         tools=[keep, AgentTool(helper, include_plugins=True)],
+        after_model_callback=_remember,
     )
 
 
 def _durable(store: SqlSessionStore, app: str) -> DurableAgent:
     artifacts = SqlArtifactService(store, requires_session=True)
     sessions = SessionServiceAdapter(store)
-    runner = AgentRunner(_agent(), sessions, artifacts, plugins=plugins(store), name=app)
-    return DurableAgent(runner, store)
+    memory = SqlMemoryService(store, requires_session=True)
+    runner = AgentRunner(_agent(), sessions, artifacts, memory, plugins=plugins(store), name=app)
+    return DurableAgent(runner, store, remembers=True)
 
 
 def work(place: Place, options: dict[str, Any], ready: Event) -> None:
@@ -138,15 +163,10 @@ def work(place: Place, options: dict[str, Any], ready: Event) -> None:
 
 
 async def _work(place: Place, ready: Event) -> None:
-    stop_requested = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_requested.set)
     async with process(place, dead_after=DEAD_AFTER) as here:
         apps = {place.app: _durable(here.store, place.app)}
         worker = TurnWorker(here.store, here.engine, apps, WorkerOptions())
-        await worker.start()
-        ready.set()
-        await stop_requested.wait()
-        await worker.stop(5.0)
+        await run_until_stopped(worker, ready, DRAIN)
 
 
 # --- the trial -----------------------------------------------------------------------------------
@@ -160,29 +180,40 @@ class _Trial:
         self._hand = asyncio.Lock()  # one worker remains to resume turns
 
     async def life(self, number: int) -> str:
-        """Delete a session in mid-turn, then run a turn in a new session of the same name."""
-        key = SessionKey("", self.here.place.app, "user", f"s{number}")
-        old, new = f"{self.lives.old}-{number}", f"{self.lives.new}-{number}"
+        """Delete a session or its user in mid-turn, then run a turn in a session of that name."""
+        key = SessionKey("", self.here.place.app, f"user{number}", f"s{number}")
+        of_user = self.drawn.random() < 0.5
+        old = f"{self.lives.old}{_OF_USER if of_user else '-'}{number}"
+        new = f"{self.lives.new}-{number}"
         pause, blow = self.drawn.uniform(0.0, 0.5), self.drawn.choice(("", "kill", "freeze"))
         await self._begin(key, old)
-        upload = asyncio.create_task(self._upload(key, old))
+        public_id = (await self.here.store.summary(key)).public_id
+        upload = asyncio.create_task(self._upload(key, public_id, old))
         await asyncio.sleep(pause)
         striking = asyncio.create_task(self._strike(blow, self.drawn.uniform(*FREEZES)))
         await asyncio.sleep(0.02)
-        await self.here.store.delete(key)
+        await self._delete(key, of_user)
         turn = await self._begin(key, new)
         await asyncio.gather(upload, striking)
         return turn
 
+    async def _delete(self, key: SessionKey, of_user: bool) -> None:
+        if of_user:
+            await self.here.store.delete_user(key.tenant, key.user_id, key.app_name)
+            self.blows["with the user"] += 1
+        else:
+            await self.here.store.delete(key)
+
     async def _begin(self, key: SessionKey, word: str) -> str:
         await self.here.store.create(key, StateChange({"name": word}))
-        return await self.here.say(f"Please see to {word}", session=key.session_id)
+        return await self.here.say(
+            f"Please see to {word}", user=key.user_id, session=key.session_id
+        )
 
-    async def _upload(self, key: SessionKey, word: str) -> None:
+    async def _upload(self, key: SessionKey, public_id: str, word: str) -> None:
         """Upload files until the session is deleted; later ones must not reach the new session."""
-        files, store = SqlFileStore(self.here.store.database), self.here.store
+        files = SqlFileStore(self.here.store.database)
         with suppress(SessionNotFoundError):
-            public_id = (await store.summary(key)).public_id
             for number in range(100):
                 file = NewFile(
                     f"{word}-{number}", "text/plain", BytesInMemory(word.encode() + b" " * _SIZE)
@@ -230,8 +261,9 @@ async def _check_new(here: Process, turns: Sequence[str], outcome: Outcome) -> N
 
 
 async def _check_nothing_left(trial: _Trial, since: int, outcome: Outcome) -> None:
-    async with trial.here.store.database.snapshot() as connection:
-        left = await leftovers(connection, canaries=[trial.lives.old], since=since)
+    left = await trial.here.store.database.read(
+        lambda connection: leftovers(connection, canaries=[trial.lives.old], since=since)
+    )
     for line in left:
         outcome.fail(f"left in the database: {line}")
     for log in sorted(trial.here.place.folder.glob("worker-*.log")):
@@ -249,9 +281,7 @@ async def _trial(name: str, url: str, run: Run, count: int) -> Outcome:
                 trial = _Trial(here, crew, random.Random(f"{run.seed} {name}"))
                 turns = await _lives(trial, count)
                 await _check_new(here, turns, outcome)
-                for member in crew.members:  # late writes of a worker are done by then
-                    member.send(signal.SIGTERM)
-                    await asyncio.to_thread(member.join)
+                await crew.dismiss()
             await _check_nothing_left(trial, since, outcome)
             blows = ", ".join(f"{n} {blow}" for blow, n in sorted(trial.blows.items()))
             outcome.note(f"{name}: {count} deletes ({blows})")
@@ -271,7 +301,7 @@ async def _both(run: Run) -> Outcome:
 
 DELETE: Final = Guarantee(
     "DELETE",
-    "sessions deleted and made anew in mid-turn leave nothing, and the new ones are untouched",
+    "sessions and users deleted in mid-turn leave nothing, and new sessions are untouched",
     full=300,
     ci=30,
     run=lambda run: asyncio.run(_both(run)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar, cast
@@ -15,11 +14,11 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
 from google.genai import types
-from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant, whole
+from faults.machines import on_both_databases, run_machine
 from faults.store.session_model import Model, ModelSession
 from faults.store.windows import window_problem
 from lango.adk.sessions.normalise import normalise
@@ -301,40 +300,16 @@ def on_one_database(url: str, runs: int, seed_value: int) -> None:
         services = runner.run(_open(url))
         try:
             places: dict[str, Any] = {"url": url, "runner": runner, "services": services}
-            machine = seed(seed_value)(type("SessionsThere", (Sessions,), places))
-            run_state_machine_as_test(
-                machine,
-                settings=settings(
-                    max_examples=runs,
-                    stateful_step_count=STEPS,
-                    deadline=None,
-                    database=None,
-                    derandomize=False,
-                    report_multiple_bugs=False,
-                    print_blob=True,
-                    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-                ),
-            )
+            run_machine(Sessions, places, runs=runs, steps=STEPS, seed_value=seed_value)
         finally:
             runner.run(_close(services))
 
 
 def same_as_the_model(run: Run) -> Outcome:
     """The machine on both databases."""
-    outcome = Outcome()
     # PostgreSQL gets a twentieth of the runs, 50 at least if there are so many.
     runs = {"sqlite": run.count, "postgresql": max(run.count // 20, min(run.count, 50))}
-    for place, url in run.places.each().items():
-        try:
-            on_one_database(url, runs[place], run.seed)
-        except Exception as error:  # noqa: BLE001 - whatever it found goes into the report
-            print("\n".join(getattr(error, "__notes__", [])))  # the steps that lead there
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{last.name}, line {last.lineno}"
-            outcome.fail(f"{place}: {type(error).__name__} in {where}: {error!s:.500}")
-        outcome.note(f"{runs[place]} runs on {place}")
-    outcome.note(f"up to {STEPS} steps each")
-    return outcome
+    return on_both_databases(run, runs, STEPS, on_one_database)
 
 
 G12: Final = Guarantee(

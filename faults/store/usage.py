@@ -13,6 +13,7 @@ import os
 import random
 import re
 import signal
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ from faults.blackbox.model_server import ModelServer
 from faults.harness import Guarantee, Outcome, Run
 from faults.turns.clients import until_over
 from faults.turns.place import Place, Process, process, temporary_place
-from faults.turns.processes import Crew, WorkerProcess, keep_log
+from faults.turns.processes import Crew, WorkerProcess, keep_log, run_until_stopped
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.plugins import plugins
@@ -49,6 +50,8 @@ from lango.turns.worker import TurnWorker, WorkerOptions
 WORKERS: Final = 2
 CONCURRENCY: Final = 8
 DEAD_AFTER: Final = 2.0
+DRAIN: Final = 20.0
+"""Seconds for workers that lost their turns to settle their calls; without turns they end."""
 TURNS_PER_BLOW: Final = 6
 PAUSES: Final = (0.2, 0.9)
 SPARED: Final = 3
@@ -57,10 +60,12 @@ DEATHS: Final = ("call.", "model.end", "append.")
 """The prefixes of the failpoints at which a worker may die by itself."""
 DIES: Final = 1 / 250
 LATE: Final = 3.0
-"""Seconds before a turn's end in which a worker that lost it may settle a call."""
-LAST_WORDS: Final = 1.5
-"""Seconds at the end for frozen workers to settle their calls."""
+"""Seconds in which a worker that lost its turn settles a call, if it is not frozen."""
 NONCE: Final = re.compile(r"N[0-9a-f]+x\d+")
+
+
+Span = tuple[float, float]
+"""The begin and the end of a time."""
 
 
 def count(uid: str, k: str) -> dict[str, str]:
@@ -95,9 +100,7 @@ async def _pay(place: Place, options: dict[str, Any], ready: Event) -> None:
         worker = TurnWorker(
             here.store, here.engine, {place.app: app}, WorkerOptions(concurrency=CONCURRENCY)
         )
-        await worker.start()
-        ready.set()
-        await asyncio.Event().wait()  # it is killed
+        await run_until_stopped(worker, ready, DRAIN)
 
 
 def _app(store: SqlSessionStore, name: str, model: str) -> DurableAgent:
@@ -157,10 +160,12 @@ async def _trial(kind: str, url: str, turns: int, drawn: random.Random, outcome:
                 for number in range(turns):
                     uid = f"U{drawn.randrange(16**8):08x}"
                     turn_ids[uid] = await here.say(f"BOX:payer:{uid}", session=f"s{number // 2}")
-                blows = await _strike_until_over(crew, here, drawn, max(turns // TURNS_PER_BLOW, 1))
-                await asyncio.sleep(LAST_WORDS)
+                frozen: list[Span] = []
+                most = max(turns // TURNS_PER_BLOW, 1)
+                blows = await _strike_until_over(crew, here, drawn, most, frozen)
+                await crew.dismiss()
                 counted = ServerCount.from_log(read(place.folder / "model"))
-                judge = Judge(kind, counted, outcome)
+                judge = Judge(kind, counted, frozen, outcome)
                 await judge.check(here, turn_ids)
             outcome.note(f"{kind}: {turns} turns, {_listed(blows)}; {judge}")
         finally:
@@ -173,9 +178,9 @@ def _listed(blows: Counter[str]) -> str:
 
 
 async def _strike_until_over(
-    crew: Crew, here: Process, drawn: random.Random, most: int
+    crew: Crew, here: Process, drawn: random.Random, most: int, frozen: list[Span]
 ) -> Counter[str]:
-    striking = asyncio.create_task(_strike(crew, here, drawn, most))
+    striking = asyncio.create_task(_strike(crew, here, drawn, most, frozen))
     mending = asyncio.create_task(_mend(crew))
     try:
         with suppress(TimeoutError):  # the checks find a turn that never ends
@@ -197,8 +202,10 @@ async def _mend(crew: Crew) -> Counter[str]:
     return deaths
 
 
-async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) -> Counter[str]:
-    """Repeatedly kill or freeze a worker; return how often each."""
+async def _strike(
+    crew: Crew, here: Process, drawn: random.Random, most: int, frozen: list[Span]
+) -> Counter[str]:
+    """Repeatedly kill or freeze a worker; return how often each, and add the times to `frozen`."""
     blows: Counter[str] = Counter()
     with suppress(asyncio.CancelledError):
         while blows.total() < most:
@@ -211,10 +218,12 @@ async def _strike(crew: Crew, here: Process, drawn: random.Random, most: int) ->
             blows["kills" if kills else "freezes"] += 1
             _send(hit, signal.SIGKILL if kills else signal.SIGSTOP)
             if not kills:
+                began = time.time()
                 try:
                     await asyncio.sleep(drawn.uniform(0.3, 2 * DEAD_AFTER))
                 finally:
                     _send(hit, signal.SIGCONT)
+                    frozen.append((began, time.time()))
     return blows
 
 
@@ -226,8 +235,10 @@ def _send(hit: WorkerProcess, number: signal.Signals) -> None:
 class Judge:
     """Compares the rows with the model server's counts."""
 
-    def __init__(self, kind: str, server: ServerCount, outcome: Outcome) -> None:
-        self._kind, self._server, self._outcome = kind, server, outcome
+    def __init__(
+        self, kind: str, server: ServerCount, frozen: list[Span], outcome: Outcome
+    ) -> None:
+        self._kind, self._server, self._frozen, self._outcome = kind, server, frozen, outcome
         self._settled: set[str] = set()
         self._cut_off = 0
 
@@ -280,7 +291,7 @@ class Judge:
         usage = turn.usage or {}
         turn_usage = (usage.get("input", 0), usage.get("output", 0))
         paid = [row for row in rows if row.input_tokens is not None]
-        late = [row for row in paid if turn.attempts > 1 and _is_late(row, turn)]
+        late = [row for row in paid if turn.attempts > 1 and _is_late(row, turn, self._frozen)]
         self._expect(
             turn_usage in _sums(paid, late),
             f"{turn.id} after {turn.attempts} attempts has {turn_usage}, its rows {_sum(paid)}",
@@ -301,9 +312,15 @@ class Judge:
         )
 
 
-def _is_late(row: sa.Row[Any], turn: Turn) -> bool:
+def _is_late(row: sa.Row[Any], turn: Turn, frozen: list[Span]) -> bool:
     ended = row.ended if row.ended.tzinfo else row.ended.replace(tzinfo=UTC)
-    return turn.ended is not None and ended.timestamp() > turn.ended - LATE
+    return turn.ended is not None and awake(ended.timestamp(), turn.ended, frozen) < LATE
+
+
+def awake(since: float, until: float, frozen: list[Span]) -> float:
+    """The seconds between two times in which no worker was frozen."""
+    asleep = (min(until, ended) - max(since, began) for began, ended in frozen)
+    return until - since - sum(max(each, 0.0) for each in asleep)
 
 
 def _sum(rows: list[sa.Row[Any]]) -> tuple[int, int]:
@@ -324,15 +341,23 @@ async def _rows(here: Process) -> list[sa.Row[Any]]:
 
 
 async def _stored_answers(here: Process) -> set[str]:
-    """The nonces of all answers stored in sessions."""
+    """The nonces of all answers stored in sessions.
+
+    Without the partial text of a turn that lost its last worker: that model call has no usage.
+    """
     found = (
-        sa.select(messages.c.content)
+        sa.select(messages.c.content, messages.c.event)
         .join(sessions, sessions.c.pk == messages.c.session_pk)
         .where(sessions.c.app_name == here.place.app)
     )
     async with here.store.database.snapshot() as connection:
-        texts = (await connection.execute(found)).scalars()
-        return {nonce for text in texts for nonce in NONCE.findall(text or "")}
+        answers = (await connection.execute(found)).all()
+    return {
+        nonce
+        for content, event in answers
+        if "interrupted" not in (event or ())
+        for nonce in NONCE.findall(content or "")
+    }
 
 
 LEDGER: Final = Guarantee(

@@ -50,7 +50,7 @@ class Load:
         return {f"s{n % sessions}n{n // sessions}": f"s{n % sessions}" for n in range(count)}
 
 
-async def adk_alone(run: Run, load: Load) -> str:
+async def adk_alone(run: Run, load: Load, most_kills: int) -> str:
     """The damage after the kills, in one line."""
     drawn, schema = random.Random(run.seed), f"adk_{uuid4().hex}"
     sessions = by_session(load.names(run.count))
@@ -61,7 +61,8 @@ async def adk_alone(run: Run, load: Load) -> str:
             service = _service(place.url, schema)
             for session in sessions:
                 await service.create_session(app_name=place.app, user_id=_USER, session_id=session)
-            kills = await _kill_until_over(_crews(place, schema, load, sessions), drawn, run, load)
+            crews = _crews(place, schema, load, sessions)
+            kills = await _kill_until_over(crews, drawn, run.count, load.pauses, most_kills)
             halves = [
                 await _tally(service, place, load.shape, _every_other(sessions, first))
                 for first in (0, 1)
@@ -90,14 +91,20 @@ def _crews(place: Place, schema: str, load: Load, sessions: Mapping[str, list[st
     return [Crew(place, 1, job=_serve, schema=schema, load=load, sessions=s) for s in shares]
 
 
-async def _kill_until_over(crews: list[Crew], drawn: random.Random, run: Run, load: Load) -> int:
+async def _kill_until_over(
+    crews: list[Crew],
+    drawn: random.Random,
+    count: int,
+    pauses: tuple[float, float],
+    most: int,
+) -> int:
     kills, over = 0, _over(crews[0].place)
     for crew in crews:
         await crew.__aenter__()
     try:
-        while len({words for words in over.words() if words.startswith("over ")}) < run.count:
-            await asyncio.sleep(drawn.uniform(*load.pauses))
-            if kills < run.count // load.turns_per_kill:
+        while len({words for words in over.words() if words.startswith("over ")}) < count:
+            await asyncio.sleep(drawn.uniform(*pauses))
+            if kills < most:
                 kills += 1
                 await drawn.choice(crews).replace(0)
     finally:

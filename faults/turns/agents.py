@@ -22,6 +22,7 @@ from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider, demo
 from lango.store.sessions.store import SqlSessionStore
 from lango.tools.function import tool
+from lango.tools.progress import report_progress
 
 PATIENCE = 60.0
 THEN: Final = " then "
@@ -113,7 +114,9 @@ def tools_of(effects: Effects, version: str = "") -> list[Any]:
         if name
     ]
 
-    ours = as_adk_tools([step, mark, drip, *holds, block, pay, _deadly(effects)])
+    ours = as_adk_tools(
+        [step, mark, drip, *holds, _climbing(effects), block, pay, _deadly(effects)]
+    )
     return [*ours, _long_running(effects)]
 
 
@@ -124,6 +127,21 @@ def _long_running(effects: Effects) -> LongRunningFunctionTool:
         return {"status": "pending"}
 
     return LongRunningFunctionTool(errand)
+
+
+def _climbing(effects: Effects) -> Any:
+    @tool(idempotent=True, timeout=None)
+    async def climb(name: str, steps: int) -> str:
+        """Climb, with a rest after the first step until a file of that name is there."""
+        for number in range(1, steps + 1):
+            effects.add("climbed", name, number)
+            report_progress(number, steps, name)
+            await asyncio.sleep(0.02)
+            while not effects.path.with_name(name).exists():  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.02)
+        return "there"
+
+    return climb
 
 
 def _deadly(effects: Effects) -> Any:

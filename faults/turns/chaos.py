@@ -22,7 +22,7 @@ LOAD: Final = Load(
     processes=3,
     delay=0.005,
     pauses=(0.3, 1.5),
-    turns_per_kill=10,  # here a freeze comes with each
+    turns_per_kill=10,  # and as many freezes
 )
 DEAD_AFTER: Final = 2.0
 _SPARED: Final = 3
@@ -54,7 +54,7 @@ async def _trial(run: Run) -> Outcome:
             attempts = [(await here.turns.get(turn)).attempts for turn in turns.values()]
     outcome.note(f"lango: {tally}, {sum(each > 1 for each in attempts)} resumed")
     if run.count >= FULL:
-        alone = await adk_alone(run, LOAD)
+        alone = await adk_alone(run, LOAD, blows["kills"])  # as many kills as lango's workers had
         outcome.note(f"google-adk alone: {alone}")
     return outcome
 

@@ -41,6 +41,11 @@ class Watched:
         """That of the app."""
         return self.app.fingerprint
 
+    @property
+    def remembers(self) -> bool:
+        """As the app does."""
+        return self.app.remembers
+
     def run(
         self, claim: Claim, *, abort: asyncio.Event, publish: Publish
     ) -> AsyncGenerator[TurnEvent]:

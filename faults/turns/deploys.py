@@ -29,7 +29,7 @@ from lango.errors import AgentChangedError
 from lango.store.schema import migrate
 from lango.store.schema.revisions import OURS, Revisions
 from lango.store.schema.upgrade import LOCK_WAIT
-from lango.testing.databases import temporary_postgres
+from tests.support.databases import temporary_postgres
 
 TURNS_PER_DEPLOY: Final = 100
 SHAPE: Final = Shape(rounds=2)

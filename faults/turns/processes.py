@@ -6,15 +6,17 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.synchronize import Event
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
 from faults.turns.agents import PATIENCE
 from faults.turns.place import Place, process
 from lango.core import failpoints
 from lango.turns import event_loop
+from lango.turns.worker import TurnWorker
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pytest", "faults.turns.warm"])
@@ -28,6 +30,7 @@ class WorkerProcess:
     """A process that runs turns, unless it gets another job."""
 
     def __init__(self, place: Place, options: dict[str, Any], job: Job | None = None) -> None:
+        self._place = place
         self._ready = CONTEXT.Event()
         self._process = CONTEXT.Process(
             target=job or work, args=(place, options, self._ready), daemon=True
@@ -43,11 +46,23 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
+    @property
+    def is_struck(self) -> bool:
+        """Whether it has reached its strike."""
+        return _was_struck(self._place, self.pid).exists()
+
     def wait_until_ready(self) -> None:
         assert self._ready.wait(PATIENCE)
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
+
+    async def stop(self) -> None:
+        """Ask it to stop, and wait until it claims no more turns; those it has may still run."""
+        self.send(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            while not _stops(self._place, self.pid).exists():  # noqa: ASYNC110 - of a process
+                await asyncio.sleep(0.005)
 
     def kill(self) -> None:
         self._process.kill()
@@ -76,15 +91,23 @@ class Crew:
         while self.members:
             await asyncio.to_thread(self.members.pop().kill)
 
-    def hire(self) -> None:
-        """Start one more, without waiting for it."""
-        self.members.append(WorkerProcess(self.place, dict(self._options), self._job))
+    def hire(self, **options: Any) -> None:
+        """Start one more, without waiting for it; `options` are its own."""
+        self.members.append(WorkerProcess(self.place, {**self._options, **options}, self._job))
 
-    async def replace(self, number: int) -> None:
+    async def replace(self, number: int, **options: Any) -> None:
         """Kill one, and start another in its place."""
         doomed = self.members.pop(number)
-        self.hire()
+        self.hire(**options)
         await asyncio.to_thread(doomed.kill)
+
+    async def dismiss(self) -> None:
+        """Send SIGTERM to all, and wait until they have ended: nothing is written after that."""
+        for each in self.members:
+            with suppress(ProcessLookupError):  # it has died by itself
+                each.send(signal.SIGTERM)
+        for each in self.members:
+            await asyncio.to_thread(each.join)
 
     async def mend(self) -> int:
         """Replace those that died by themselves; return their number."""
@@ -109,6 +132,28 @@ def workers(place: Place, count: int = 1, **options: Any) -> Generator[list[Work
         yield started
 
 
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A process kills or freezes itself when it passes a failpoint for the n-th time."""
+
+    point: str
+    times: int = 1
+    mode: Literal["kill", "freeze"] = "kill"
+
+    def armed(self, place: Place) -> Callable[[str], None]:
+        """The hook of the failpoints, for one process."""
+        passed = 0
+
+        def strike(name: str) -> None:
+            nonlocal passed
+            passed += name == self.point
+            if name == self.point and passed == self.times:
+                _was_struck(place, os.getpid()).touch()
+                os.kill(os.getpid(), signal.SIGKILL if self.mode == "kill" else signal.SIGSTOP)
+
+        return strike
+
+
 def keep_log(place: Place) -> None:
     """Let this process log into a file of its own."""
     logging.basicConfig(filename=place.folder / f"worker-{os.getpid()}.log")
@@ -117,22 +162,43 @@ def keep_log(place: Place) -> None:
 def work(place: Place, options: dict[str, Any], ready: Event) -> None:
     """The default job of a process: run turns until SIGTERM."""
     keep_log(place)
-    failpoints.armed = partial(_die_at, options.pop("die_at", None))
+    arm(place, options)
     event_loop.run(_work_until_stopped(place, options, ready))
 
 
-def _die_at(where: str | None, name: str) -> None:
-    if name == where:
-        os.kill(os.getpid(), signal.SIGKILL)
+def arm(place: Place, options: dict[str, Any]) -> None:
+    """Arm the strike that the options of this process have, if they have one."""
+    strike: Strike | None = options.pop("strike", None)
+    failpoints.armed = strike and strike.armed(place)
 
 
 async def _work_until_stopped(place: Place, options: dict[str, Any], ready: Event) -> None:
-    stop_requested = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_requested.set)
     drain = options.pop("drain", 10.0)
     async with process(place, dead_after=options.pop("dead_after", 1.5)) as here:
-        worker = here.worker(**options)
-        await worker.start()
-        ready.set()
-        await stop_requested.wait()
-        await worker.stop(drain)
+        note_stop = _stops(place, os.getpid()).touch
+        await run_until_stopped(here.worker(**options), ready, drain, note_stop)
+
+
+async def run_until_stopped(
+    worker: TurnWorker, ready: Event, drain: float, on_stop: Callable[[], None] = lambda: None
+) -> None:
+    """Run turns until SIGTERM; `on_stop` is called when the worker claims no more of them."""
+    stop_requested = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_requested.set)
+    await worker.start()
+    ready.set()
+    await stop_requested.wait()
+    stopping = asyncio.create_task(worker.stop(drain))
+    await asyncio.sleep(0)  # it claims no more
+    on_stop()
+    await stopping
+
+
+def _was_struck(place: Place, pid: int) -> Path:
+    """The file that says that a process has reached its strike."""
+    return place.folder / f"struck-{pid}"
+
+
+def _stops(place: Place, pid: int) -> Path:
+    """The file that says that a process is stopping."""
+    return place.folder / f"stops-{pid}"

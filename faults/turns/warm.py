@@ -1,6 +1,7 @@
 """Imports all modules of a worker process, and runs one turn; the fork server loads this once."""
 
 import asyncio
+import os
 import tempfile
 import warnings
 from pathlib import Path
@@ -12,7 +13,7 @@ from sqlalchemy.dialects.sqlite import aiosqlite as sqlite_dialect
 
 from faults.turns.place import Place, process
 from lango.adk.models.adapter import ModelAdapter
-from lango.testing.databases import temporary_sqlite
+from tests.support.databases import temporary_sqlite
 
 DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]
 
@@ -30,6 +31,9 @@ async def _warm() -> None:
     await ModelAdapter("vllm:warm", base_url="http://127.0.0.1:9/v1", api_key="none").warm_up()
 
 
+# Its own process group: when the shell that started the tests ends, the kernel continues the frozen
+# processes of its group.
+os.setpgid(0, 0)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     asyncio.run(_warm())

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run
@@ -20,6 +21,9 @@ from lango.store.turns.rows import Turn
 
 DEAD_AFTER: Final = 2.0
 DRAIN: Final = 1.0
+SLACK: Final = 5.0
+"""Seconds in which a worker exits after that."""
+SLACK_CI: Final = 40.0  # as long as a machine may stall, and less than a test waits for an exit
 SESSIONS: Final = 8
 PATIENCE: Final = 120.0
 MESSAGE: Final = 'call mark {{"name": "{name}"}}'
@@ -170,7 +174,9 @@ async def _crowd(here: Process, drawn: random.Random, count: int, outcome: Outco
     outcome.note(f"{len(turns)} turns of one session in order, {refused} refused")
 
 
-async def _stop(here: Process, drawn: random.Random, count: int, outcome: Outcome) -> None:
+async def _stop(
+    here: Process, drawn: random.Random, count: int, outcome: Outcome, *, slack: float
+) -> None:
     """Stop a worker while it runs turns; the next worker finishes the turns it left."""
     turns: dict[str, str] = {}
     slowest = 0.0
@@ -186,14 +192,14 @@ async def _stop(here: Process, drawn: random.Random, count: int, outcome: Outcom
             worker.send(signal.SIGTERM)
             code = await asyncio.to_thread(worker.join)
             slowest = max(slowest, time.monotonic() - stopped)
-            outcome.expect(code == 0, f"a worker that was told to stop ended with {code}")
+            outcome.expect(code == 0, f"a worker that received SIGTERM ended with {code}")
         finally:
             worker.kill()
     with ExitStack() as ending:
         last = WorkerProcess(here.place, {"dead_after": 30.0})
         ending.callback(last.kill)
         await _ended(here, turns, outcome)
-    outcome.expect(slowest < DRAIN + 5.0, f"a worker took {slowest:.1f} s to stop")
+    outcome.expect(slowest < DRAIN + slack, f"a worker took {slowest:.1f} s to stop")
     outcome.note(f"{count} stops over {len(turns)} turns, the slowest {slowest:.1f} s")
 
 
@@ -209,5 +215,9 @@ G6: Final = Guarantee(
     "G6", "concurrent turns on one session: queued or refused, in order", 500, 50, _on_both(_crowd)
 )
 G10: Final = Guarantee(
-    "G10", "SIGTERM during turns: none lost, exit within the deadline", 100, 10, _on_both(_stop)
+    "G10",
+    "SIGTERM during turns: none lost, exit within the deadline",
+    full=100,
+    ci=10,
+    run=lambda run: _on_both(partial(_stop, slack=SLACK if run.timed else SLACK_CI))(run),
 )

@@ -18,19 +18,25 @@ from google.adk.agents import (
 from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App, ResumabilityConfig, validate_app_name
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.events.event import Event
+from google.adk.memory.base_memory_service import BaseMemoryService
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
-from google.adk.workflow import BaseNode
 from google.genai import types
 
+from lango.adk.apps.compaction import Compaction
 from lango.adk.apps.load import Root
 from lango.adk.compat.a2a import skip_a2a
 from lango.adk.compat.runners import RootRunner
+from lango.adk.compat.telemetry import forget_partial_responses
+from lango.adk.credentials.kinds import CREDENTIAL
 from lango.adk.errors import unknown_agent, unwrapped
+from lango.adk.mcp.adk_toolsets import install_filter
 from lango.adk.tools.approvals import Question, answers_by_question, content_of, questions_in
+from lango.adk.traces import adk_telemetry
 from lango.adk.transfers import check_names, find_agent, root_of, transfer_targets
 from lango.adk.turn_events import TurnReader
 from lango.core.turns.events import (
@@ -86,7 +92,7 @@ class AgentRunner:
 
     Missing sessions are created. `next_turn` selects the agent for the next message: the last
     speaker ("sticky", ADK's default) or the root agent. `name` is ADK's app name, by default the
-    App's own or the root agent's.
+    App's own or the root agent's. `compaction` replaces that of an App.
     """
 
     def __init__(
@@ -94,17 +100,23 @@ class AgentRunner:
         root: Root,
         session_service: BaseSessionService,
         artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
         *,
+        credential_service: BaseCredentialService | None = None,
         plugins: Sequence[BasePlugin] = (),
         next_turn: NextTurn = "sticky",
         name: str = "",
+        compaction: Compaction | None = None,
     ) -> None:
         skip_a2a()
-        self.app = as_app(root, plugins, name)
+        install_filter()
+        forget_partial_responses()
+        self.app = as_app(root, plugins, name, compaction)
         self.root = root_of(self.app)
         check_names(self.root)
         self.session_service = session_service
         self.artifact_service = artifact_service
+        self.memory_service = memory_service
         self.next_turn: NextTurn = next_turn
         kinds = (Runner, RootRunner)
         self._sticky, self._rooted = (
@@ -112,6 +124,8 @@ class AgentRunner:
                 app=self.app,
                 session_service=session_service,
                 artifact_service=artifact_service,
+                memory_service=memory_service,
+                credential_service=credential_service,
                 auto_create_session=True,
             )
             for kind in kinds
@@ -183,7 +197,11 @@ class AgentRunner:
     async def pending(self, user_id: str, session_id: str) -> list[Approval]:
         """The approvals that a session waits for, oldest first."""
         questions = await self.questions(user_id, session_id)
-        return [question.approval for question in questions.values() if question.is_open]
+        return [
+            question.approval
+            for question in questions.values()
+            if question.is_open and question.question != CREDENTIAL
+        ]
 
     async def questions(self, user_id: str, session_id: str) -> dict[str, Question]:
         """Every question in a session, by its id."""
@@ -242,7 +260,12 @@ class AgentRunner:
         await self._sticky.close()
 
 
-def as_app(root: Root, plugins: Sequence[BasePlugin] = (), name: str = "") -> App:
+def as_app(
+    root: Root,
+    plugins: Sequence[BasePlugin] = (),
+    name: str = "",
+    compaction: Compaction | None = None,
+) -> App:
     """The App to run: the given one with these plugins added, or a new one.
 
     A sequence, loop or parallel agent is made resumable: otherwise it would end, after an
@@ -256,14 +279,19 @@ def as_app(root: Root, plugins: Sequence[BasePlugin] = (), name: str = "") -> Ap
     if isinstance(root, App):
         taken = {plugin.name for plugin in root.plugins}
         new = [plugin for plugin in plugins if plugin.name not in taken]
-        return root.model_copy(update={"name": name, "plugins": [*root.plugins, *new]})
-    resumable = RESUMABLE if _is_composed(root) else None
-    return App(name=name, root_agent=root, plugins=list(plugins), resumability_config=resumable)
-
-
-def _is_composed(root: BaseNode) -> bool:
-    return isinstance(root, _IN_FIXED_ORDER)
+        changed: dict[str, Any] = {"name": name, "plugins": [*root.plugins, *new]}
+        if compaction is not None:
+            changed["events_compaction_config"] = compaction
+        return root.model_copy(update=changed)
+    return App(
+        name=name,
+        root_agent=root,
+        plugins=list(plugins),
+        events_compaction_config=compaction,
+        resumability_config=RESUMABLE if isinstance(root, _IN_FIXED_ORDER) else None,
+    )
 
 
 def _config(how: TurnOptions) -> RunConfig:
-    return RunConfig.model_validate({"streaming_mode": "sse" if how.streaming else None})
+    streaming = "sse" if how.streaming else None
+    return RunConfig.model_validate({"streaming_mode": streaming, "telemetry": adk_telemetry()})

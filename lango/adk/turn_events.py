@@ -11,6 +11,7 @@ from google.adk.events.event import Event
 from google.adk.tools.transfer_to_agent_tool import transfer_to_agent
 from google.genai import types
 
+from lango.adk.credentials.kinds import credential_request_of
 from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.models.usage import usage_of
 from lango.adk.sessions.normalise import with_outputs_moved
@@ -20,6 +21,7 @@ from lango.core.messages.streams import Usage
 from lango.core.turns.events import (
     AgentChanged,
     ApprovalRequired,
+    CredentialRequired,
     MessageCompleted,
     MessageDelta,
     MessageReset,
@@ -67,6 +69,8 @@ class TurnReader:
     _next_agent: str | None = None
     _drafts: dict[str, _Draft] = field(default_factory=dict[str, _Draft])
     _thought: set[str] = field(default_factory=set[str])
+    _tools: dict[str, str] = field(default_factory=dict[str, str])
+    """The names of called tools by the calls' ids."""
 
     def read(self, event: Event) -> Iterator[TurnEvent]:
         """The turn events of an ADK event."""
@@ -90,13 +94,15 @@ class TurnReader:
             self.direct_deltas.bind(event, partial(self._delta, event))
 
     def _delta(self, event: Event, text: str, *, is_thought: bool) -> TurnEvent:
+        has_begun = event.id in (self._thought if is_thought else self._drafts)
+        author = None if has_begun else event.author
         if is_thought:
             self._thought.add(event.id)
-            return ReasoningDelta(event.id, text)
+            return ReasoningDelta(event.id, text, author)
         draft = self._drafts.setdefault(event.id, _Draft(event))
         draft.newest = event
         draft.texts.append(text)
-        return MessageDelta(event.id, text)
+        return MessageDelta(event.id, text, author)
 
     def _note(self, event: Event) -> None:
         """Record what matters at the end of the run."""
@@ -119,7 +125,7 @@ class TurnReader:
         thoughts = _text(part for part in _parts(event) if part.thought)
         message = self._streamed_as(event)
         if thoughts and message not in self._thought:
-            yield ReasoningDelta(message, thoughts)
+            yield ReasoningDelta(message, thoughts, event.author)
         draft = self._drafts.pop(message, None)
         if text:
             stored_as = event.id if message != event.id else None
@@ -147,21 +153,28 @@ class TurnReader:
     def _calls(self, event: Event) -> Iterator[TurnEvent]:
         for call in event.get_function_calls():
             approval = approval_of(call, event.author)
+            request = credential_request_of(event, call, self._tools)
+            self._tools[call.id or ""] = call.name or ""
             if approval is not None:
                 yield ApprovalRequired(approval)
+            elif request is not None:
+                yield CredentialRequired(request)
             elif call.name not in QUESTIONS and call.name != _TRANSFER:
                 yield ToolStarted(call.id or "", call.name or "", call.args or {})
 
     def _results(self, event: Event) -> Iterator[TurnEvent]:
-        """Results, except the placeholder of a call that waits for its confirmation.
+        """Results, except the placeholder of a call that waits for a person.
 
         A user's message holds the results of long-running calls, and a person's decisions.
         """
-        confirmations = event.actions.requested_tool_confirmations
+        asks = {
+            *event.actions.requested_tool_confirmations,
+            *event.actions.requested_auth_configs,
+        }
         # Large outputs as the session stores them: the log has no second copy.
         for response in with_outputs_moved(event).get_function_responses():
             is_tool = response.name != _TRANSFER and response.name not in QUESTIONS
-            if is_tool and response.id not in confirmations:
+            if is_tool and response.id not in asks:
                 yield _finished(response)
 
     def unfinished(self) -> list[Event]:
@@ -192,7 +205,7 @@ class TurnReader:
 
 
 def _finished(response: types.FunctionResponse) -> ToolFinished:
-    result: dict[str, Any] = response.response or {}
+    result: dict[str, Any] = storable_json(response.response or {})  # ADK keeps a tool's own value
     call, name = response.id or "", response.name or ""
     if result.get("error"):
         error_id: Any = result.get("error_id")

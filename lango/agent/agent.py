@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Self
 
 from lango.adk.apps.build import Model, llm_agent, services
+from lango.adk.apps.compaction import Compaction
 from lango.adk.apps.load import Root
 from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
@@ -16,7 +17,7 @@ from lango.adk.transfers import root_of
 from lango.agent.durable import DurableTurns
 from lango.agent.run import TurnRunner, run_and_collect, run_turn
 from lango.core.turns.events import Answer, Approval, TurnEvent
-from lango.errors import TurnNotFoundError
+from lango.errors import ConfigError, TurnNotFoundError
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine.protocol import Engine
 from lango.turns.worker import WorkerOptions
@@ -32,6 +33,10 @@ class Agent:
     `token_budget` limits how much of a session is loaded and sent: 0 means the default of 32,000,
     None as much as the model accepts.
 
+    Tools and callbacks can search the user's memory and add to it. With `memory`, which needs a
+    store, the messages of each turn that completes join it. `compaction` (ADK's
+    EventsCompactionConfig, which needs a store too) summarises long conversations.
+
     With a store, turns survive the process: `resume` resumes an interrupted one. Pass an `engine`
     to share it with others on the same store; `worker` configures how turns run.
     """
@@ -46,6 +51,8 @@ class Agent:
         plugins: Sequence[Any] | None = None,
         next_turn: NextTurn = "sticky",
         token_budget: int | None = 0,
+        memory: bool = False,
+        compaction: Compaction | None = None,
         engine: Engine | None = None,
         worker: WorkerOptions | None = None,
         model: Model | None = None,
@@ -57,6 +64,9 @@ class Agent:
     ) -> None:
         if (root is None) == (model is None):
             raise TypeError("An Agent is made of an ADK agent, or of a model: give one of the two.")
+        if store is None and (memory or compaction):
+            needy = "memory" if memory else "compaction"
+            raise ConfigError(f"`{needy}` needs a store: pass `store` with its URL.")
         self._made_model = ModelAdapter(model) if isinstance(model, str) else None
         if model is not None:
             root = llm_agent(
@@ -78,15 +88,17 @@ class Agent:
             root,
             self._services.sessions,
             self._services.artifacts,
+            self._services.memory,
             plugins=plugins,
             next_turn=next_turn,
             name=app_name or "",
+            compaction=compaction,
         )
 
         self.durable: DurableAgent | None = None
         self._durable_turns: DurableTurns | None = None
         if self._services.store is not None:
-            self.durable = DurableAgent(self.runner, self._services.store)
+            self.durable = DurableAgent(self.runner, self._services.store, remembers=memory)
             self._durable_turns = DurableTurns(self.durable, engine, worker)
 
     async def __aenter__(self) -> Self:

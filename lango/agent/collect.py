@@ -9,6 +9,8 @@ from lango.core.turns.events import (
     Approval,
     ApprovalRequired,
     Cancelled,
+    CredentialRequest,
+    CredentialRequired,
     End,
     Failed,
     InputRequired,
@@ -17,9 +19,16 @@ from lango.core.turns.events import (
     MessageReset,
     ReasoningDelta,
     Retrying,
+    ToolProgress,
     TurnEvent,
 )
-from lango.errors import ApprovalNeededError, ModelError, TurnCancelledError, TurnError
+from lango.errors import (
+    ApprovalNeededError,
+    CredentialNeededError,
+    ModelError,
+    TurnCancelledError,
+    TurnError,
+)
 
 BETWEEN: Final = "\n\n"
 """The separator between the texts of two model responses."""
@@ -31,6 +40,7 @@ class Collector:
     def __init__(self) -> None:
         self.end: End | None = None
         self._approvals: list[Approval] = []
+        self._credentials: list[CredentialRequest] = []
         self._texts: list[str] = []
         self._drafts: dict[str, list[str]] = {}
         self._pieces: list[MessageCompleted] = []
@@ -44,7 +54,7 @@ class Collector:
                 self._drafts.pop(event.message, None)
             case MessageCompleted():
                 self._complete(event)
-            case ReasoningDelta():
+            case ReasoningDelta() | ToolProgress():
                 pass
             case _:
                 self._close_pieces()
@@ -81,6 +91,8 @@ class Collector:
     def _note(self, event: TurnEvent) -> None:
         if isinstance(event, Retrying):
             self._texts.clear()  # only the retry's text counts
+        elif isinstance(event, CredentialRequired):
+            self._credentials.append(event.request)
         elif isinstance(event, ApprovalRequired):
             self._approvals.append(event.approval)
         elif isinstance(event, ENDS):
@@ -111,6 +123,8 @@ class Collector:
                 return self.end.error
             case Cancelled():
                 return TurnCancelledError()
+            case InputRequired() if self._credentials:
+                return CredentialNeededError(credentials=self._credentials)
             case InputRequired() if self._approvals or not self.text:
                 return ApprovalNeededError(approvals=self._approvals)
             case _:

@@ -20,6 +20,6 @@ def app_names(incomplete: str) -> list[str]:
 
 
 AppName = Annotated[
-    str | None, typer.Option("--app", help="Of this app alone.", autocompletion=app_names)
+    str | None, typer.Option("--app", help="Filter by app.", autocompletion=app_names)
 ]
-AnyUser = Annotated[str | None, typer.Option("--user", "-u", help="Of this user alone.")]
+AnyUser = Annotated[str | None, typer.Option("--user", "-u", help="Filter by user.")]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -15,16 +14,18 @@ import typer
 from lango.agent.agent import Agent
 from lango.app import Application
 from lango.cli.background import Background
-from lango.cli.options import DEFAULT_USER
+from lango.cli.options import DEFAULT_USER, Place, command_of
 from lango.cli.output.printable import printable
 from lango.cli.output.screen import Screen
 from lango.cli.talk import Ask, TerminalChat
 from lango.config.load import LoadedSettings
-from lango.core.redaction import redacted
-from lango.errors import SessionNotFoundError
+from lango.errors import ConfigError, SessionNotFoundError
 from lango.store.sessions.entries import SessionKey
 
-_NEW: Final = "Session {} is new. `lango sessions list` shows the others."
+_NEW: Final = "Session {} is new. `{}` shows the others."
+_NO_SESSION: Final = "Session {} not found. Run `{}`."
+_OTHERS: Final = "Session {} belongs to the user {} in the app {}: name that app, and pass --user."
+_PUBLIC_ID: Final = re.compile("ses_[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,7 @@ class OpenSession:
 def conversation(
     loaded: LoadedSettings,
     target: str | None,
-    config: Path | None,
-    url: str | None,
+    place: Place,
     screen: Screen,
     user: str,
     session: str | None,
@@ -56,40 +56,44 @@ def conversation(
         background.run(application.open())
         try:
             agent = background.run(application.agent(name))
-            chosen = session or uuid4().hex[:12]
-            if session is not None and not background.run(
-                _exists(application, agent, user, session)
-            ):
-                typer.secho(_NEW.format(printable(session)), dim=True, err=True)
-            talk = TerminalChat(background, agent, screen, user=user, session=chosen, ask=ask)
-            resume_command = command_again(target, user, chosen, url, config)
+            screen.speaker = agent.root.name
+            chosen = uuid4().hex[:12]
+            if session is not None:
+                chosen = background.run(_session_id(application, agent, user, session, place))
+            talk = TerminalChat(
+                background, agent, screen, user=user, session=chosen, ask=ask, place=place
+            )
+            resume_command = command_again(target, user, chosen, place)
             yield OpenSession(name, chosen, session is None, talk, resume_command)
         finally:
             background.run(application.close())
 
 
-async def _exists(application: Application, agent: Agent, user: str, session: str) -> bool:
-    tenant = application.settings.store.tenant
-    key = SessionKey(tenant, agent.runner.app.name, user, session).checked()
-    try:
-        await application.store.locate(key)
-    except SessionNotFoundError:
-        return False
-    return True
-
-
-def command_again(
-    target: str | None, user: str, session: str, url: str | None, config: Path | None
+async def _session_id(
+    application: Application, agent: Agent, user: str, session: str, place: Place
 ) -> str:
-    """The command that continues a session, with the options of this one.
+    """The session's own id, also if `session` is its public id; prints a note if it is new."""
+    tenant, store = application.settings.store.tenant, application.store
+    key = SessionKey(tenant, agent.runner.app.name, user, session).checked()
+    with suppress(SessionNotFoundError):
+        await store.locate(key)
+        return session
+    try:
+        found = (await store.find(tenant, None, session)).key
+    except SessionNotFoundError:
+        listing = command_of(place, "sessions", "list")
+        if _PUBLIC_ID.fullmatch(session):
+            raise SessionNotFoundError(_NO_SESSION.format(session, listing)) from None
+        typer.secho(_NEW.format(printable(session), listing), dim=True, err=True)
+        return session
+    if (found.app_name, found.user_id) != (key.app_name, user):
+        raise ConfigError(_OTHERS.format(session, found.user_id, found.app_name))
+    return found.session_id
 
-    A password in the URL is masked.
-    """
-    words = ["lango", "chat", *([target] if target else []), "--session", session]
+
+def command_again(target: str | None, user: str, session: str, place: Place) -> str:
+    """The command that continues a session, with the options of this one."""
+    words = ["chat", *([target] if target else []), "--session", session]
     if user != DEFAULT_USER:
         words += ["--user", user]
-    if url is not None:
-        words += ["--url", redacted(url, {})]
-    if config is not None:
-        words += ["--config", str(config)]
-    return shlex.join(words)
+    return command_of(place, *words)

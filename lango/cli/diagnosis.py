@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lango.adk.apps.load import agent_folders
 from lango.adk.apps.parts import adk_mcp_toolsets_in, mcp_problem, models_in
-from lango.adk.mcp.report import McpReport, mcp_reports
+from lango.adk.mcp.report import ServerReport, server_reports
+from lango.adk.models.adapter import ModelAdapter
+from lango.agent.agent import Agent
 from lango.agent.probe import probe
 from lango.app import Application
+from lango.config.apps import AgentSettings
 from lango.config.load import LoadedSettings
-from lango.config.settings import DATABASE, AgentSettings, Settings
+from lango.config.settings import DATABASE, Settings
 from lango.core.causes import cause_of
-from lango.errors import LangoError
-from lango.store.db.connection_errors import in_words
+from lango.errors import ConfigError, LangoError, ObjectStoreError
+from lango.store.db.connection_errors import in_words, is_missing_file, require_file
 from lango.store.db.listen import Notices
+from lango.store.files.objects import ObjectStore
+from lango.store.hold import read_hold
 from lango.store.insight.workload import abandoned_turns
 from lango.store.schema import migrate
 from lango.turns.probes import probe_bus, probe_engine
@@ -31,6 +37,8 @@ _NO_APPS: Final = (
     "none in the settings. `lango init DIR` writes a lango.yaml with one; an agent of your own "
     "goes under `apps`"
 )
+_AGENTS_HERE: Final = "none in the settings. This folder has agents: `lango doctor {}` checks them"
+_NEW_FILE: Final = "a new SQLite file, made when it is needed"
 _NO_NOTICES: Final = (
     "none: PgBouncer in transaction mode delivers none, so processes poll the database four times "
     "a second. Set `store.direct_url` to the URL of the database itself, or a `bus`"
@@ -44,7 +52,18 @@ _SETTINGS: Final = (
     "`{}`, and RECONNECT in PgBouncer: a statement is then one round trip, not three"
 )
 _NO_ANSWER: Final = "does not answer: {}. Start it, or correct `{}` in the settings"
-_SERVER_ADVICE: Final = "Install or start it, or correct `mcp_servers.{}`"
+_NO_OBJECTS: Final = (
+    "{} Correct `files.objects`, or the environment variables with its credentials and its "
+    "endpoint (docs: how-to/object-storage)"
+)
+_OWN_CACHES: Final = (
+    "App.context_cache_config has no effect on {}: a prompt's beginning is cached without it "
+    "(docs: how-to/models). Leave it out, or use ADK's own class of the model"
+)
+_SERVER_ADVICE: Final = {
+    "MCP server": "Install or start it, or correct `mcp_servers.{}`",
+    "OpenAPI document": "Start its server, or correct `openapi_documents.{}` and its `networks`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +76,46 @@ class CheckResult:
     warns: bool = False  # it works, but the user should know or do something
 
 
-async def examine(loaded: LoadedSettings, *, models: bool) -> AsyncIterator[CheckResult]:
-    """Check everything that the settings name, in the order in which it is needed."""
+async def examine(
+    loaded: LoadedSettings, apps: Sequence[str] = (), *, models: bool
+) -> AsyncIterator[CheckResult]:
+    """Check everything that these apps need (default: all of the settings), in that order."""
     where = loaded.path or "no lango.yaml here: defaults and environment variables"
     yield CheckResult("settings", ok=True, message=str(where))
     store = await _store(loaded.settings)
-    yield store
-    if not store.ok:
-        return
-    if not loaded.settings.apps:
-        yield CheckResult("apps", ok=True, message=_NO_APPS, warns=True)
+    for finding in (store, *await _objects(loaded.settings.files.objects)):
+        yield finding
+        if not finding.ok:
+            return
+    names = list(apps or loaded.settings.apps)
+    if not names:
+        yield CheckResult("apps", ok=True, message=_no_apps(), warns=True)
+    if not names and store.message == _NEW_FILE:
+        return  # nothing else needs the file, which `Application` would create
     async with Application(loaded) as application:
         async for finding in _servers(application):
             yield finding
-        for name in loaded.settings.apps:
+        for name in names:
             async for finding in _app(application, name):
                 yield finding
-        for finding in (*await _pooler(application), *await _abandoned(application)):
+        abandoned = [] if apps else await _abandoned(application)
+        for finding in (*await _held(application), *await _pooler(application), *abandoned):
             yield finding
-        if models:
-            async for finding in _models(application):
-                yield finding
+        async for finding in _models(application, names if models else ()):
+            yield finding
 
 
-async def _models(application: Application) -> AsyncIterator[CheckResult]:
-    """Try every model once."""
-    for spec in _distinct(application.settings):
+def _no_apps() -> str:
+    """No app in the settings; names the agents of this folder, if it has some."""
+    folders = agent_folders()
+    return _AGENTS_HERE.format(" ".join(folders)) if folders else _NO_APPS
+
+
+async def _models(application: Application, names: Sequence[str]) -> AsyncIterator[CheckResult]:
+    """Try every model of these apps once."""
+    for spec in _distinct(application.settings, names):
         yield await _model(application, spec)
-    for name in application.settings.apps:
+    for name in names:
         async for finding in _loaded_models(application, name):
             yield finding
 
@@ -93,15 +124,35 @@ async def _store(settings: Settings) -> CheckResult:
     url = settings.store.full_url
     try:
         with in_words(url):
+            require_file(url, may_create=True)
+            if is_missing_file(url):
+                return CheckResult("store", ok=True, message=_NEW_FILE)
             revision = await migrate.current(url, settings.store.db_schema)
             if revision is None and url.startswith("sqlite"):
-                return CheckResult(
-                    "store", ok=True, message="a new SQLite file, made when it is needed"
-                )
+                return CheckResult("store", ok=True, message=_NEW_FILE)
             revision = await migrate.check(url, settings.store.db_schema)
     except LangoError as error:
         return CheckResult("store", ok=False, message=str(error))
     return CheckResult("store", ok=True, message=f"schema {revision}")
+
+
+async def _held(application: Application) -> list[CheckResult]:
+    """Find out whether no turn may run, as in a restored database."""
+    hold = await read_hold(application.store.database)
+    return [] if hold is None else [CheckResult("turns", ok=False, message=str(hold))]
+
+
+async def _objects(url: str | None) -> list[CheckResult]:
+    """Store, read and delete an object, if there is an object store."""
+    if url is None:
+        return []
+    try:
+        await ObjectStore(url).probe()
+    except ObjectStoreError as error:
+        return [CheckResult("object store", ok=False, message=_NO_OBJECTS.format(error))]
+    except ConfigError as error:
+        return [CheckResult("object store", ok=False, message=str(error))]
+    return [CheckResult("object store", ok=True, message="stores, reads and deletes")]
 
 
 async def _pooler(application: Application) -> list[CheckResult]:
@@ -152,20 +203,32 @@ async def _app(application: Application, name: str) -> AsyncIterator[CheckResult
         problems = agent.durable.shape.problems
         message = _NOT_RESUMABLE.format("; ".join(problems)) if problems else "resumable"
         yield CheckResult(f"turns of {name}", ok=True, message=message, warns=bool(problems))
-    async for report in mcp_reports(agent.root):
-        for finding in _mcp(report):
+    if agent.runner.app.context_cache_config is not None:
+        for finding in _caches(agent, name):
             yield finding
-    for toolset in adk_mcp_toolsets_in(agent.root):
-        problem = await mcp_problem(toolset)
-        message = f"cannot be reached: {problem}" if problem else "lists its tools"
-        yield CheckResult(f"an MCP server of {name}", ok=not problem, message=message)
+    async for report in server_reports(agent.root):
+        for finding in _server(report):
+            yield finding
+    for owner, toolset in adk_mcp_toolsets_in(agent.root):
+        problem = await mcp_problem(owner, toolset)
+        message = problem or "lists its tools"
+        yield CheckResult(f"an MCP server of {owner.name}", ok=not problem, message=message)
 
 
-def _mcp(report: McpReport) -> list[CheckResult]:
-    """The tools that an agent gets from an MCP server, or the server's problems."""
-    what = f"MCP server {report.server} of {report.agent}"
+def _caches(agent: Agent, name: str) -> Iterator[CheckResult]:
+    """A warning if an App's setting for explicit caches does not reach its models."""
+    models = models_in(agent.root).items()
+    ours = [model for model, made in models if isinstance(made, ModelAdapter)]
+    if ours:
+        message = _OWN_CACHES.format(", ".join(ours))
+        yield CheckResult(f"prompt caches of {name}", ok=True, message=message, warns=True)
+
+
+def _server(report: ServerReport) -> list[CheckResult]:
+    """The tools that an agent gets from a server, or the server's problems."""
+    what = f"{report.kind} {report.server} of {report.agent}"
     if report.error:
-        advice = _SERVER_ADVICE.format(report.server)
+        advice = _SERVER_ADVICE[report.kind].format(report.server)
         return [CheckResult(what, ok=False, message=f"cannot be reached: {report.error}. {advice}")]
     problems = [CheckResult(what, ok=False, message=problem) for problem in report.problems]
     count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
@@ -177,7 +240,8 @@ async def _loaded_models(application: Application, name: str) -> AsyncIterator[C
 
     A model that answers but calls no tool is a warning: its agent may have none.
     """
-    if application.settings.apps[name].load is None:
+    app = application.settings.apps.get(name)
+    if app is not None and app.load is None:
         return
     try:
         agent = await application.agent(name)
@@ -214,11 +278,11 @@ async def _model(application: Application, spec: AgentSettings) -> CheckResult:
     return CheckResult(what, ok=result.ok, message=result.message)
 
 
-def _distinct(settings: Settings) -> Iterator[AgentSettings]:
-    """An agent for each model in the settings, fallbacks included."""
+def _distinct(settings: Settings, names: Sequence[str]) -> Iterator[AgentSettings]:
+    """An agent for each model of these apps in the settings, fallbacks included."""
     seen: set[str] = set()
-    for app in settings.apps.values():
-        for spec in app.agent.family() if app.agent else ():
+    for app in (settings.apps.get(name) for name in names):
+        for spec in app.agent.family() if app and app.agent else ():
             for name in (spec.model, *spec.fallbacks):
                 if name not in seen:
                     seen.add(name)

@@ -23,6 +23,7 @@ class OpenStore:
     store: SqlSessionStore
     tenant: str
     settings: Settings
+    place: Place = (None, None, None)  # as the command line says
 
 
 def with_store(
@@ -36,21 +37,27 @@ def with_store(
     import asyncio
 
     from lango.config.load import load
-    from lango.store.db.connection_errors import in_words, require_file
+    from lango.store.db.connection_errors import WRONG_FOLDER, in_words, require_file
 
     url, schema, config = place
     settings = load(config, store_flags(url, schema)).settings
     store = settings.store
-    where, whose = store.full_url, store.tenant if tenant is None else tenant
+    where, owner = store.full_url, store.tenant if tenant is None else tenant
 
     async def run() -> T:
         from lango.store.sessions.store import SqlSessionStore
 
-        async with SqlSessionStore(where, schema=store.db_schema) as opened:
-            return await work(OpenStore(opened, whose, settings))
+        keys = [key.get_secret_value() for key in settings.credentials.keys]
+        async with SqlSessionStore(
+            where,
+            schema=store.db_schema,
+            credential_keys=keys,
+            objects=settings.files.objects,
+        ) as opened:
+            return await work(OpenStore(opened, owner, settings, place))
 
     with in_words(where):
-        require_file(where, may_create=may_create)
+        require_file(where, may_create=may_create, advice=WRONG_FOLDER)
         return asyncio.run(run())
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+
+from lango.core.redaction import redacted
 
 DEFAULT_USER: Final = "user"
 
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", help="The settings file; else $LANGO_CONFIG, else ./lango.yaml."
+        "--config", "-c", help="The settings file (default: $LANGO_CONFIG, else ./lango.yaml)."
     ),
 ]
 Url = Annotated[
     str | None,
     typer.Option(
-        help="The store: postgresql://user@host/database or sqlite:///file.db. "
-        "By default what the settings say (LANGO_STORE__URL, lango.yaml).",
+        help="The store: postgresql://user@host/database or sqlite:///file.db "
+        "(default: `store.url` of the settings).",
         show_default=False,
     ),
 ]
@@ -29,26 +32,45 @@ Target = Annotated[
     str | None,
     typer.Argument(
         metavar="APP",
-        help="An app of the settings, or package.module:attribute: an ADK agent, App or Workflow. "
-        "Not needed where there is only one app.",
+        help="An app of the settings; or an ADK agent, App or Workflow by its folder or as "
+        "package.module:attribute. Required unless the settings have exactly one app.",
         show_default=False,
     ),
 ]
 SessionName = Annotated[
     str | None,
-    typer.Option("--session", "-s", help="The session to go on with; by default a new one."),
+    typer.Option(
+        "--session",
+        "-s",
+        help="Continue this session, by its own id or as `ses_…` (default: a new session).",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Tenant = Annotated[
     str | None,
-    typer.Option(help="Whose; by default the tenant of the settings.", show_default=False),
+    typer.Option(help="Tenant (default: `store.tenant` of the settings).", show_default=False),
 ]
-UserName = Annotated[str, typer.Option("--user", "-u", help="Whose session it is.")]
-Thoughts = Annotated[bool, typer.Option("--thoughts", help="Show what the model thinks.")]
+UserName = Annotated[str, typer.Option("--user", "-u", help="The user of the session.")]
+Thoughts = Annotated[bool, typer.Option("--thoughts", help="Show the model's thoughts.")]
 
 
 Place = tuple[str | None, str | None, Path | None]
 """The options of the store: its URL, its schema, the settings file."""
+
+
+def command_of(place: Place, *words: str) -> str:
+    """A command to print as a hint, with the options of the store that this one was given.
+
+    A password in the URL is masked.
+    """
+    url, schema, config = place
+    flags = {
+        "--url": url and redacted(url, {}),
+        "--schema": schema,
+        "--config": config and str(config),
+    }
+    written = [word for flag, value in flags.items() if value for word in (flag, value)]
+    return shlex.join(["lango", *words, *written])
 
 
 def store_flags(url: str | None = None, schema: str | None = None) -> dict[str, Any]:
@@ -56,6 +78,6 @@ def store_flags(url: str | None = None, schema: str | None = None) -> dict[str, 
     from lango.config.secrets import ExternalText
 
     store: dict[str, Any] = {} if schema is None else {"schema": schema}
-    if url:  # the way to the settings' database is none to this one
+    if url:  # the settings of the connection are those of another database
         store |= {"url": ExternalText(url), "pooled": False, "direct_url": None}
     return {"store": store} if store else {}

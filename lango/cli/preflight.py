@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from lango.cli.options import store_flags
 from lango.core.extras import install, is_installed
 from lango.errors import ConfigError, MissingExtraError, UnknownModelError, UnsupportedUrlError
+from lango.telemetry.metrics.switch import metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lango.config.apps import AgentSettings
     from lango.config.load import LoadedSettings
-    from lango.config.settings import AgentSettings, Settings
+    from lango.config.settings import Settings
 
 
 def checked_settings(
@@ -33,12 +35,20 @@ def require_server() -> None:
         raise ConfigError(f"An HTTP server needs more packages: {install('server')}")
 
 
+def measure(settings: Settings) -> None:
+    """Turn metrics on, if the settings say so; ConfigError without the package they need."""
+    if settings.metrics.enabled:
+        metrics.turn_on()
+
+
 def require_extras(settings: Settings, names: Sequence[str] = ()) -> None:
     """Raise if the store or these apps (all if none is named) need a missing extra.
 
     The models of agents defined in code are unknown until that code is imported.
     """
     _require_driver(settings.store.url.get_secret_value())
+    if settings.files.objects is not None and not is_installed("objects"):
+        raise ConfigError(f"files.objects needs obstore: {install('objects')}")
     for name in names or settings.apps:
         app = settings.apps.get(name)
         if app is not None and app.agent is not None:

@@ -21,8 +21,10 @@ from lango.cli.commands import (
     sessions,
     turns,
     usage,
+    users,
     worker,
 )
+from lango.cli.commands.fleet import top, workers
 from lango.cli.output import logs
 
 DISTRIBUTION = "lango-adk"
@@ -40,11 +42,14 @@ app.command()(run.run)
 app.command()(serve.serve)
 app.command()(dev.dev)
 app.command()(worker.worker)
+app.command()(workers.workers)
+app.command()(top.top)
 app.command()(context.context)
 app.command()(usage.usage)
 app.command()(doctor.doctor)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(turns.app, name="turns")
+app.add_typer(users.app, name="users")
 app.add_typer(db.app, name="db")
 app.add_typer(keys.app, name="keys")
 app.add_typer(adk.app, name="adk")

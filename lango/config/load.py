@@ -75,7 +75,9 @@ def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None)
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(in_words(error, str(file) if file else "settings")) from None
+        place = str(file) if file else "settings"
+        variables = _origins(environment_values, _variable_name)
+        raise ConfigError(in_words(error, place, variables)) from None
     return LoadedSettings(settings, file, origins)
 
 
@@ -139,11 +141,13 @@ def _suggestion(section: str) -> str:
 
 
 def _marked(value: Any) -> Any:
-    """Mark texts from the environment as Given: they are not literals in the file."""
+    """Mark texts from the environment: they are not literals in the file."""
     if isinstance(value, str):
         return ExternalText(value)
     if isinstance(value, dict):
         return {key: _marked(inner) for key, inner in cast(Layer, value).items()}
+    if isinstance(value, list):
+        return [_marked(inner) for inner in cast("list[Any]", value)]
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
@@ -15,15 +15,17 @@ _MISSING: Final = "missing"
 Schema = dict[str, Any]
 
 
-def in_words(error: ValidationError, file: str) -> str:
-    """One line for each problem."""
+def in_words(error: ValidationError, file: str, variables: Mapping[str, str]) -> str:
+    """One line for each problem: its file, or the environment variable that sets the key."""
     from lango.config.settings import Settings
 
     schema = Settings.model_json_schema()
-    problems = [
-        _problem(detail["loc"], detail["type"], detail["msg"], schema) for detail in error.errors()
-    ]
-    return "\n".join(f"{file}: {problem}" for problem in problems)
+    lines: list[str] = []
+    for detail in error.errors():
+        loc = detail["loc"]
+        place = variables.get(".".join(map(str, loc)), file)
+        lines.append(f"{place}: {_problem(loc, detail['type'], detail['msg'], schema)}")
+    return "\n".join(lines)
 
 
 def _problem(loc: Sequence[str | int], kind: str, message: str, schema: Schema) -> str:

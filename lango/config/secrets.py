@@ -51,15 +51,15 @@ SecretText = Annotated[
 
 
 def _shown_url(value: SecretStr) -> str:
-    """The URL with its passwords masked."""
-    return _masked_url(value.get_secret_value())
+    return masked_url(value.get_secret_value())
 
 
-def _masked_url(url: str) -> str:
+def masked_url(url: str) -> str:
+    """A URL with its passwords masked."""
     parts = urlsplit(url)
     nested = dict(parse_qsl(parts.query)).get(_NESTED_URL)
     if nested is not None and has_password(nested):
-        shown = quote(_masked_url(nested), safe="*")
+        shown = quote(masked_url(nested), safe="*")
         url = re.sub(rf"(?<={_NESTED_URL}=)[^&]*", lambda _: shown, url, count=1)
     if not parts.password:
         return url

@@ -1,6 +1,6 @@
 """The cause of a failure, for developers and operators: an exception's type, text and place.
 
-A cause is stored with the turn and never sent to clients.
+A cause is stored with the turn. Clients never see it; admins of the tenant do.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Final, Literal, get_args
 
+from lango.core.fleet import RunningTurn
+
 UsageBy = Literal["day", "app", "agent", "model", "user"]
 """What sums are grouped by; a day is a UTC day, an agent counts per app."""
 BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
 MAX_ROWS: Final = 1_000
-MAX_RUNNING: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +63,12 @@ class OpenTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningTurn:
-    """A running turn."""
+class OpenTurnsByApp(OpenTurns):
+    """The number of open turns of an app."""
 
-    turn: str
-    session: str
-    app: str
-    user: str
-    worker: str
-    started: datetime
-    attempts: int
+    app: str = ""
+    queued_for: float | None = None
+    """Seconds since the oldest queued one could be claimed; None if none could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +90,5 @@ class Workload:
     oldest_queued: datetime | None  # since when the longest-waiting turn has waited
     running: tuple[RunningTurn, ...]  # the oldest first
     workers: tuple[LiveWorker, ...]
+    apps: tuple[OpenTurnsByApp, ...]  # that have open turns, by name
+    held: bool  # an operator must release the database before turns run

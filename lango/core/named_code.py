@@ -11,6 +11,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from lango.core.extras import advice
+
 Problem = Callable[[str], Exception]
 """Creates the error to raise from a message; the caller chooses its class."""
 
@@ -35,7 +37,7 @@ def named_code(name: str, problem: Problem, *, usual: Sequence[str] = ()) -> Any
         except AttributeError:
             continue
     if not attribute and usual:
-        raise problem(f"{name} has neither {' nor '.join(usual)}: say which, as {name}:NAME.")
+        raise problem(f"{name} has neither {' nor '.join(usual)}: name it, as {name}:NAME.")
     names = [known for known in vars(module) if not known.startswith("_")]
     raise problem(f"{name}: {module_name} has no {attribute}.{did_you_mean(attribute, names)}")
 
@@ -57,7 +59,7 @@ def _module(module: str, name: str, problem: Problem) -> ModuleType:
         if (module + ".").startswith(missing + "."):
             reason = f"there is no module {missing}: is its folder the current one, or installed?"
         else:
-            reason = f"{module} needs {missing}, which is not installed."
+            reason = f"{module} needs {missing}, which is not installed. {advice(error)}".rstrip()
         raise problem(f"{name}: {reason}") from error
     except Exception as error:
         raise problem(f"{name}: importing {module} failed: {error!r}.") from error

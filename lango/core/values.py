@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 JsonObject = dict[str, Any]
 
@@ -156,6 +156,29 @@ def json_text(value: Any) -> str:
 def json_value(text: str) -> Any:
     """The value of a JSON text."""
     return json.loads(text)
+
+
+def strict_json_value(text: str | bytes) -> Any:
+    """The value; ValueError or RecursionError if the text is no JSON, which has no NaN."""
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def is_deeper(value: Any, depth: int) -> bool:
+    """Whether lists and objects are nested deeper than this; checks level by level."""
+    level = [value]
+    for _ in range(depth):
+        level = [item for outer in level for item in _items(outer)]
+    return any(isinstance(item, dict | list) for item in level)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast(JsonObject, value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def json_object(text: str) -> JsonObject:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from lango.core.context.budget import request_tokens
-from lango.core.context.model_calls import CallOutcome, ModelCall
+from lango.core.context.model_calls import CallKind, CallOutcome, ModelCall
 from lango.core.context.tokens import estimate_tokens
 from lango.core.messages.messages import Message
 from lango.core.messages.pairing import pair_calls
@@ -23,13 +23,14 @@ from lango.core.times import moment, moment_or_none
 TEXT_ROOM: Final = 2_000
 """Characters shown of a text by default."""
 
-SectionKind = Literal["system", "tools", "history", "turn"]
+SectionKind = Literal["system", "tools", "summary", "history", "turn"]
 MessagesKnown = Literal["exact", "ends", "unknown"]
 """Which stored messages of a request are known: all; only the oldest and the newest, because the
 number sent differs from the number stored between them; none."""
-WhyNotSent = Literal["budget", "window", "refused", "not_given"]
-"""Over the token budget or the model's window; the model refused more; or never part of the
-request: not loaded, or not visible to this agent (which of the two is not recorded)."""
+WhyNotSent = Literal["budget", "window", "refused", "summarised", "not_given"]
+"""Over the token budget or the model's window; the model refused more; replaced by a summary; or
+never part of the request: not loaded, or not visible to this agent (which of the two is not
+recorded)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class ContextSection:
     tools: tuple[str, ...] = ()  # declared, called, or with results
     shortened: bool = False  # the model saw less of it than is stored
     retold: bool = False  # another agent's message, which ADK passes on as a user message
+    replaces: tuple[int, int] | None = None  # a summary: the first and the last message it replaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class ContextView:
     rest: int  # estimated tokens in no section: shortened outputs, text added by ADK
     cut: tuple[ContextCut, ...]
     shortened: tuple[str, ...]  # ids of the calls whose outputs were shortened
+    kind: CallKind = "answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +124,12 @@ class ContextCall:
     estimated: int
     messages_sent: int
     left_out: int
+    kind: CallKind = "answer"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """A call of a session; for the newest one also the preview and the earlier calls."""
+    """A call of a session; for the newest answer also the preview and the other calls."""
 
     call: ContextView | None
     preview: ContextPreview | None = None
@@ -149,6 +153,28 @@ class StoredTalk:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """A stored summary: its row, its message in a request, and the messages that it replaces."""
+
+    number: int
+    message: Message
+    replaces: ContextCut
+
+    def section(self, text_room: int | None = TEXT_ROOM) -> ContextSection:
+        """The summary as a part of a request."""
+        first, last = self.replaces.first, self.replaces.last
+        return ContextSection(
+            kind="summary",
+            role="summary",
+            number=self.number,
+            text=self.message.content[:text_room],
+            characters=len(self.message.content),
+            tokens=request_tokens(self.message),
+            replaces=None if first is None or last is None else (first, last),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """The instruction and the tool declarations of a request, if stored; None: there was none."""
 
@@ -162,25 +188,29 @@ def view(
     sent: Sequence[StoredTalk],
     cut: Sequence[ContextCut],
     text_room: int | None = TEXT_ROOM,
+    summary: StoredSummary | None = None,
 ) -> ContextView:
     """The view of a call from its attempts; it shows the last one.
 
-    `sent` are the stored messages from the oldest sent to the newest; empty if unknown.
+    `sent` are the stored messages from the oldest sent to the newest; empty if unknown. `summary`
+    replaces those before them.
     """
     call = attempts[-1]
     messages = message_sections(
         sent, text_room, turn=call.turn, agent=call.agent, shortened=call.shortened
     )
-    sections = [*prompt_sections(prompt, text_room), *messages]
+    summaries = [summary.section(text_room)] if summary else []
+    sections = [*prompt_sections(prompt, text_room), *summaries, *messages]
     context_attempts = tuple(map(_attempt, attempts))
     return ContextView(
         call=call.call,
+        kind=call.kind,
         turn=call.turn,
         agent=call.agent,
         attempt=context_attempts[-1],
         attempts=context_attempts,
         budget=call.budget or None,
-        messages_known=_known(call, sent),
+        messages_known=_known(call, sent, len(summaries)),
         messages_sent=call.sent,
         sections=tuple(sections),
         rest=call.estimated - sum(section.tokens or 0 for section in sections),
@@ -189,11 +219,15 @@ def view(
     )
 
 
-def _known(call: ModelCall, sent: Sequence[StoredTalk]) -> MessagesKnown:
+def request_messages(sent: Sequence[StoredTalk]) -> list[Message]:
+    """The stored messages as a request has them."""
+    return pair_calls([message for stored in sent for message in stored.messages])
+
+
+def _known(call: ModelCall, sent: Sequence[StoredTalk], summaries: int) -> MessagesKnown:
     if call.first_seq is None:
         return "unknown"
-    talk = pair_calls([message for stored in sent for message in stored.messages])
-    return "exact" if len(talk) == call.sent else "ends"
+    return "exact" if len(request_messages(sent)) + summaries == call.sent else "ends"
 
 
 def _attempt(call: ModelCall) -> ContextAttempt:
@@ -214,16 +248,17 @@ def _attempt(call: ModelCall) -> ContextAttempt:
     )
 
 
-def earlier_calls(attempts: Sequence[ModelCall]) -> tuple[ContextCall, ...]:
-    """The calls before the newest one, newest first; the attempts must be in order."""
-    last = {call.call: call for call in attempts}
-    return tuple(map(_listed, list(last.values())[-2::-1]))
+def other_calls(attempts: Sequence[ModelCall], shown: str) -> tuple[ContextCall, ...]:
+    """The calls except the shown one, newest first; the attempts must be in order."""
+    last = {call.call: call for call in attempts if call.call != shown}
+    return tuple(map(_listed, list(last.values())[::-1]))
 
 
 def _listed(call: ModelCall) -> ContextCall:
     attempt = call.attempt
     return ContextCall(
         call=call.call,
+        kind=call.kind,
         turn=call.turn,
         agent=call.agent,
         provider=attempt.provider,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from lango.adk.models.convert import convert_messages
-from lango.adk.sessions.decode import EventsAdapter, moved_names
-from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.decode import EventsAdapter, compaction_of, moved_names, scope_of
+from lango.adk.sessions.service import load_session
 from lango.adk.sessions.session import link_of
 from lango.core.context.model_calls import ModelCall
 from lango.core.messages.messages import CONTROL
@@ -19,10 +19,12 @@ from lango.insight.context import (
     ContextView,
     Prompt,
     SessionContext,
+    StoredSummary,
     StoredTalk,
     cut_of,
-    earlier_calls,
     newest_of,
+    other_calls,
+    request_messages,
     view,
 )
 from lango.insight.preview import basis, preview
@@ -68,20 +70,35 @@ class ContextReader:
         """The context of the newest call, if any, and a preview of the next one."""
         stored = await self._calls.of_session(self._key, limit=_REMEMBERED)
         calls = [stored_call.call for stored_call in stored[::-1]]
+        answers = [call.call for call in calls if call.kind == "answer"]
         seen = None
-        if calls:
-            seen = await self._view(await self._calls.attempts(self._key, calls[-1].call))
-        return SessionContext(seen, await self._preview(calls), earlier_calls(calls))
+        if answers:
+            seen = await self._view(await self._calls.attempts(self._key, answers[-1]))
+        return SessionContext(
+            seen, await self._preview(calls), other_calls(calls, answers[-1] if answers else "")
+        )
 
     async def _view(self, attempts: Sequence[StoredModelCall]) -> ContextView:
         records = [attempt.call for attempt in attempts]
+        sent = await self._sent(records[-1])
+        summary = await self._summary(records[-1], sent)
         return view(
             records,
             await self._prompt(attempts[-1]),
-            await self._sent(records[-1]),
-            await self._cut(records[-1]),
+            sent,
+            await self._cut(records[-1], summary),
             self._text_room,
+            summary,
         )
+
+    async def _summary(self, call: ModelCall, sent: Sequence[StoredTalk]) -> StoredSummary | None:
+        """The summary at the beginning of a request, if it had more messages than are stored."""
+        if call.last_seq is None or call.sent <= len(request_messages(sent)):
+            return None
+        seen = await self._seen(call.last_seq)
+        newest = await seen.since(call.last_seq)
+        scope = scope_of(newest[0]) if newest else None
+        return await _newest_of(seen, await seen.summaries(), scope)
 
     async def _prompt(self, stored: StoredModelCall) -> Prompt:
         hashes = (stored.system_hash, stored.tools_hash)
@@ -96,8 +113,8 @@ class ContextReader:
             return []
         return await self._talk(await (await self._seen(call.last_seq)).since(call.first_seq))
 
-    async def _cut(self, call: ModelCall) -> list[ContextCut]:
-        """The messages the call did not see: cut from its request, or older than that."""
+    async def _cut(self, call: ModelCall, summary: StoredSummary | None) -> list[ContextCut]:
+        """The messages the call did not see: summarised, cut from its request, or older."""
         if call.first_seq is None or call.last_seq is None:
             unnamed = ContextCut(None, None, call.left_out, None, call.why or "not_given")
             return [unnamed] if call.left_out else []
@@ -106,7 +123,10 @@ class ContextReader:
         if call.left_out:
             before = await self._talk(await seen.before(call.first_seq, call.left_out))
             cut = newest_of(before, call.left_out)
-        older = _not_given(await seen.message_range(0, cut[0].number if cut else call.first_seq))
+        summarised = [summary.replaces] if summary else []
+        begin = (summary.replaces.last or 0) + 1 if summary else 0
+        end = cut[0].number if cut else call.first_seq
+        older = [*summarised, *_not_given(await seen.message_range(begin, end))]
         if not cut:
             return older
         return [*older, cut_of(cut, call.why or "not_given", counted=bool(older))]
@@ -115,19 +135,21 @@ class ContextReader:
         """The next call's history, loaded as ADK would load it."""
         known = [call for call in calls if call.first_seq is not None]  # not an inner agent's
         by = basis(known, await self._sent(known[-1]) if known else [])
-        service = SessionServiceAdapter(
-            self._store, tenant=self._key.tenant, token_budget=self._token_budget
-        )
-        session = await service.get_session(
-            app_name=self._key.app_name,
-            user_id=self._key.user_id,
-            session_id=self._key.session_id,
-        )
+        session = await load_session(self._store, self._key, self._token_budget)
         if session is None:
             raise SessionNotFoundError
-        rows = [row for row in link_of(session).rows if row.role != CONTROL]
-        not_loaded = await self._not_loaded(rows)
-        return preview(await self._talk(rows), by, not_loaded, self._text_room)
+        loaded = link_of(session).rows
+        rows = [row for row in loaded if row.role != CONTROL]
+        summary = await self._newest_summary(loaded)
+        if summary is None:
+            not_loaded = await self._not_loaded(rows)
+        else:
+            rows = [row for row in rows if row.seq > (summary.replaces.last or 0)]
+            not_loaded = [summary.replaces]
+        return preview(await self._talk(rows), by, not_loaded, self._text_room, summary)
+
+    async def _newest_summary(self, rows: Sequence[StoredMessage]) -> StoredSummary | None:
+        return await _newest_of(await self._seen(rows[-1].seq), rows) if rows else None
 
     async def _not_loaded(self, rows: Sequence[StoredMessage]) -> list[ContextCut]:
         if not rows:
@@ -157,6 +179,26 @@ class ContextReader:
                     StoredTalk(row.seq, row.invocation_id, row.role, row.author, tuple(messages))
                 )
         return talk
+
+
+async def _newest_of(
+    seen: SeenMessages, rows: Sequence[StoredMessage], scope: str | None = None
+) -> StoredSummary | None:
+    """The newest summary of the session, or of a task in it, with the messages that it replaces."""
+    found = [
+        (row, compaction)
+        for row in rows
+        if (compaction := compaction_of(row)) and scope_of(row) == scope
+    ]
+    if not found:
+        return None
+    row, compaction = found[-1]
+    replaced = await seen.message_range(0, row.seq, compaction.end_timestamp)
+    messages = convert_messages([compaction.compacted_content])
+    if replaced is None or not messages:
+        return None
+    figures = (replaced.first, replaced.last, replaced.messages, replaced.tokens)
+    return StoredSummary(row.seq, messages[0], ContextCut(*figures, "summarised"))
 
 
 def _not_given(message_range: MessageRange | None) -> list[ContextCut]:

@@ -16,6 +16,7 @@ from lango.insight.context import (
     TEXT_ROOM,
     ContextCut,
     ContextPreview,
+    StoredSummary,
     StoredTalk,
     WhyNotSent,
     cut_of,
@@ -86,22 +87,35 @@ def preview(
     by: PreviewBasis,
     not_loaded: Sequence[ContextCut] = (),
     text_room: int | None = TEXT_ROOM,
+    summary: StoredSummary | None = None,
 ) -> ContextPreview:
-    """The part of the talk that the next call would get."""
+    """The part of the talk that the next call would get, after the summary of what came before."""
     messages = [message for stored in talk for message in stored.messages]
+    before = [summary.message] if summary else []
     coming = [_NEXT] if _waits_for_a_user(messages) else []
     try:
-        start = len(messages) if coming else _open_turn(talk)
-        fitted = fit([*messages, *coming], by.room, by.calibration, lambda _: start)
+        start = len(before) + (len(messages) if coming else _open_turn(talk))
+        fitted = fit(
+            [*before, *messages, *coming],
+            by.room,
+            by.calibration,
+            lambda _: start,
+            lambda _: len(before),
+        )
     except ContextTooLongError as error:
         return ContextPreview(by.room, 0, (), tuple(not_loaded), str(error))
-    sent = newest_of(talk, len(messages) - fitted.left_out)
+    has_summary = summary is not None and summary.message in fitted.messages[:1]
+    kept = len(fitted.messages) - len(coming) - has_summary
+    sent = newest_of(talk, kept)
     cut = talk[: len(talk) - len(sent)]
     turn = by.call.turn if by.call and not coming else ""
     return ContextPreview(
         budget=by.room,
         tokens=sum(map(request_tokens, fitted.messages[: len(fitted.messages) - len(coming)])),
-        sections=tuple(message_sections(sent, text_room, turn=turn, shortened=fitted.shortened)),
+        sections=(
+            *([summary.section(text_room)] if summary and has_summary else []),
+            *message_sections(sent, text_room, turn=turn, shortened=fitted.shortened),
+        ),
         cut=(*not_loaded, *([cut_of(cut, by.why)] if cut else [])),
     )
 
@@ -114,5 +128,5 @@ def _open_turn(talk: Sequence[StoredTalk]) -> int:
 
 
 def _waits_for_a_user(messages: Sequence[Message]) -> bool:
-    """Whether the last turn is over; if not, the next call belongs to that turn."""
+    """Whether the last turn has ended; if not, the next call belongs to that turn."""
     return not messages or (messages[-1].is_assistant and not messages[-1].tool_calls)

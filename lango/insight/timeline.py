@@ -12,7 +12,14 @@ from lango.core.context.model_calls import CallOutcome, ModelCall
 from lango.core.messages.streams import Usage
 from lango.core.times import moment, moment_or_none
 from lango.core.turns.event_json import usage_of
-from lango.core.turns.events import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
+from lango.core.turns.events import (
+    ApprovalRequired,
+    CredentialRequired,
+    Retrying,
+    Started,
+    ToolFinished,
+    ToolStarted,
+)
 from lango.core.turns.states import TurnState
 from lango.core.values import JsonObject
 from lango.store.db.database import Database
@@ -101,6 +108,7 @@ class Timeline:
     log_kept: bool  # if not, steps that only the log held are missing
     steps: tuple[Step, ...]  # by start time
     more: bool  # whether steps were left out
+    trace_id: str | None = None  # for a trace viewer; None if it was accepted without traces
 
 
 async def read_timeline(database: Database, turn: Turn) -> Timeline:
@@ -126,6 +134,7 @@ def timeline_of(turn: Turn, rows: TimelineRows) -> Timeline:
         log_kept=not any(related.trimmed for related in rows.turns),
         steps=tuple(steps[:MAX_STEPS]),
         more=len(steps) > MAX_STEPS or MAX_STEPS in (len(rows.calls), len(rows.runs)),
+        trace_id=turn.trace_id,
     )
 
 
@@ -298,6 +307,7 @@ def _ran(run: LedgerRun, end: TimelineEvent | None, is_over: bool) -> Step:
 def _waits(turns: Sequence[Turn], events: Sequence[TimelineEvent]) -> Iterator[Step]:
     """A step for each question to a person, from when it was asked to when it was answered."""
     questions = {event.approval: event for event in events if event.type == ApprovalRequired.type}
+    asked = {event.credential: event for event in events if event.type == CredentialRequired.type}
     called = {event.call: event.name for event in events if event.type == ToolStarted.type}
     answers = {
         answer["call_id"]: (turn, bool(answer.get("approved")))
@@ -309,7 +319,8 @@ def _waits(turns: Sequence[Turn], events: Sequence[TimelineEvent]) -> Iterator[S
         for call in (call_id for call_id in turn.waits_for if call_id not in seen):
             seen.add(call)
             question = questions.get(call)
-            since = question.at if question else turn.ended or turn.created
+            known = question or asked.get(call)
+            since = known.at if known else turn.ended or turn.created
             answered, agreed = answers.get(call, (None, False))
             decision: StepOutcome = "approved" if agreed else "denied"
             yield Step(
@@ -318,6 +329,6 @@ def _waits(turns: Sequence[Turn], events: Sequence[TimelineEvent]) -> Iterator[S
                 ended=None if answered is None else moment(max(since, answered.created)),
                 outcome="open" if answered is None else decision if question else "answered",
                 id=call,
-                name=question.name if question else called.get(call, ""),
+                name=known.name if known else called.get(call, ""),
                 turn=turn.id,
             )

@@ -76,7 +76,7 @@ FAULTS: Final = FaultTable(
         "api_error": ModelUnavailableError,
         "invalid_request_error": BadRequestError,
     },
-    too_long=("prompt is too long", "exceed context limit"),
+    too_long=("prompt is too long", "exceed context limit", "input is too long"),  # last: Bedrock
 )
 
 REQUEST_ID: Final = "request-id"
@@ -90,6 +90,7 @@ _EVENTS: Final = frozenset(
         b"content_block_stop",
     )
 )
+_INPUTS: Final = ("cache_read_input_tokens", "cache_creation_input_tokens", "input_tokens")
 _NO_KEY: Final = "resolve authentication method"
 """Part of the SDK's error message when it has no key."""
 
@@ -282,8 +283,11 @@ class StreamDecoder:
         return Nothing
 
     def _block_started(self, event: JsonObject) -> Sequence[StreamEvent]:
-        start = required_object(event.get("content_block"))
-        self._blocks[field_key(event.get("index"))] = _Block(start)
+        start, index = required_object(event.get("content_block")), field_key(event.get("index"))
+        unfinished = self._blocks.get(index)
+        if unfinished is not None and _is(unfinished.start, "tool_use"):
+            self.answer.broken("The answer broke off in the middle of a tool call.")
+        self._blocks[index] = _Block(start)
         return (
             self.answer.add_text(field_text(start.get("text"))) if _is(start, "text") else Nothing
         )
@@ -331,7 +335,7 @@ class StreamDecoder:
         usage, delta = event.get("usage"), required_object(event.get("delta"))
         if usage is not None:
             self.answer.usage = _usage(field_object(usage), self.answer.usage or Usage())
-        if delta.get("stop_reason") is not None:
+        if delta.get("stop_reason"):
             self.answer.finish = _FINISH.get(field_key(delta["stop_reason"]), "other")
         return Nothing
 
@@ -342,20 +346,27 @@ def _is(block: JsonObject, kind: str) -> bool:
 
 def _usage(usage: JsonObject, before: Usage) -> Usage:
     """The running totals; a later report may omit what an earlier one contained."""
-    read = field_count(usage.get("cache_read_input_tokens"))
-    written = field_count(usage.get("cache_creation_input_tokens"))
-    input_tokens = field_count(usage.get("input_tokens")) + read + written
+    read, written, rest = before.cached, before.written, before.input
+    rest -= read + written
+    reported = [usage.get(name) for name in _INPUTS]
+    if any(map(field_count, reported)):
+        read, written, rest = (
+            known if count is None else field_count(count)
+            for known, count in zip((read, written, rest), reported, strict=True)
+        )
     details = field_object(usage.get("output_tokens_details"))
     return Usage(
-        input=input_tokens or before.input,
+        input=read + written + rest,
         output=field_count(usage.get("output_tokens")) or before.output,
-        cached=read or before.cached,
+        cached=read,
         reasoning=field_count(details.get("thinking_tokens")) or before.reasoning,
-        written=written or before.written,
+        written=written,
     )
 
 
 def _read_chunk(name: bytes, data: bytes) -> JsonObject | None:
+    if not name and data.startswith(b"{"):  # some gateways leave the names out
+        name = field_label(json_chunk(data).get("type")).encode(errors="replace")
     if name == b"error":
         raise _reported(data)
     if name not in _EVENTS:  # pings, and what the API may add

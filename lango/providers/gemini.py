@@ -62,6 +62,7 @@ _BLOCKED: Final = frozenset(
         "IMAGE_RECITATION",
     }
 )
+_UNSPECIFIED: Final = "FINISH_REASON_UNSPECIFIED"
 _BROKEN: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"})
 FAULTS: Final = FaultTable(
     codes={
@@ -77,6 +78,7 @@ FAULTS: Final = FaultTable(
     },
     too_long=("exceeds the maximum number of tokens",),
 )
+_UNSET: Final = "No API key was provided"
 _NO_KEY: Final = ("API key not valid", "API_KEY_INVALID")
 
 
@@ -232,7 +234,9 @@ class StreamDecoder:
         feedback = chunk.prompt_feedback
         if feedback is not None and feedback.block_reason is not None:
             answer.finish = "content_filter"
-        for candidate in (chunk.candidates or ())[:1]:
+        for candidate in chunk.candidates or ():
+            if candidate.index:  # lango asks for one answer, and reads one
+                continue
             content = candidate.content
             for part in (content.parts if content else None) or ():
                 yield from self._part(part)
@@ -252,16 +256,20 @@ class StreamDecoder:
             self._thoughts.append(part.text or "")
             yield from self.answer.add_reasoning(part.text)
             if signature:
+                yield from self._thought()
                 yield from self._signed(0, signature, {"thought": part.text or ""})
             return
         yield from self._thought()
         yield from self.answer.add_text(part.text)
         if part.function_call is not None:
             call = part.function_call
-            arguments: Any = call.args
-            self._calls.append((call.id, call.name, json_text(arguments) if arguments else ""))
+            if call.will_continue or call.partial_args:
+                self.answer.broken("The arguments of a tool call arrive in pieces: not supported.")
+            arguments: Any = call.args or {}  # a call arrives in one piece
+            self._calls.append((call.id, call.name, json_text(arguments)))
         if signature:
-            yield from self._signed(1 + len(self._calls), signature, {})
+            place = 1 + len(self._calls) if part.function_call is not None else 1
+            yield from self._signed(place, signature, {})
 
     def _thought(self) -> Iterator[StreamEvent]:
         """Emit the collected reasoning once something else follows."""
@@ -274,9 +282,9 @@ class StreamDecoder:
         yield from self.answer.reason("", signed_item, place)
 
     def _finished(self, candidate: Candidate) -> None:
-        if candidate.finish_reason is None:
+        reason = candidate.finish_reason.value if candidate.finish_reason else _UNSPECIFIED
+        if reason == _UNSPECIFIED:
             return
-        reason = candidate.finish_reason.value
         if reason in _BROKEN:
             self.answer.broken(f"The model's answer holds a broken tool call: {reason}")
         self.answer.finish = _finish(reason)
@@ -312,8 +320,9 @@ class GeminiProvider(SdkProvider["Client", "GenerateContentResponse"]):
             # No timeout is set here: its meaning depends on the installed HTTP library.
             options = genai.types.HttpOptions(base_url=self._base_url)
             return genai.Client(api_key=self._api_key, http_options=options)
-        except ValueError as error:  # no key anywhere
-            raise AuthenticationError(str(error)) from error
+        except ValueError as error:
+            no_key = "There is no key: set GEMINI_API_KEY."
+            raise AuthenticationError(no_key if _UNSET in str(error) else str(error)) from error
 
     def _resource(self, client: Client) -> Any:
         return client.aio.models

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from lango.core.messages.messages import Media, Message
 from lango.core.messages.streams import FinishReason, StreamEvent, Usage
@@ -40,6 +40,9 @@ _INCOMPLETE: Final[Mapping[object, FinishReason]] = {
     "content_filter": "content_filter",
 }
 _PHASE: Final = "phase"
+
+Place: TypeAlias = tuple[str, str | float | None, str | float | None]
+"""Which part of the output: the kind of its name, the name of the item, the number in it."""
 
 
 def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject:
@@ -152,13 +155,14 @@ class StreamDecoder:
     def __init__(self, request: ModelRequest, *, provider: str = NAME) -> None:
         self.answer = Assembly(provider, request)
         self._stops = StopText(request.stop)
-        self._streamed: set[object] = set()  # text parts that arrived as deltas
+        self._received: set[Place] = set()  # the parts of text that arrived
         self._open: set[object] = set()  # unfinished calls
         self._calls: list[tuple[str | None, str | None, str]] = []
         self._feeders: Mapping[object, Callable[[JsonObject], Sequence[StreamEvent]]] = {
             "response.output_text.delta": self._text,
             "response.output_text.done": self._text_done,
             "response.refusal.delta": self._text,
+            "response.refusal.done": self._text_done,
             "response.reasoning_summary_text.delta": self._thought,
             "response.reasoning_text.delta": self._thought,
             "response.reasoning_summary_part.added": self._next_thought,
@@ -186,14 +190,16 @@ class StreamDecoder:
         yield from self.answer.end()
 
     def _text(self, event: JsonObject) -> Sequence[StreamEvent]:
-        self._streamed.add(_place(event))
+        self._received |= _places(event)
         return self._say(field_text(event.get("delta")))
 
     def _text_done(self, event: JsonObject) -> Sequence[StreamEvent]:
         """Text that arrived without deltas; otherwise it repeats them."""
-        if _place(event) in self._streamed:
+        places = _places(event)
+        if not self._received.isdisjoint(places):
             return Nothing
-        return self._say(field_text(event.get("text")))
+        self._received |= places
+        return self._say(field_text(event.get("text")) or field_text(event.get("refusal")))
 
     def _say(self, text: str) -> Sequence[StreamEvent]:
         events = self.answer.add_text(self._stops.feed(text))
@@ -219,9 +225,18 @@ class StreamDecoder:
             self._call_done(item, field_key(event.get("output_index")))
         elif kind == "reasoning":
             return self._reasoned(item)
-        elif kind == "message" and (phase := item.get(_PHASE)):
-            return self.answer.reason("", {_PHASE: phase})
+        elif kind == "message":
+            return self._message_done(item, event)
         return Nothing
+
+    def _message_done(self, item: JsonObject, event: JsonObject) -> Sequence[StreamEvent]:
+        events: list[StreamEvent] = []
+        for number, part in enumerate(field_objects(item.get("content"))):
+            place = {"item_id": item.get("id"), "output_index": event.get("output_index")}
+            events += self._text_done({**part, **place, "content_index": number})
+        if phase := item.get(_PHASE):
+            events += self.answer.reason("", {_PHASE: phase})
+        return events
 
     def _call_done(self, item: JsonObject, index: object) -> None:
         if item.get("status") == "incomplete":
@@ -241,17 +256,30 @@ class StreamDecoder:
 
     def _ended(self, event: JsonObject) -> Sequence[StreamEvent]:
         answer, response = self.answer, required_object(event.get("response"))
+        is_silent = not self._received and not self._calls
         answer.finish = "stop" if event["type"] == "response.completed" else "other"
         reason = field_key(field_object(response.get("incomplete_details")).get("reason"))
         if reason:
             answer.finish = _INCOMPLETE.get(reason, "other")
         answer.answered_by = field_label(response.get("model")) or answer.answered_by
-        if response.get("usage") is not None:
-            answer.usage = _usage(field_object(response["usage"]))
-        return Nothing
+        self._count(response)
+        return self._all_at_once(response) if is_silent else Nothing
+
+    def _all_at_once(self, response: JsonObject) -> Sequence[StreamEvent]:
+        """The output of a response that arrived without any part of it before."""
+        events: list[StreamEvent] = []
+        for number, item in enumerate(field_objects(response.get("output"))):
+            if item.get("type") in ("message", "function_call"):
+                events += self._item_done({"output_index": number, "item": item})
+        return events
+
+    def _count(self, response: JsonObject) -> None:
+        if usage := field_object(response.get("usage")):
+            self.answer.usage = _usage(usage)
 
     def _failed(self, event: JsonObject) -> NoReturn:
         response = required_object(event.get("response"))
+        self._count(response)
         error = field_object(response.get("error")) or {"code": "server_error"}
         message = str(error.get("message") or "The response failed.")
         raise FAULTS.error(VendorError(message, None, (str(error.get("code")),)))
@@ -261,9 +289,14 @@ class StreamDecoder:
         raise FAULTS.error(VendorError(message, None, (code,)))
 
 
-def _place(event: JsonObject) -> object:
-    """Which part of the output an event belongs to."""
-    return field_key(event.get("item_id")), field_key(event.get("content_index"))
+def _places(event: JsonObject) -> set[Place]:
+    """Which part of the output an event belongs to, by its item's id and by its number.
+
+    Some servers leave one of them out, and GitHub Copilot's has another id in every event.
+    """
+    part = field_key(event.get("content_index"))
+    named = {(name, field_key(event.get(name)), part) for name in ("item_id", "output_index")}
+    return {place for place in named if place[1] is not None} or {("", None, part)}
 
 
 def _without_nulls(value: Any) -> Any:
@@ -282,6 +315,7 @@ def _usage(usage: JsonObject) -> Usage:
         output=field_count(usage.get("output_tokens")),
         cached=field_count(input_details.get("cached_tokens")),
         reasoning=field_count(output_details.get("reasoning_tokens")),
+        written=field_count(input_details.get("cache_write_tokens")),
     )
 
 

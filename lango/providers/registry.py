@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from lango.core.messages.streams import Usage
+from lango.core.named_code import did_you_mean
 from lango.errors import UnknownModelError
 from lango.providers.base import Provider
 from lango.providers.openai_chat import OPENAI, Quirks
@@ -21,6 +22,10 @@ NO_KEY: Final = "none"
 _THINK: Final = {
     True: {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}},
     False: {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}},
+}
+_THINKING: Final = {
+    True: {"extra_body": {"thinking": {"type": "enabled"}}},
+    False: {"extra_body": {"thinking": {"type": "disabled"}}},
 }
 _EFFORT: Final = {True: {"reasoning_effort": "medium"}, False: {"reasoning_effort": "none"}}
 
@@ -114,14 +119,7 @@ GATEWAYS: Final[Sequence[Gateway]] = (
         "chat",
         "https://api.deepseek.com/v1",
         "DEEPSEEK_API_KEY",
-        Quirks(
-            json_schema=False,
-            thoughts_back="reasoning_content",
-            thinking={
-                True: {"extra_body": {"thinking": {"type": "enabled"}}},
-                False: {"extra_body": {"thinking": {"type": "disabled"}}},
-            },
-        ),
+        Quirks(json_schema=False, thoughts_back="reasoning_content", thinking=_THINKING),
         "deepseek",
     ),
     Gateway(
@@ -137,7 +135,12 @@ GATEWAYS: Final[Sequence[Gateway]] = (
         "cerebras", "chat", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", prices="cerebras"
     ),
     Gateway(
-        "moonshot", "chat", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", prices="moonshotai"
+        "moonshot",
+        "chat",
+        "https://api.moonshot.ai/v1",
+        "MOONSHOT_API_KEY",
+        Quirks(thoughts_back="reasoning_content", thinking=_THINKING),
+        "moonshotai",
     ),
     Gateway(
         "perplexity", "chat", "https://api.perplexity.ai", "PERPLEXITY_API_KEY", prices="perplexity"
@@ -154,6 +157,7 @@ def gateway_of(name: str) -> tuple[Gateway, str]:
         known = ", ".join(sorted(_BY_NAME))
         raise UnknownModelError(
             f"{name!r} names no provider: write provider:model, where provider is one of {known}."
+            f"{did_you_mean(place, list(_BY_NAME))}"
         )
     if not model:
         raise UnknownModelError(f"{name!r} names no model: write {place}:<model>.", provider=place)
@@ -185,26 +189,22 @@ def _fallback(name: str, policy: Policy, access: Mapping[str, Access]) -> Fallba
 
 def _provider(row: Gateway, policy: Policy, access: Mapping[str, Access]) -> Provider:
     own_access = access.get(row.name, Access())
-    api_key = own_access.api_key
     url = own_access.base_url or os.environ.get(row.url_name) or row.base_url or None
-    timeouts = policy.timeouts
+    options: Any = {"name": row.name, "base_url": url, "timeouts": policy.timeouts}
+    options["api_key"] = own_access.api_key
     match row.wire:
         case "responses":
             from lango.providers.openai_responses import OpenAIResponsesProvider
 
-            return OpenAIResponsesProvider(
-                name=row.name, api_key=api_key, base_url=url, timeouts=timeouts
-            )
+            return OpenAIResponsesProvider(**options)
         case "anthropic":
             from lango.providers.anthropic import AnthropicProvider
 
-            return AnthropicProvider(
-                name=row.name, api_key=api_key, base_url=url, timeouts=timeouts
-            )
+            return AnthropicProvider(**options)
         case "gemini":
             from lango.providers.gemini import GeminiProvider
 
-            return GeminiProvider(name=row.name, api_key=api_key, base_url=url, timeouts=timeouts)
+            return GeminiProvider(**options)
         case "scripted":
             from lango.providers.scripted import ScriptedProvider
 
@@ -212,14 +212,8 @@ def _provider(row: Gateway, policy: Policy, access: Mapping[str, Access]) -> Pro
         case "chat":
             from lango.providers.openai_chat import OpenAIChatProvider
 
-            return OpenAIChatProvider(
-                name=row.name,
-                api_key=api_key or (None if row.key else NO_KEY),
-                key_name=row.key,
-                base_url=url,
-                quirks=row.quirks,
-                timeouts=timeouts,
-            )
+            options["api_key"] = own_access.api_key or (None if row.key else NO_KEY)
+            return OpenAIChatProvider(key_name=row.key, quirks=row.quirks, **options)
 
 
 def context_window(name: str) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from lango.core.context.budget import request_tokens
+from lango.core.context.budget import OTHER_AGENT, request_tokens
 from lango.core.context.tokens import estimate_tokens
 from lango.core.messages.messages import Message, Reasoning, ToolCall
 from lango.core.messages.streams import (
@@ -34,6 +34,7 @@ from lango.providers.base import ModelRequest, ToolSpec
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
 _EXPLICIT: Final = re.compile(r"(?:^|\band )call (\w+) (\{.*?\})(?= and call |$)", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_QUOTE_MARKS: Final = re.compile(r"<<<\w+>>>\n?")  # ADK's, around the words of another agent
 _KEPT_REQUESTS: Final = 100
 _SLOW: Final = "slow"
 _SECONDS_A_WORD: Final = 1.0  # of the slow model's text; its reasoning and calls have no delay
@@ -142,7 +143,14 @@ def demo(request: ModelRequest) -> Reply:
     calls = [] if request.tool_choice == "none" else list(_calls(request, text))
     if calls:
         return Reply(calls=tuple(calls), thoughts="A tool may know more.")
-    return _answer(request, f"You said: {text}")
+    return _answer(request, _heard(text))
+
+
+def _heard(text: str) -> str:
+    """What the model heard; of another agent's words only these, without ADK's words about them."""
+    if text.startswith(OTHER_AGENT):
+        return _QUOTE_MARKS.sub("", text.partition("\n")[2]).strip()
+    return f"You said: {text}"
 
 
 def _answer(request: ModelRequest, text: str) -> Reply:

@@ -8,7 +8,8 @@ from typing import Annotated, Final, Literal, Protocol, cast
 
 from fastapi import Depends, FastAPI, Request
 
-from lango.config.settings import FileSettings, QuotaSettings, ServerSettings, Settings
+from lango.config.server import AdkRoutes, FileSettings, QuotaSettings, ServerSettings
+from lango.config.settings import Settings
 from lango.server.auth.quotas import Quotas
 from lango.server.health import Health
 from lango.server.http.hosts import LOOPBACK, allowed_hosts
@@ -48,6 +49,7 @@ class ServerOptions:
     max_streams_per_key: int | None = None
     heartbeat: float = HEARTBEAT  # seconds of silence before a comment
     openai_tasks: Literal["local", "turn"] = "local"
+    adk_routes: AdkRoutes = "off"
     token_budget: int | None = 0  # tokens of a session that agents load; 0: default
 
     @property
@@ -70,6 +72,7 @@ def options_of(settings: Settings, address: str, apps: Sequence[str]) -> ServerO
         max_streams_per_tenant=server.max_streams_per_tenant,
         max_streams_per_key=server.max_streams_per_key,
         openai_tasks=server.openai_tasks,
+        adk_routes=server.adk_routes,
         token_budget=settings.history.token_budget,
     )
 

@@ -27,15 +27,12 @@ class ReadOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        if scope["type"] == "http" and _changes_files(scope):
+        is_tool = scope["type"] == "http" and scope["path"].startswith(_TOOLS)
+        if is_tool and scope["method"] not in _READING:
             refusal = ForbiddenError("`lango dev` has ADK's development tools to look at only.")
             await answer(refusal, scope)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
-
-
-def _changes_files(scope: Scope) -> bool:
-    return scope["path"].startswith(_TOOLS) and scope["method"] not in _READING
 
 
 async def serve_dev(

@@ -7,11 +7,12 @@ import logging
 import time
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from pydantic import BaseModel
 
 from lango.store.sessions.store import SqlSessionStore
+from lango.turns.worker import TurnWorker
 
 logger = logging.getLogger(__name__)
 
@@ -19,15 +20,6 @@ DATABASE_TIMEOUT: Final = 5.0  # seconds for the database
 WRITE_EVERY: Final = 4.0
 """Seconds for which the result of a test write is reused: many clients may probe."""
 Check = Literal["ok", "failing", "starting", "stopping", "none here"]
-
-
-class Runs(Protocol):
-    """What a readiness check needs of a worker."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it claims turns."""
-        ...
 
 
 class WriteTest:
@@ -65,7 +57,7 @@ class Health:
     """The health of the process."""
 
     has_worker: bool = False  # or will have one
-    worker: Runs | None = None
+    worker: TurnWorker | None = None
     is_warm: bool = False
     is_stopping: bool = False
     writes: WriteTest = field(default_factory=WriteTest)

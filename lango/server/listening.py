@@ -10,6 +10,7 @@ from lango.core.loopback import is_loopback
 from lango.errors import ConfigError
 
 _OPTIONS: Final = ("--port", "--host")
+METRICS_OPTIONS: Final = ("the setting metrics.port", "the setting metrics.host")
 
 
 def listen(host: str, port: int, options: tuple[str, str] = _OPTIONS) -> socket.socket:
@@ -31,12 +32,17 @@ def require_free(host: str, port: int, options: tuple[str, str] = _OPTIONS) -> N
     _bound(host, port, options).close()
 
 
+def web_address(host: str, port: int) -> str:
+    """The URL of a server on this address."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def require_loopback(host: str) -> None:
     """ConfigError if others could reach a server on this address."""
     if not is_loopback(host):
         raise ConfigError(
-            f"ADK's web UI asks for no credential, so it is served on this machine alone, not on "
-            f"{host}: leave --host away, or say 127.0.0.1. `lango serve` is for others."
+            f"ADK's web UI has no authentication: it is served on loopback addresses only, not on "
+            f"{host}. Leave --host out, or use `lango serve`."
         )
 
 

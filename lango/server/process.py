@@ -16,8 +16,10 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from lango.adk.apps.preload import warm_up
+from lango.errors import DatabaseHeldError
 from lango.providers.policy.loop_throttle import PER_PASS
 from lango.server.backend import services_of
+from lango.server.health import Health
 from lango.server.http.access_log import AccessLog
 from lango.server.http.connections import (
     BESIDE_STREAMS,
@@ -28,6 +30,7 @@ from lango.server.http.connections import (
     connection_limit,
 )
 from lango.server.http.request_throttle import RequestThrottle
+from lango.server.http.traces import RequestTraces
 from lango.turns.worker import DRAIN, TurnWorker
 
 logger = logging.getLogger(__name__)
@@ -76,7 +79,7 @@ def http_server(
     protocol = cast("type[LimitedProtocol]", partial(LimitedProtocol, connections=connections))
     return _Uvicorn(
         uvicorn.Config(
-            AccessLog(ConnectionLimit(RequestThrottle(app), connections)),
+            RequestTraces(AccessLog(ConnectionLimit(RequestThrottle(app), connections, app))),
             http=protocol,
             lifespan="off",
             ws="none",
@@ -88,6 +91,20 @@ def http_server(
             backlog=PER_PASS,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=HTTP_DRAIN,
+        )
+    )
+
+
+def plain_server(app: ASGIApp) -> uvicorn.Server:
+    """A server for an operator's own port: without limits, and not in the access log."""
+    return _Uvicorn(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
         )
     )
 
@@ -112,26 +129,45 @@ async def serve(
     stop_signal = stop or StopSignal()
     with handle_signals(stop_signal) if stop is None else nullcontext():
         serving = asyncio.create_task(http.serve(sockets=[listening]))
+        starting: asyncio.Task[None] | None = None
         watching = asyncio.create_task(services_of(app).streams.watch())
         try:
-            await _begin(app, worker, serving)
+            starting = await _begin(app, worker, serving)
             on_ready()
             await either(serving, stop_signal.requested)
             on_stop()
         finally:
             watching.cancel()
+            if starting is not None:
+                starting.cancel()
+                await asyncio.wait([starting])
             await _end(app, http, serving, worker, stop_signal, drain)
 
 
-async def _begin(app: FastAPI, worker: TurnWorker | None, serving: asyncio.Task[None]) -> None:
-    """Warm up and start the worker, while probes are already answered."""
+async def _begin(
+    app: FastAPI, worker: TurnWorker | None, serving: asyncio.Task[None]
+) -> asyncio.Task[None] | None:
+    """Warm up and start the worker, while probes are already answered.
+
+    If the database is held, the server answers; returns the task that waits for the release.
+    """
     health = services_of(app).health
     health.has_worker = worker is not None
     await warm_up()
     health.is_warm = True
-    if worker is not None and not serving.done():
+    if worker is None or serving.done():
+        return None
+    try:
         await worker.start()
-        health.worker = worker
+    except DatabaseHeldError:
+        return asyncio.create_task(_start_when_released(health, worker))
+    health.worker = worker
+    return None
+
+
+async def _start_when_released(health: Health, worker: TurnWorker) -> None:
+    await worker.start_when_released()
+    health.worker = worker
 
 
 async def _end(

@@ -11,15 +11,36 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.errors import KeyLimitError
 from lango.store.db.database import Database
+from lango.store.db.statement import Prepared, Transaction
 from lango.store.db.upserts import upsert
 from lango.store.schema.tables import allowances, model_calls, turns
 
 _MINUTE: Final = 60.0
 _DAY: Final = timedelta(days=1)
+RETRY_AFTER_TURN: Final = 2.0
+"""Seconds until a retry: when a turn will end is unknown."""
+_OPEN_TURNS: Final = Prepared(
+    sa.select(sa.func.count().label("open")).where(
+        turns.c.key_id == sa.bindparam("of_caller"), turns.c.ended.is_(None)
+    )
+)
+
+
+def _unchanged(insert: Any) -> Any:
+    """An insert of a caller's row, which locks the row if it is there."""
+    return insert.values(caller=sa.bindparam("of_caller")).on_conflict_do_update(
+        index_elements=[allowances.c.caller], set_={"caller": insert.excluded.caller}
+    )
+
+
+_LOCK: Final = Prepared(
+    _unchanged(postgresql.insert(allowances)), on_sqlite=_unchanged(sqlite.insert(allowances))
+)
 
 
 class Grant(NamedTuple):
@@ -56,10 +77,12 @@ class Allowances:
 
     async def open_turns(self, caller: str) -> int:
         """How many turns of a caller run or wait to run, including scheduled ones."""
-        statement = sa.select(sa.func.count()).where(
-            turns.c.key_id == caller, turns.c.ended.is_(None)
-        )
-        return await self._database.read(lambda connection: connection.scalar(statement)) or 0
+        [row] = await self._database.read(_OPEN_TURNS, of_caller=caller)
+        return row.open
+
+    async def check_turns(self, caller: str, allowed: int) -> None:
+        """KeyLimitError if a caller has reached its limit of open turns."""
+        _check_turns(await self.open_turns(caller), allowed)
 
     async def spent(self, tenant: str, caller: str, since: datetime) -> float:
         """US dollars that the turns of a caller have cost since a day began.
@@ -95,6 +118,28 @@ class Allowances:
                 limit="cost",
                 retry_after=max((tomorrow - datetime.now(UTC)).total_seconds(), 1.0),
             )
+
+
+async def check_open_turns(
+    transaction: Transaction, caller: str | None, allowed: int | None
+) -> None:
+    """The same in the transaction that accepts a turn.
+
+    Transactions for the same caller wait for each other, so together they stay within the limit.
+    """
+    if caller is not None and allowed is not None:
+        await transaction.all(_LOCK, of_caller=caller)
+        [row] = await transaction.all(_OPEN_TURNS, of_caller=caller)
+        _check_turns(row.open, allowed)
+
+
+def _check_turns(used: int, allowed: int) -> None:
+    if used >= allowed:
+        raise KeyLimitError(
+            f"Limit of {allowed} open turns reached for this caller.",
+            limit="turns",
+            retry_after=RETRY_AFTER_TURN,
+        )
 
 
 async def keep_costs(connection: AsyncConnection, session_pk: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -14,8 +14,9 @@ from lango.core.ids import check_id
 from lango.core.keys import ACT_AS, ADMIN, CHAT, NO_LIMITS, KeyLimits, KeyText, checked_scopes
 from lango.core.values import JsonObject, storable_text
 from lango.errors import InvalidKeyError, KeyNotFoundError
-from lango.store.db.clock import now, seconds
+from lango.store.db.clock import NOW, ago, now, seconds, seconds_or_none
 from lango.store.db.database import Database
+from lango.store.db.statement import Prepared, Row, only
 from lango.store.schema.tables import api_keys
 
 GRACE: Final = 24 * 3600.0
@@ -92,30 +93,18 @@ class KeyStore:
 
     async def find(self, key_text: KeyText) -> ApiKey | None:
         """The key that a client has sent; None if it is unknown, expired or revoked."""
-
-        async def once(connection: AsyncConnection) -> tuple[sa.Row[Any], bool] | None:
-            moment = now(connection)
-            used: Any = sa.func.coalesce(api_keys.c.last_used < moment - _USE_NOTED, sa.true())
-            statement = sa.select(api_keys, used.label("note")).where(
-                api_keys.c.id == key_text.id, _is_valid(connection)
-            )
-            row = (await connection.execute(statement)).one_or_none()
-            return None if row is None else (row, bool(row.note))
-
-        looked = await self._database.read(once)
-        if looked is None or not key_text.fits(looked[0].hash):
+        row = only(await self._database.read(_FIND, of_id=key_text.id, recent=_USE_NOTED))
+        if row is None or not key_text.fits(row.hash):
             return None
-        row, note = looked
-        if note:
-            await self._note_use(row.tenant, row.id)
+        if not row.is_noted:
+            await self._database.write(_NOTE_USE, of_id=row.id)
         return _key(row)
 
-    async def _note_use(self, tenant: str, key_id: str) -> None:
-        async def once(connection: AsyncConnection) -> None:
-            update = sa.update(api_keys).where(_is_key(tenant, key_id))
-            await connection.execute(update.values(last_used=now(connection)))
-
-        await self._database.write(once)
+    async def limits_of(self, tenant: str, key_id: str) -> KeyLimits:
+        """The limits of a key, even an expired or revoked one; NO_LIMITS if there is none."""
+        statement = sa.select(api_keys.c.limits).where(_is_key(tenant, key_id))
+        row = await self._database.read(lambda connection: connection.scalar(statement))
+        return NO_LIMITS if row is None else KeyLimits.of(row)
 
     async def any(self) -> bool:
         """Whether the database holds a key of any tenant, even an expired or revoked one."""
@@ -162,6 +151,16 @@ class KeyStore:
         return await self._database.write(once)
 
 
+_OF_ID: Final = api_keys.c.id == sa.bindparam("of_id")
+_IS_NOTED: Final = api_keys.c.last_used >= ago("recent")
+_IS_VALID: Final = sa.and_(
+    api_keys.c.revoked.is_(None),
+    sa.or_(api_keys.c.expires.is_(None), api_keys.c.expires > NOW),
+)
+_FIND: Final = Prepared(sa.select(api_keys, _IS_NOTED.label("is_noted")).where(_OF_ID, _IS_VALID))
+_NOTE_USE: Final = Prepared(sa.update(api_keys).where(_OF_ID).values(last_used=NOW))
+
+
 async def _insert(
     connection: AsyncConnection, secret: KeyText, row: JsonObject, life: timedelta | None
 ) -> sa.Row[Any]:
@@ -182,7 +181,7 @@ async def _replace(
 ) -> None:
     if old.replaced_by is not None:
         raise InvalidKeyError(f"The key {old.id} was rotated already, to {old.replaced_by}.")
-    lives = sa.select(api_keys.c.id).where(_is_key(old.tenant, old.id), _is_valid(connection))
+    lives = sa.select(api_keys.c.id).where(_is_key(old.tenant, old.id), _IS_VALID)
     if await connection.scalar(lives) is None:
         raise InvalidKeyError(f"The key {old.id} no longer works. Create a new one.")
     same = ("tenant", "user_id", "name", "scopes", "limits")
@@ -212,18 +211,13 @@ def _is_key(tenant: str, key_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(api_keys.c.tenant == tenant, api_keys.c.id == key_id)
 
 
-def _is_valid(connection: AsyncConnection) -> sa.ColumnElement[bool]:
-    ends = api_keys.c.expires
-    return sa.and_(api_keys.c.revoked.is_(None), sa.or_(ends.is_(None), ends > now(connection)))
-
-
 def _positive(what: str, value: float) -> timedelta:
     if not value > 0:
         raise InvalidKeyError(f"The {what} of a key must be above 0 seconds, not {value}.")
     return timedelta(seconds=value)
 
 
-def _key(row: sa.Row[Any]) -> ApiKey:
+def _key(row: Row) -> ApiKey:
     return ApiKey(
         id=row.id,
         tenant=row.tenant,
@@ -232,12 +226,8 @@ def _key(row: sa.Row[Any]) -> ApiKey:
         scopes=frozenset(row.scopes),
         limits=KeyLimits.of(row.limits),
         created=seconds(row.created),
-        expires=_seconds(row.expires),
-        revoked=_seconds(row.revoked),
+        expires=seconds_or_none(row.expires),
+        revoked=seconds_or_none(row.revoked),
         replaced_by=row.replaced_by,
-        last_used=_seconds(row.last_used),
+        last_used=seconds_or_none(row.last_used),
     )
-
-
-def _seconds(time: datetime | None) -> float | None:
-    return None if time is None else seconds(time)

@@ -20,7 +20,7 @@ from lango.core.messages.streams import Usage
 from lango.core.values import JsonObject, storable_text
 from lango.errors import StoreBusyError
 from lango.store import prompt_parts
-from lango.store.db.clock import seconds
+from lango.store.db.clock import seconds, seconds_or_none
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared
 from lango.store.db.upserts import upsert
@@ -298,13 +298,8 @@ def _indexed(key: SessionKey) -> SessionKey:
 
 def _elsewhere(key: SessionKey) -> sa.ColumnElement[bool]:
     key = _indexed(key)
-    return sa.and_(
-        model_calls.c.session_pk.is_(None),
-        model_calls.c.tenant == key.tenant,
-        model_calls.c.app_name == key.app_name,
-        model_calls.c.user_id == key.user_id,
-        model_calls.c.session_id == key.session_id,
-    )
+    named = (model_calls.c[name] == value for name, value in key.of_part.items())
+    return sa.and_(model_calls.c.session_pk.is_(None), *named)
 
 
 def row_of(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject:
@@ -315,14 +310,12 @@ def row_of(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject
     return {
         **_end_columns(record),
         "session_pk": session_pk,
-        "tenant": tenant,
-        "app_name": key.app_name,
-        "user_id": key.user_id,
-        "session_id": key.session_id,
+        **key.of_part,
         "turn": storable_text(record.turn),
         "turn_number": record.turn_number,
         "call_id": record.call,
         "number": record.number,
+        "kind": record.kind,
         "agent": storable_text(record.agent),
         "provider": storable_text(attempt.provider),
         "model": storable_text(attempt.model),
@@ -379,6 +372,7 @@ def _stored(row: sa.Row[Any]) -> StoredModelCall:
         first_seq=row.first_seq,
         last_seq=row.last_seq,
         price=row.price,
+        kind=row.kind,
         session_pk=row.session_pk,
         turn_number=row.turn_number,
     )
@@ -392,7 +386,7 @@ def _attempt(row: sa.Row[Any]) -> ModelAttempt:
         model=row.model,
         started=seconds(row.started),
         ended=seconds(row.ended),
-        first_byte=None if row.first_byte is None else seconds(row.first_byte),
+        first_byte=seconds_or_none(row.first_byte),
         outcome=row.outcome,
         error=row.error,
         request_id=row.request_id,

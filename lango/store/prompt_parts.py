@@ -19,7 +19,7 @@ from lango.store.db.clock import now
 from lango.store.db.database import Database
 from lango.store.db.retry import retrying
 from lango.store.db.upserts import upsert
-from lango.store.schema.tables import model_calls, prompt_part_sessions, prompt_parts
+from lango.store.schema.tables import prompt_part_sessions, prompt_parts
 
 _AT_ONCE: Final = 500  # the arguments of a statement are limited
 ELSEWHERE: Final = 0
@@ -108,21 +108,10 @@ async def _lock_existing(
 
 
 async def delete(connection: AsyncConnection, tenant: str, session_pk: int) -> None:
-    """Delete a locked session's links, and the parts that no other session links to.
-
-    Call it before the session's records are deleted: older versions wrote no links.
-    """
+    """Delete a locked session's links, and the parts that no other session links to."""
     links = prompt_part_sessions
     of_session = (links.c.session_pk == session_pk, links.c.tenant == tenant)
-    records = (model_calls.c.session_pk == session_pk, model_calls.c.tenant == tenant)
-    hashes = sa.union(
-        sa.select(links.c.hash).where(*of_session),
-        *(
-            sa.select(column).where(*records, column.is_not(None))
-            for column in (model_calls.c.system_hash, model_calls.c.tools_hash)
-        ),
-    )
-    sent = sorted((await connection.execute(hashes)).scalars())
+    sent = sorted(await connection.scalars(sa.select(links.c.hash).where(*of_session)))
     await connection.execute(sa.delete(links).where(*of_session))
     is_linked = sa.exists().where(links.c.tenant == tenant, links.c.hash == prompt_parts.c.hash)
     for first in range(0, len(sent), _AT_ONCE):

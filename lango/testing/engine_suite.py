@@ -70,6 +70,7 @@ class FakeApp:
     ends: list[str] = field(default_factory=list[str])  # turns
     released: asyncio.Event = field(default_factory=asyncio.Event)
     fingerprint: str = "fake"
+    remembers: bool = False
 
     async def run(
         self, claim: Claim, *, abort: asyncio.Event, publish: Publish
@@ -275,7 +276,7 @@ async def a_worker_that_stops_lets_its_turns_end(fleet: Fleet) -> None:
     turn = await here.submit(HOLD)
     await fleet.until_started(turn)
     stopped = asyncio.create_task(stopping.stop(_WITHIN))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.5)  # a claim that was sent before the stop may still find a turn
     other = await here.submit(session="other")
     await there.worker()
     await there.ended(other)

@@ -19,6 +19,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core.values import JsonObject
 from lango.store.schema.tables import (
     artifacts,
+    memories,
     messages,
     sessions,
     state_changes,
@@ -51,6 +52,7 @@ class Snapshot:
     responses: Counter[str]
     finished: frozenset[str]  # calls whose result is in the ledger
     model_messages: int
+    memory: Counter[tuple[str, str]]  # the author and the text of each entry
     rows: frozenset[str]  # all rows, complete, each with its table's name
 
     @property
@@ -110,6 +112,7 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
             if row["status"] == "finished"
         ),
         model_messages=sum(_by_model(event) for event in events),
+        memory=Counter((row["author"], row["text"]) for row in rows["memories"]),
         rows=frozenset(
             f"{name} {json.dumps(row, default=str, sort_keys=True)}"
             for name, table_rows in rows.items()
@@ -130,6 +133,7 @@ async def _rows(connection: AsyncConnection, key: SessionKey) -> dict[str, list[
         "messages": sa.select(messages).where(messages.c.session_pk.in_(pks)),
         "changes": sa.select(state_changes).where(state_changes.c.session_pk.in_(pks)),
         "ledger": sa.select(tool_ledger).where(tool_ledger.c.session_pk.in_(pks)),
+        "memories": sa.select(memories).where(memories.c.tenant == key.tenant),
         "turns": sa.select(turns).where(turns.c.session_pk.in_(pks)).order_by(turns.c.number),
     }
     rows_by_table: dict[str, list[JsonObject]] = {}
@@ -265,6 +269,9 @@ def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
         yield f"the state differs: {wrong or 'of the user'}"
     if clean.artifacts != after.artifacts:
         yield f"artifacts {after.artifacts}, not {clean.artifacts}"
+    if clean.memory != after.memory:
+        lost, new = clean.memory - after.memory, after.memory - clean.memory
+        yield f"the memory differs: lacks {list(lost)[:2]}, has {list(new)[:2]}"
     if clean.artifact_deltas != after.artifact_deltas:
         yield f"events tell of {dict(after.artifact_deltas)}, not {dict(clean.artifact_deltas)}"
 

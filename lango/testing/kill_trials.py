@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Final, Literal
 
 from lango.adk.apps.load import Root
 from lango.adk.artifacts import SqlArtifactService
 from lango.adk.durable.ledger import saving
 from lango.adk.durable.run import DurableAgent
+from lango.adk.memory import SqlMemoryService
 from lango.adk.plugins import plugins
 from lango.adk.runner import AgentRunner
 from lango.adk.sessions.service import SessionServiceAdapter
@@ -38,6 +40,8 @@ OVER_AFTER: Final = 60.0
 PROOF_LASTS: Final = 0.1
 """Seconds for which a write proves to a sweep's worker that it still holds its turn; a frozen
 worker is woken later than that."""
+_FRAMES: Final = 12
+"""Innermost frames of an error that a trace keeps."""
 
 Mode = Literal["kill", "freeze"]
 
@@ -113,9 +117,11 @@ def effect(name: str) -> None:
 
 
 def note_error(error: BaseException) -> None:
-    """Record the error that ended a process too early."""
+    """Record the error that ended a process too early, and where it was raised."""
     text = " ".join(str(error).split())
-    _trap.write(f"error {type(error).__name__} {text[:300]}")
+    frames = reversed(extract_tb(error.__traceback__))
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
+    _trap.write(f"error {type(error).__name__} {text[:300]} at {' < '.join(places[:_FRAMES])}")
 
 
 def _drop(event: TurnEvent) -> None:
@@ -147,15 +153,16 @@ async def run_turns(
 
 
 def durable_agent(sweep: Sweep, store: SqlSessionStore, key: SessionKey) -> DurableAgent:
-    """The agent of a sweep, with its sessions and artifacts in a store."""
+    """The agent of a sweep, with its sessions, artifacts and memory in a store."""
     runner = AgentRunner(
         sweep.make_app(),
         SessionServiceAdapter(store, tenant=key.tenant),
         SqlArtifactService(store, tenant=key.tenant),
+        SqlMemoryService(store, tenant=key.tenant, requires_session=True),
         plugins=plugins(),
         name=APP,
     )
-    agent = DurableAgent(runner, store)
+    agent = DurableAgent(runner, store, remembers=True)
     agent.proof_lasts = PROOF_LASTS
     return agent
 
@@ -196,7 +203,7 @@ class _TrialWorker:
             claim = await self.queue.claim(turn.session_pk, self.worker)
             if claim is not None:
                 end = await self._end(claim)
-                await self.queue.close(claim, end)
+                await self.queue.close(claim, end, remembers=self.agent.remembers)
                 failpoint("turn.closed")
             turn = await self.turns.get(self.key.tenant, turn.id)
 

@@ -71,7 +71,7 @@ class SweepReport:
     woken: int = 0  # frozen processes woken after another had taken over their turn
     zombie_effects: int = 0  # effects of tools in frozen processes after they were woken
     wrong: list[Wrong] = field(default_factory=list[Wrong])
-    unhurt: Snapshot | None = None  # of the run without kills
+    undisturbed: Snapshot | None = None  # of the run without kills
     effects: tuple[str, ...] = ()  # of the run without kills, by name
 
     @property
@@ -122,8 +122,10 @@ class _Sweeper:
 
     def run(self, seed: int, count: int | None, first: int) -> SweepReport:
         """Run once without kills, then the trials."""
-        clean, trace = self.unhurt()
-        report = SweepReport(seed, len(trace.points), kinds=frozenset(trace.points), unhurt=clean)
+        clean, trace = self.undisturbed()
+        report = SweepReport(
+            seed, len(trace.points), kinds=frozenset(trace.points), undisturbed=clean
+        )
         report.effects = tuple(name for _, _, name in trace.effects)
         numbers = list(range(1, len(trace.points) + 1))
         if count is not None:
@@ -142,12 +144,12 @@ class _Sweeper:
         chosen = (kinds[number % len(kinds)] for number in range(first, first + count))
         return [self.drawn.choice(places[kind]) for kind in chosen]
 
-    def unhurt(self) -> tuple[Snapshot, Trace]:
+    def undisturbed(self) -> tuple[Snapshot, Trace]:
         """The result and the trace of the turns without kills."""
         key, path = self._new()
         arm(path, None)
         try:
-            asyncio.run(run_turns(self.sweep, key, f"{key.tenant}-unhurt", ()))
+            asyncio.run(run_turns(self.sweep, key, f"{key.tenant}-undisturbed", ()))
         finally:
             disarm()
         return asyncio.run(snapshot(self.sweep.url, key)), Trace.read(path)
@@ -258,6 +260,9 @@ def _child(
     worker: str,
     dead: Sequence[str],
 ) -> int:
+    # A process group of its own: when the shell that started the sweep ends, the kernel continues
+    # the frozen processes of its group.
+    os.setpgid(0, 0)
     arm(path, at, mode)
     try:
         asyncio.run(run_turns(sweep, key, worker, dead))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lango.core.tool_names import NAME_RULE, TOOL_NAME
 from lango.core.values import JsonObject
 from lango.errors import InvalidToolError
 from lango.tools import schema
+from lango.tools.names import NAME_RULE, TOOL_NAME
 
 DEFAULT_TIMEOUT: Final = 60.0
 

@@ -116,7 +116,9 @@ class Arguments:
         self._name = getattr(function, "__name__", repr(function))
         self._parameters = self._parameters_of(function)
         hints = self._hints_of(function)
-        self._injected = {name for name, hint in hints.items() if _is_call_info(hint)}
+        self._injected = {
+            name for name, hint in hints.items() if CallInfo in (hint, *typing.get_args(hint))
+        }
         self._aliases: dict[str, str] = {}
         """Model fields get generated names: `json` or `copy` would hide pydantic's methods."""
         fields: dict[str, Any] = {}
@@ -144,7 +146,7 @@ class Arguments:
             model = self._model.model_validate(dict(arguments))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            reason = _uncapitalised(first["msg"])
+            reason = first["msg"][:1].lower() + first["msg"][1:]
             # Not chained: pydantic's error carries the input into the log.
             raise ToolArgumentsError(wrong_argument(place_of([*first["loc"]]), reason)) from None
         return {name: getattr(model, own) for own, name in self._aliases.items()}
@@ -207,11 +209,3 @@ def _field(parameter: inspect.Parameter) -> Any:
     if parameter.default is inspect.Parameter.empty:
         return Field(alias=parameter.name)
     return Field(default=parameter.default, alias=parameter.name)
-
-
-def _is_call_info(hint: Any) -> bool:
-    return hint is CallInfo or CallInfo in typing.get_args(hint)
-
-
-def _uncapitalised(text: str) -> str:
-    return text[:1].lower() + text[1:]

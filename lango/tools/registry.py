@@ -14,6 +14,7 @@ from lango.tools.options import Options, read_options
 
 BUILTINS: Final = ("exec", "fetch", "files", "time")
 _BUILTIN: Final = "builtin"
+BUILTIN_PREFIX: Final = f"{_BUILTIN}:"
 
 
 class ToolOptions(Options):
@@ -51,19 +52,19 @@ def find(spec: str) -> Any:
 def _builtin(name: str, spec: str, options: Mapping[str, Any]) -> list[Tool]:
     match name:
         case "exec":
-            from lango.tools.exec import ExecOptions, exec_tools
+            from lango.tools.builtin.exec import ExecOptions, exec_tools
 
             return exec_tools(read_options(ExecOptions, spec, options))
         case "fetch":
-            from lango.tools.fetch import FetchOptions, fetch_tools
+            from lango.tools.builtin.fetch import FetchOptions, fetch_tools
 
             return fetch_tools(read_options(FetchOptions, spec, options))
         case "files":
-            from lango.tools.files import FilesOptions, files_tools
+            from lango.tools.builtin.files import FilesOptions, files_tools
 
             return files_tools(read_options(FilesOptions, spec, options))
         case "time":
-            from lango.tools.time import TimeOptions, time_tools
+            from lango.tools.builtin.time import TimeOptions, time_tools
 
             return time_tools(read_options(TimeOptions, spec, options))
         case _:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from lango.core.tenants import current_tenant
+from lango.core.current import current_tenant
 
 MAX_THREADS: Final = 64
 """Concurrent sync functions per event loop; others wait."""

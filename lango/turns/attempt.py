@@ -9,13 +9,14 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from lango.core.backoff import delays
 from lango.core.causes import MAX_CAUSES, Cause, cause_of
+from lango.core.current import current_tenant, current_turn
 from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
-from lango.core.tenants import current_tenant
 from lango.core.turns.event_json import usage_of
 from lango.core.turns.events import (
     ENDS,
@@ -23,6 +24,7 @@ from lango.core.turns.events import (
     ApprovalRequired,
     Cancelled,
     Completed,
+    CredentialRequired,
     End,
     Event,
     Failed,
@@ -43,9 +45,13 @@ from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.claim import ClosedTurn, TurnQueue
 from lango.store.turns.log import LoggedEvent, TurnLog, logged_events, types_and_data
 from lango.store.turns.rows import Claim
+from lango.store.turns.traces import store_step, system_of
+from lango.telemetry.logs import FIELDS
+from lango.telemetry.tracing import names
 from lango.turns.feeds import AttemptBegun, Feeds
 from lango.turns.log import LogWriter
-from lango.turns.log_replay import missing_events, resets, stored_events
+from lango.turns.log_replay import missing_events, resets, stored_turn
+from lango.turns.traces import AttemptTrace
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +74,11 @@ class LoadedApp(Protocol):
     @property
     def fingerprint(self) -> str:
         """Identifies this version of the agent."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the messages of its turns join their users' memory."""
         ...
 
     def run(
@@ -104,7 +115,9 @@ class Attempt:
     cancellation neither ends nor blocks the attempt's task.
     """
 
-    def __init__(self, context: WorkerContext, app: LoadedApp, claim: Claim) -> None:
+    def __init__(
+        self, context: WorkerContext, app: LoadedApp, claim: Claim, *, began: int = 0
+    ) -> None:
         self.claim = claim
         self.claim_ids = {claim.id}
         self.closed: ClosedTurn | None = None
@@ -113,32 +126,46 @@ class Attempt:
         self._context = context
         self._app = app
         self._abort = asyncio.Event()
-        self._expired = self._given_up = False
+        self._expired = False
         self._closing = claim.verdict is not None
         self._texts: dict[str, list[str]] = {}  # of unfinished messages
         self._calls: set[str] = set()  # tool calls without a result
-        self._questions: dict[str, ApprovalRequired] = {}  # by approval; logged with the close
+        # By their ids; logged with the close.
+        self._questions: dict[str, ApprovalRequired | CredentialRequired] = {}
         self._causes: dict[str, Cause] = {}  # of tools that failed, by error id
         self._began = time.monotonic()
         self._agent: asyncio.Task[End] | None = None
         self._abandoned = asyncio.Event()
+        self._trace = AttemptTrace(claim, began, system_of(context.store.database))
         context.writer.begin(claim, self.give_up)
         context.feeds.publish(claim.turn, AttemptBegun(claim))
         self._log_info("started, attempt %d.", claim.turn.attempts)
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
 
-    def _log_info(self, text: str, *values: object) -> None:
-        """Log a line about the turn."""
+    def _log_info(self, text: str, *values: object, **more: object) -> None:
+        """Log a line about the turn, with `more` fields."""
+        if not logger.isEnabledFor(logging.INFO):
+            return
         turn = self.claim.turn
         named = (turn.id, turn.session.app_name, turn.session.session_id)
-        logger.info(f"Turn %s of %s, session %s: {text}", *named, *values)
+        fields = {"turn": turn.id, "app": turn.session.app_name, "attempt": turn.attempts, **more}
+        logger.info(f"Turn %s of %s, session %s: {text}", *named, *values, extra={FIELDS: fields})
 
     def _log_end(self, end: End) -> None:
         took = time.monotonic() - self._began
+        ended = {"state": end.type, "seconds": round(took, 3)}
         if not isinstance(end, Failed):
-            self._log_info("%s after %.1f s.", end.type, took)
+            self._log_info("%s after %.1f s.", end.type, took, **ended)
         elif logger.isEnabledFor(logging.INFO):
-            self._log_info("failed after %.1f s: %s", took, cause_of(end.error))
+            cause = cause_of(end.error)
+            self._log_info(
+                "failed after %.1f s: %s",
+                took,
+                cause,
+                **ended,
+                error=cause.type,
+                error_id=end.error_id,
+            )
 
     def stop(self) -> None:
         """Ask the agent to end; after STOP_GRACE seconds its task is cancelled."""
@@ -149,11 +176,11 @@ class Attempt:
     def give_up(self) -> None:
         """End without closing the turn: another worker owns it, or will own it."""
         if not self._closing:  # closing detects the lost claim, and may already have committed
+            self._trace.lose()
             self.abandon()
 
     def abandon(self) -> None:
         """End immediately, in any state."""
-        self._given_up = True
         self.task.cancel()
 
     def _cancel_agent(self) -> None:
@@ -170,6 +197,8 @@ class Attempt:
         timer = asyncio.get_running_loop().call_later(self.claim.time_left, self._expire)
         outlast_outages()
         current_tenant.set(self.claim.turn.session.tenant)
+        current_turn.set(self.claim.turn.id)
+        self._trace.enter()
         try:
             await self._run_and_close()
         except asyncio.CancelledError:
@@ -179,9 +208,11 @@ class Attempt:
         except BaseException as error:
             if not _is_fence(error):
                 raise
+            self._trace.lose()
             logger.info("Another worker has taken over turn %s.", self.claim.turn.id)
         finally:
             timer.cancel()
+            self._trace.end(self.end, self.closed.turn if self.closed else None)
             self._context.writer.end(self.claim)
 
     async def _run_and_close(self) -> None:
@@ -322,18 +353,19 @@ class Attempt:
         end: End | None = None
         claim = self.claim
         async with aclosing(
-            self._app.run(claim, abort=self._abort, publish=self._publish)
+            self._app.run(claim, abort=self._abort, publish=partial(self._publish, claim))
         ) as events:
             async for event in events:
-                if claim is not self.claim:  # this run was abandoned and still produces events
-                    raise Fenced
                 if isinstance(event, ENDS):
                     end = event
                 elif not isinstance(event, Started):  # the claim has logged Started
-                    self._publish(event)
+                    self._publish(claim, event)
         return end or Failed(TurnError("The agent ended without a result."))
 
-    def _publish(self, event: Event) -> None:
+    def _publish(self, claim: Claim, event: Event) -> None:
+        """Publish an event of a run under a claim; Fenced if that run was abandoned."""
+        if claim is not self.claim or self.task.done():
+            raise Fenced
         if isinstance(event, MessageDelta):
             self._texts.setdefault(event.message, []).append(event.text)
         elif isinstance(event, MessageCompleted | MessageReset):
@@ -347,8 +379,11 @@ class Attempt:
         if isinstance(event, ApprovalRequired):  # logged with the close: only then answerable
             self._questions[event.approval.id] = event
             return
-        self._context.writer.add(self.claim, event)
-        self._context.feeds.publish(self.claim.turn, event)
+        if isinstance(event, CredentialRequired):
+            self._questions[event.request.id] = event
+            return
+        self._context.writer.add(claim, event)
+        self._context.feeds.publish(claim.turn, event)
 
     @property
     def _unfinished(self) -> str:
@@ -361,12 +396,13 @@ class Attempt:
         """
         turn = self.claim.turn
         logged = await self._context.log.read_all(turn)
-        missing = missing_events(
-            logged, await stored_events(self._context.store, turn, full_history=False)
-        )
-        unfinished_messages = resets(logged, missing) if self.claim.verdict is None else []
+        self._trace.report_loss(logged)
+        stored = await stored_turn(self._context.store, turn, full_history=False)
+        missing = missing_events(logged, stored.events)
+        is_resumed = self.claim.verdict is None
+        unfinished_messages = resets(logged, missing, stored.messages) if is_resumed else []
         for event in [*unfinished_messages, *missing]:
-            self._publish(event)
+            self._publish(self.claim, event)
 
     async def _close(self, end: End) -> ClosedTurn:
         """Close the turn; raises Fenced if another worker has claimed it.
@@ -383,7 +419,10 @@ class Attempt:
     async def _close_as(self, end: End) -> ClosedTurn:
         rest = await self._context.writer.rest(self.claim)
         questions = tuple(self._questions.values())
-        closed = await self._context.queue.close(self.claim, end, (*rest, *questions), self._causes)
+        with store_step(names.CLOSE, self._context.store.database):
+            closed = await self._context.queue.close(
+                self.claim, end, (*rest, *questions), self._causes, remembers=self._app.remembers
+            )
         for question in questions:
             self._context.feeds.publish(self.claim.turn, question)
         self.end = _with_stored_fields(end, closed)

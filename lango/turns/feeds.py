@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class AttemptBegun:
 
 @dataclass(frozen=True, slots=True)
 class AttemptOver:
-    """The attempt is over: the turn closed with `end`, or another worker owns it (None)."""
+    """The attempt has ended: the turn closed with `end`, or another worker owns it (None)."""
 
     end: End | None
 
@@ -30,6 +30,7 @@ class AttemptOver:
 FeedItem = AttemptBegun | Event | AttemptOver | LoggedEvent | Exception
 """An item of a feed: from an attempt, from the log, or the error that reading the log raised."""
 Feed = asyncio.Queue[FeedItem]
+Observer = Callable[[Turn, AttemptBegun | Event | AttemptOver], None]
 
 
 class Feeds:
@@ -41,6 +42,8 @@ class Feeds:
 
     def __init__(self) -> None:
         self._feeds: dict[tuple[SessionKey, str], list[Feed]] = {}
+        self.observer: Observer | None = None
+        """Receives the items of all turns."""
 
     @contextmanager
     def subscribe(self, session: SessionKey, key: str) -> Generator[Feed]:
@@ -56,6 +59,8 @@ class Feeds:
 
     def publish(self, turn: Turn, item: AttemptBegun | Event | AttemptOver) -> None:
         """Publish to the subscribers of a turn."""
+        if self.observer is not None:
+            self.observer(turn, item)
         for feed in self._feeds.get((turn.session, turn.idempotency_key), ()):
             feed.put_nowait(item)
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from lango.errors import DatabaseHeldError
 from lango.store.db.database import Database
 from lango.store.turns.workers import Worker, Workers
 
@@ -51,6 +52,11 @@ class Contact:
         self._last_arrival = now
 
     @property
+    def age(self) -> float:
+        """Seconds since a heartbeat of this worker last arrived."""
+        return time.monotonic() - self._last_arrival
+
+    @property
     def is_sure(self) -> bool:
         """Whether a missing heartbeat means that its worker is dead."""
         now = time.monotonic()
@@ -72,6 +78,7 @@ class Heartbeat:
         self.contact = Contact(dead_after)
         self._last_tick = time.monotonic()
         self._hang_logged = False
+        self._hold_logged = False
         self._stopping = threading.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._thread: threading.Thread | None = None
@@ -116,7 +123,8 @@ class Heartbeat:
         with asyncio.Runner() as runner:
             while not self._stopping.wait(self._interval):
                 if not self._is_hung():
-                    runner.run(self._beat(database))
+                    with suppress(asyncio.CancelledError):  # of a driver: nothing cancels this loop
+                        runner.run(self._beat(database))
             runner.run(database.close())
 
     async def _beat_in_loop(self) -> None:
@@ -133,6 +141,11 @@ class Heartbeat:
                 if not await workers.beat(self._worker.id) and not self._stopping.is_set():
                     await workers.register(self._worker)
             self.contact.note()
+            self._hold_logged = False
+        except DatabaseHeldError as error:  # it was held after this worker had started
+            if not self._hold_logged:
+                logger.warning("%s", error)
+            self._hold_logged = True
         except Exception as error:  # noqa: BLE001 - the next heartbeat retries
             logger.warning("A heartbeat did not reach the database: %s", type(error).__name__)
             if database is not self._database:

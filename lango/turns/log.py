@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lango.core.turns.events import Event, MessageDelta, ReasoningDelta
-from lango.errors import StoreUnavailableError, TurnNotFoundError
+from lango.core.turns.events import Event, MessageDelta, ReasoningDelta, ToolProgress
+from lango.errors import Fenced, StoreUnavailableError, TurnNotFoundError
 from lango.store.turns.log import LoggedEvent, LogWrite, TurnLog
 from lango.store.turns.rows import Claim
 from lango.turns.wake import WakeUps
@@ -43,6 +43,7 @@ class _Page:
     in_doubt: list[Event] = field(default_factory=list[Event])
     """Sent, but not known to be written."""
     is_closing: bool = False
+    is_lost: bool = False  # another worker has the turn
     message: _Message | None = None  # of the last event that was written, if that was a delta
     streamed: int = 0  # characters of the waiting event that readers have been sent
     write_by: float = float("-inf")  # the time at which streamed text is written
@@ -70,9 +71,20 @@ class _Page:
         number, epoch = self.last_number + 1, self.claim.epoch
         return LoggedEvent(number, self.waiting[0].type, data, epoch, time.time(), len(text))
 
-    def forget(self) -> None:
-        """Drop the events: the turn is lost, and its log takes no more from this worker."""
+    def drop_older(self, event: Event) -> None:
+        """Drop the unwritten progress that newer progress of the same call replaces."""
+        if isinstance(event, ToolProgress):
+            self.waiting = [
+                older
+                for older in self.waiting
+                if not (isinstance(older, ToolProgress) and older.call == event.call)
+            ]
+
+    def lose(self) -> None:
+        """Drop the events: the log takes no more from this worker, nor do its readers."""
+        self.is_lost = True
         self.in_doubt, self.waiting, self.streamed = [], [], 0
+        self.on_lost()
 
     def mark_written(self, last_number: int) -> None:
         """Take note that the events in doubt are in the log."""
@@ -98,15 +110,18 @@ class LogWriter:
         self._pages[claim.id] = _Page(claim, on_lost, claim.turn.last_event)
 
     def add(self, claim: Claim, event: Event) -> None:
-        """Queue an event for the next write."""
-        page = self._pages[claim.id]
+        """Queue an event for the next write; Fenced if the log takes no more under this claim."""
+        page = self._pages.get(claim.id)
+        if page is None or page.is_lost:
+            raise Fenced
+        page.drop_older(event)
         merged = _merged(page.waiting[-1], event) if page.waiting else None
         if merged is not None:
             page.waiting[-1] = merged
         else:
             page.waiting.append(event)
         self._has_events.set()
-        if not page.streams:
+        if not page.streams and not isinstance(event, ToolProgress):
             self._urgent.set()
 
     async def rest(self, claim: Claim) -> Sequence[Event]:
@@ -253,30 +268,32 @@ class LogWriter:
         published: dict[str, Sequence[LoggedEvent]] = {}
         for page, events in zip(pages, written, strict=True):
             if events is None:
-                page.forget()
-                page.on_lost()
+                page.lose()
             else:
                 page.mark_written(events[-1].number)
                 published[page.claim.turn.id] = events
         self._wakes.publish_events(published)
 
     async def _settle(self, page: _Page) -> None:
-        """Use the log's event counter to find out whether a failed write has arrived."""
+        """Find out whether a failed write has arrived: the next event in the log is then its own.
+
+        That event may also be another worker's, which has taken over the turn.
+        """
         if not page.in_doubt:
             return
         turn = page.claim.turn
         try:
             read = await self._log.read(turn.session.tenant, turn.id, after=page.last_number)
         except TurnNotFoundError:  # deleted with its session
-            page.forget()
-            page.on_lost()
+            page.lose()
             return
-        if read.turn.last_event < page.last_number + len(page.in_doubt):
+        if not read.events:
             page.waiting[:0] = page.in_doubt
-            page.last_number = read.turn.last_event
             page.in_doubt = []
+        elif read.events[0].epoch == page.claim.epoch:
+            page.mark_written(page.last_number + len(page.in_doubt))
         else:
-            page.mark_written(read.turn.last_event)
+            page.lose()
 
 
 def _message(event: Event) -> _Message | None:
@@ -295,5 +312,5 @@ def _merged(last: Event, event: Event) -> Event | None:
     """Two deltas of one message merged; None if they cannot be."""
     for kind in (MessageDelta, ReasoningDelta):
         if isinstance(last, kind) and isinstance(event, kind) and last.message == event.message:
-            return kind(last.message, last.text + event.text)
+            return kind(last.message, last.text + event.text, last.author)
     return None

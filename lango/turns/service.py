@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
 
-from lango.adk.sessions.service import SessionServiceAdapter
+from lango.adk.sessions.service import load_session
 from lango.adk.tools.approvals import History, answer_content, check_result, question_id
-from lango.core.turns.events import Answer
+from lango.core.turns.events import Answer, CredentialRequest, CredentialRequired
 from lango.core.turns.inputs import FileRef, input_of
 from lango.core.turns.positions import Position
-from lango.core.turns.states import TIME_LIMIT, Busy, NewTurn
+from lango.core.turns.states import RETRY_OF, TIME_LIMIT, Busy, NewTurn
 from lango.core.values import JsonObject
 from lango.errors import (
+    CredentialNotFoundError,
     SessionExistsError,
     SessionNotFoundError,
     TurnConflictError,
@@ -29,14 +30,17 @@ from lango.store.turns.listing import ListedTurn, TurnFilter, list_turns
 from lango.store.turns.log import LogCursor, LoggedEvent, LogPage, TurnLog
 from lango.store.turns.rows import Turn, read_last_text
 from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
+from lango.turns.credentials import CredentialAnswers, asked_with_state, consent_request
 from lango.turns.engine.cancel import cancel_turn
 from lango.turns.engine.protocol import Engine
-from lango.turns.log_replay import stored_events
+from lango.turns.log_replay import stored_turn
+from lango.turns.traces import link_answer
 from lango.turns.wake import STOP, LogSubscription
 
 _FIRST_POLL: Final = 0.05
 _RETRIED: Final = ("failed", "cancelled")
-_RETRY_KEY: Final = "retry-of-{turn}"
+AdmitTurn = Callable[[Turn], Awaitable[None]]
+"""Raises if no turn may continue this one now."""
 
 
 class Turns:
@@ -58,6 +62,7 @@ class Turns:
         message: str,
         *,
         files: Sequence[str] = (),
+        parts: Sequence[JsonObject] = (),
         user: str = "user",
         session: str = "default",
         idempotency_key: str | None = None,
@@ -68,6 +73,7 @@ class Turns:
         create: bool = True,
         key_id: str | None = None,
         cost_limit: float | None = None,
+        turn_limit: int | None = None,
         after: int | None = None,
         public_id: str | None = None,
         admit: Admit | None = None,
@@ -75,7 +81,8 @@ class Turns:
         """Submit a message; the turn is durable when this returns.
 
         `files` are names of the session's artifacts: the model sees their current versions, and
-        UnknownFileError names a missing one. The same idempotency key with the same message returns
+        UnknownFileError names a missing one. `parts`, of ADK's content as JSON, are what the agent
+        gets instead of the message's text. The same idempotency key with the same message returns
         the same turn; with another message it raises TurnConflictError. In a busy session the turn
         waits in order ("enqueue"), is refused with SessionBusyError ("reject"), or stops the
         running turn and goes first ("interrupt"). A missing session is created; without `create`
@@ -86,9 +93,16 @@ class Turns:
         """
         key = SessionKey(self.tenant, app, user, session)
         turn_options = dict(options or {})
-        turn_input = input_of(message, await self._named(key, files) if files else ())
+        turn_input = input_of(message, await self._named(key, files) if files else (), parts)
         new = NewTurn(
-            turn_input, turn_options, idempotency_key, run_at, time_limit, key_id, cost_limit
+            turn_input,
+            turn_options,
+            idempotency_key,
+            run_at,
+            time_limit,
+            key_id,
+            cost_limit,
+            turn_limit,
         )
         try:
             submitted = await self._turns.submit(
@@ -115,29 +129,79 @@ class Turns:
         turn_id: str,
         answer: Answer | Sequence[Answer],
         *,
+        state: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         key_id: str | None = None,
         cost_limit: float | None = None,
+        turn_limit: int | None = None,
         admit: Admit | None = None,
     ) -> Turn:
         """Answer one or more calls that a turn waits for; a new turn continues the run.
 
-        A second answer to a call raises TurnConflictError. An answer that the agent cannot use is
-        refused, and the question stays open. The question opens again if the new turn fails or is
+        `state` is session state that is set together with the answers. A second answer to a call
+        raises TurnConflictError. An answer that the agent cannot use is refused, and the question
+        stays open. A credential is checked, exchanged and stored before the answer is accepted;
+        the turn's input only refers to it. The question opens again if the new turn fails or is
         cancelled before it has stored the answer.
         """
         answers = [answer] if isinstance(answer, Answer) else list(answer)
         asking_turn = await self.get(turn_id)
+        link_answer(asking_turn)
         events = await self._events_of(asking_turn)
-        answers_by_id = await self._by_question(asking_turn, answers, events)
-        new = _answering(asking_turn, answers_by_id, idempotency_key, key_id, cost_limit)
+        given = CredentialAnswers(
+            self._store.credentials,
+            asking_turn.session,
+            await self._by_question(asking_turn, answers, events),
+        )
+        given.take(events)
+        answers_by_id = given.answers
+        turn_input = input_of(answers_by_id)
+        new = _answering(
+            asking_turn, turn_input, idempotency_key, key_id, cost_limit, turn_limit, state
+        )
         first, *others = (answer_by_id.call_id for answer_by_id in answers_by_id)
         check = partial(answer_content, answers_by_id, events)
-        return self._dispatched(
-            await self._turns.answer(
-                self.tenant, turn_id, first, new, *others, check=check, admit=admit
+        async with given.releasing():
+            submitted = await self._turns.answer(
+                self.tenant,
+                turn_id,
+                first,
+                new,
+                *others,
+                check=check,
+                admit=given.admitting(admit),
+                accepting=given.save,
             )
+        return self._dispatched(submitted)
+
+    async def answer_consent(
+        self, state: str, response_url: str, *, admit: AdmitTurn | None = None
+    ) -> Turn:
+        """Answer the call that waits for an OAuth consent, with the address the browser came to.
+
+        `state` names the call: CredentialNotFoundError if no call of this tenant has it. `admit`
+        gets the turn that asks, and raises if no turn may continue it now.
+        """
+        request = await consent_request(self._store.credentials, state)
+        if request.owner.tenant != self.tenant:
+            raise CredentialNotFoundError
+        asking_turn = await self.get(request.turn)
+        call_id = asked_with_state(await self._events_of(asking_turn), state)
+        return await self.answer(
+            asking_turn.id,
+            Answer(call_id, approved=True, payload={"response_url": response_url}),
+            key_id=asking_turn.key_id,
+            cost_limit=asking_turn.cost_limit,
+            admit=None if admit is None else partial(admit, asking_turn),
         )
+
+    async def required_credentials(self, turn: Turn) -> Sequence[CredentialRequest]:
+        """The credentials that a turn waits for."""
+        if not turn.waits_for or turn.state != "input_required":
+            return ()
+        stored, _ = await stored_turn(self._store, turn, full_history=False)
+        requests = (event.request for event in stored if isinstance(event, CredentialRequired))
+        return [request for request in requests if request.id in turn.waits_for]
 
     async def deliver(
         self,
@@ -148,6 +212,7 @@ class Turns:
         idempotency_key: str | None = None,
         key_id: str | None = None,
         cost_limit: float | None = None,
+        turn_limit: int | None = None,
         admit: Admit | None = None,
     ) -> Turn:
         """Deliver the result of a long-running call; a new turn continues the run.
@@ -158,15 +223,18 @@ class Turns:
         CallNotFoundError if no such call waits.
         """
         asking_turn = await self.get(turn_id)
+        link_answer(asking_turn)
         events = await self._events_of(asking_turn)
         response = cast("JsonObject", result) if isinstance(result, dict) else {"result": result}
-        answers = [Answer(call_id, approved=True, payload=response)]
+        turn_input = input_of([Answer(call_id, approved=True, payload=response)])
         return self._dispatched(
             await self._turns.answer(
                 self.tenant,
                 turn_id,
                 call_id,
-                _answering(asking_turn, answers, idempotency_key, key_id, cost_limit),
+                _answering(
+                    asking_turn, turn_input, idempotency_key, key_id, cost_limit, turn_limit
+                ),
                 repeats=True,
                 check=partial(check_result, call_id, events),
                 admit=admit,
@@ -192,7 +260,7 @@ class Turns:
         new = NewTurn(
             turn.input,
             turn.options,
-            _RETRY_KEY.format(turn=turn.id),
+            RETRY_OF + turn.id,
             time_limit=turn.time_limit,
             key_id=turn.key_id,
             cost_limit=turn.cost_limit,
@@ -235,7 +303,7 @@ class Turns:
         )
 
     async def answer_text(self, turn: Turn) -> str | None:
-        """What a completed turn's agent said last; None if it said nothing, or has not completed.
+        """The agent's final text; None if it has none, or the turn has not completed.
 
         None also after the message was undone by a rewind.
         """
@@ -330,23 +398,20 @@ class Turns:
 
     async def _from_history(self, turn: Turn, after: int) -> Sequence[LoggedEvent]:
         """Events that replace a trimmed log: fewer, numbered so that the last keeps its number."""
-        stored = await stored_events(self._store, turn, full_history=True)
+        stored, _ = await stored_turn(self._store, turn, full_history=True)
         first = max(turn.last_event - len(stored), 1)
         ended = turn.ended or turn.created
         events = [
             LoggedEvent(number, event.type, event.data(), 0, ended)
             for number, event in enumerate(stored[: turn.last_event - 1], first)
         ]
-        end = LoggedEvent(turn.last_event, _end_type(turn), _end_data(turn), 0, ended)
+        end_type = "input_required" if turn.waits_for else turn.state
+        end = LoggedEvent(turn.last_event, end_type, _end_data(turn), 0, ended)
         return [event for event in [*events, end] if event.number > after]
 
     async def _events_of(self, turn: Turn) -> History:
         """The events of a turn's session, always including those of calls that wait."""
-        key = turn.session
-        sessions = SessionServiceAdapter(self._store, tenant=self.tenant)
-        session = await sessions.get_session(
-            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
-        )
+        session = await load_session(self._store, turn.session)
         return session.events if session else []
 
     async def _by_question(
@@ -376,28 +441,30 @@ def _id_of(turn: str | Turn) -> str:
 
 def _answering(
     asking_turn: Turn,
-    answers: Sequence[Answer],
+    turn_input: JsonObject,
     idempotency_key: str | None,
     key_id: str | None,
     cost_limit: float | None,
+    turn_limit: int | None,
+    state: Mapping[str, Any] | None = None,
 ) -> NewTurn:
     """A turn that answers another one, with that turn's options and time limit.
 
-    The option `state` is left out: it is already set, and the agent may have changed it since.
+    The other turn's option `state` is left out: it is already set, and the agent may have changed
+    it since.
     """
     options = {name: value for name, value in asking_turn.options.items() if name != "state"}
+    if state:
+        options["state"] = dict(state)
     return NewTurn(
-        input_of(answers),
+        turn_input,
         options,
         idempotency_key,
         time_limit=asking_turn.time_limit,
         key_id=key_id,
         cost_limit=cost_limit,
+        turn_limit=turn_limit,
     )
-
-
-def _end_type(turn: Turn) -> str:
-    return "input_required" if turn.waits_for else turn.state
 
 
 def _end_data(turn: Turn) -> dict[str, Any]:

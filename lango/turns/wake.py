@@ -59,14 +59,14 @@ class Subscription:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
-            return False
+            return self._woken.is_set()  # a wake-up may come in the pass in which the time ends
         finally:
             self._woken.clear()
         return True
 
 
 class LogSubscription(Subscription):
-    """Waits for new events in one turn's log; receives those that the bus or this process hands on.
+    """Waits for new events in one turn's log; receives those that the bus or this process delivers.
 
     Among them may be parts of an event that is not written yet, as a model streams its text.
     """

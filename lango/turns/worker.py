@@ -14,19 +14,24 @@ from functools import partial
 from typing import Any, Final, Self
 
 from lango.adk.durable.giving_up import UnloadedApp
+from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.core.turns.events import Started
 from lango.core.turns.states import most_losses_beside
+from lango.errors import DatabaseHeldError, ObjectStoreError
+from lango.store.files.cleanup import ObjectCleanup
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import TurnLog, logged_events, types_and_data
 from lango.store.turns.rows import Claim, Head
 from lango.store.turns.workers import Worker, Workers
+from lango.telemetry.metrics.switch import metrics
 from lango.turns.attempt import Attempt, LoadedApp, WorkerContext
 from lango.turns.engine.database import ChosenSessions
 from lango.turns.engine.protocol import Engine
 from lango.turns.feeds import AttemptOver, Feeds
 from lango.turns.heartbeat import HANG_AFTER, Heartbeat
 from lango.turns.log import LogWriter
+from lango.turns.metrics import TurnMetrics
 from lango.turns.wake import STOP, WORK
 
 logger = logging.getLogger(__name__)
@@ -37,6 +42,7 @@ _STOP_POLL_SQLITE: Final = 0.1
 _STOP_POLL_POSTGRES: Final = 1.0
 _UPKEEP_EVERY: Final = 60.0
 _RETRY_AFTER_FAULT: Final = 1.0
+_ASK_FOR_RELEASE: Final = 1.0
 _RESERVED_PART: Final = 4
 _LIGHT_PART: Final = 8
 _FEW_OF_RESERVE: Final = 4  # a tenant may use this fraction of the reserve
@@ -86,6 +92,8 @@ class TurnWorker:
         self._log = TurnLog(store.database)
         self._writer = LogWriter(self._log, engine.wakes)
         self._feeds = feeds or Feeds()
+        if metrics.recorder is not None:
+            self._feeds.observer = TurnMetrics(metrics.recorder).observe
         self._context = WorkerContext(store, engine.queue, self._log, self._writer, self._feeds)
         self._attempts: dict[str, Attempt] = {}
         self._claiming: set[str] = set()  # claims in progress
@@ -97,19 +105,16 @@ class TurnWorker:
         self._dispatching: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[Any]] = []
         self.worker = self._new_worker()
-        self._heartbeat = self._new_heartbeat()
+        self._heartbeat = Heartbeat(
+            store.database,
+            self.worker,
+            dead_after=engine.queue.dead_after,
+            hang_after=self.options.hang_after,
+        )
 
     def _new_worker(self) -> Worker:
         prints = {name: app.fingerprint for name, app in self._apps.items()}
         return Worker(new_id("wrk"), prints, socket.gethostname(), os.getpid())
-
-    def _new_heartbeat(self) -> Heartbeat:
-        return Heartbeat(
-            self._store.database,
-            self.worker,
-            dead_after=self._engine.queue.dead_after,
-            hang_after=self.options.hang_after,
-        )
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -119,7 +124,9 @@ class TurnWorker:
         await self.stop()
 
     async def start(self) -> None:
-        """Register the worker and start to claim turns."""
+        """Register the worker and start to claim turns; DatabaseHeldError if none may run."""
+        if metrics.recorder is not None:
+            metrics.recorder.expect(self._apps)
         await self._heartbeat.start()
         self._wants_work = True
         loops = (self._writer.run(), self._repeat(self._watch), self._repeat(self._do_upkeep))
@@ -127,6 +134,18 @@ class TurnWorker:
         if not isinstance(self._engine, ChosenSessions):  # that one runs only its callers' turns
             self._loops.append(asyncio.create_task(self._repeat(self._close_unloaded)))
         self._dispatching = asyncio.create_task(self._engine.run(self))
+
+    async def start_when_released(self) -> None:
+        """Start; while an operator holds the database, wait for its release."""
+        is_logged = False
+        while True:
+            try:
+                return await self.start()
+            except DatabaseHeldError as error:
+                if not is_logged:
+                    logger.warning("%s", error)
+                is_logged = True
+            await asyncio.sleep(_ASK_FOR_RELEASE)
 
     async def stop(self, drain: float | None = None) -> None:
         """Claim no more turns, let the running ones end, and hand the rest to other workers.
@@ -143,7 +162,7 @@ class TurnWorker:
                 while self._attempts:
                     await asyncio.wait([attempt.task for attempt in self._attempts.values()])
         except TimeoutError:
-            logger.warning("Handing %d turns to other workers.", len(self._attempts))
+            logger.warning("Turns that other workers take over: %d.", len(self._attempts))
         await self._end()
 
     async def _end(self) -> None:
@@ -209,10 +228,12 @@ class TurnWorker:
         return len(self._attempts) >= self.options.concurrency
 
     def may_begin(self, head: Head) -> bool:
-        """Whether it would start a session's work.
+        """Whether it would start a session's work; no more when it is stopping.
 
         The reserve lets other tenants in when one tenant's long turns fill the worker.
         """
+        if not self._wants_work:
+            return False
         if self.is_crowded:
             few = max(self.options.reserve // _FEW_OF_RESERVE, 1)
             return not head.lost and head.rank <= few
@@ -222,6 +243,11 @@ class TurnWorker:
     def running(self) -> int:
         """The number of turns it runs."""
         return len(self._attempts)
+
+    @property
+    def heartbeat_age(self) -> float:
+        """Seconds since its last heartbeat reached the database."""
+        return self._heartbeat.contact.age
 
     @property
     def left_behind(self) -> int:
@@ -243,12 +269,15 @@ class TurnWorker:
         """Make a claim and start its attempt; None if there was nothing to claim."""
         claim_id = new_id("clm")
         self._claiming.add(claim_id)
+        began = time.time_ns()
         try:
+            failpoint("claim.before")
             claim = await make(claim_id)
             if claim is None:
                 return None
+            failpoint("claim.after")
             app = self._apps.get(claim.turn.session.app_name) or UnloadedApp(self._store)
-            attempt = Attempt(self._context, app, claim)
+            attempt = Attempt(self._context, app, claim, began=began)
             self._attempts[claim.id] = attempt
         except BaseException:
             self._unaccounted.add(claim_id)  # the database may hold it anyway
@@ -352,8 +381,16 @@ class TurnWorker:
                 self._engine.dispatch()
 
     async def _do_upkeep(self) -> None:
-        """Delete workers that died without unregistering, and old logs."""
+        """Delete workers that died without unregistering, old logs, and unused objects."""
         await Workers(self._store.database).prune(_SILENT_WORKERS_FOR)
         await self._log.trim(self.options.event_retention_seconds)
+        await self._delete_unused_objects()
         # At random: workers that were started together would trim at the same moments.
         await asyncio.sleep(_UPKEEP_EVERY * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+
+    async def _delete_unused_objects(self) -> None:
+        """Delete objects that no row has; in an outage of the object store, at the next upkeep."""
+        try:
+            await ObjectCleanup(self._store.database).run()
+        except ObjectStoreError as error:
+            logger.warning("Unused objects stay until the next upkeep: %s", error)

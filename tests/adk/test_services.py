@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -15,6 +14,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from faults.database.own_cluster import free_port
 from lango.adk.apps.services import (
     RegisteredArtifactService,
     RegisteredSessionService,
@@ -23,11 +23,13 @@ from lango.adk.apps.services import (
     write_services_yaml,
 )
 from lango.adk.artifacts import SqlArtifactService
+from lango.adk.memory import SqlMemoryService
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import LangoError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ADK: Final = Path(sys.executable).with_name("adk")
+PATIENCE: Final = 60.0  # seconds: the server imports the agent when it is first asked for
 SESSION: Final = "/apps/echo/users/ann/sessions/first"
 AGENT: Final = """
 from google.adk.agents import LlmAgent
@@ -63,17 +65,12 @@ def agents(tmp_path: Path) -> Path:
     return folder
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @asynccontextmanager
 async def server(command: str, agents: Path, uri: str) -> AsyncGenerator[httpx.AsyncClient]:
-    """`adk web` or `adk api_server` with both services on the store."""
+    """`adk web` or `adk api_server` with all services on the store."""
     port = free_port()
-    options = [f"--session_service_uri={uri}", f"--artifact_service_uri={uri}", f"--port={port}"]
+    services = [f"--{kind}_service_uri={uri}" for kind in ("session", "artifact", "memory")]
+    options = [*services, f"--port={port}"]
     log = agents.parent / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - starting it takes no time
@@ -83,13 +80,15 @@ async def server(command: str, agents: Path, uri: str) -> AsyncGenerator[httpx.A
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
         )
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE
+        ) as client:
             await _until_it_answers(client, process, log)
             yield client
     finally:
         process.terminate()
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -123,6 +122,8 @@ async def one_turn(client: httpx.AsyncClient) -> None:
     assert found["events"][-1]["id"] == answer.json()[-1]["id"]
     note = (await client.get(f"{SESSION}/artifacts/note.txt")).raise_for_status().json()
     assert note["text"] == "a note"
+    adding = await client.patch("/apps/echo/users/ann/memory", json={"sessionId": "first"})
+    adding.raise_for_status()
 
 
 async def seen_from_here(url: str, tenant: str) -> None:
@@ -143,6 +144,9 @@ async def seen_from_here(url: str, tenant: str) -> None:
         )
         assert note is not None
         assert note.text == "a note"
+        memory = SqlMemoryService(service.store, tenant=tenant)
+        found = await memory.search_memory(app_name="echo", user_id="ann", query="hello")
+        assert [entry.author for entry in found.memories] == ["echo", "user"]
 
 
 async def test_adk_api_server_runs_on_the_store(store_url: str, tenant: str, agents: Path) -> None:
@@ -161,16 +165,17 @@ async def test_adk_web_runs_on_the_store(sqlite_url: str, tenant: str, agents: P
 @pytest.mark.parametrize(
     ("uri", "parsed"),
     [
-        ("lango+sqlite:///lango.db", ("sqlite:///lango.db", None, "")),
-        ("lango+sqlite:////tmp/a b.db", ("sqlite:////tmp/a b.db", None, "")),
+        ("lango+sqlite:///lango.db", ("sqlite:///lango.db", None, "", None)),
+        ("lango+sqlite:////tmp/a b.db", ("sqlite:////tmp/a b.db", None, "", None)),
         (
-            "lango+postgresql://u:p%40ss@h:5/db?ssl=require&schema=mine&tenant=acme",
-            ("postgresql://u:p%40ss@h:5/db?ssl=require", "mine", "acme"),
+            "lango+postgresql://u:p%40ss@h:5/db?ssl=require&schema=mine&tenant=acme"
+            "&objects=s3://bucket/prefix",
+            ("postgresql://u:p%40ss@h:5/db?ssl=require", "mine", "acme", "s3://bucket/prefix"),
         ),
     ],
 )
-def test_a_registry_uri_holds_the_url_schema_and_tenant(
-    uri: str, parsed: tuple[str, str | None, str]
+def test_a_registry_uri_holds_the_url_schema_tenant_and_objects(
+    uri: str, parsed: tuple[str, str | None, str, str | None]
 ) -> None:
     assert parse_uri(uri) == parsed
 

@@ -64,18 +64,18 @@ async def test_an_answer_without_the_mark_has_no_time_of_it(slow: Slow) -> None:
 
 
 def test_a_process_is_known_by_its_number() -> None:
-    mine = os.getpid()
-    assert 0 < cpu_of(mine) <= sum(os.times()[:2]) + 1
-    assert 1 < memory(mine) <= peak_memory(mine) < 100_000
+    own = os.getpid()
+    assert 0 < cpu_of(own) <= sum(os.times()[:2]) + 1
+    assert 1 < memory(own) <= peak_memory(own) < 100_000
     assert cpu_of(2**22 + 1) == 0  # beyond what Linux gives
 
 
 @pytest.mark.parametrize("words", [0, 3])
 async def test_the_model_says_as_many_words_as_it_is_asked_for(words: int) -> None:
-    asked = LlmRequest(contents=[types.UserContent(str(words))])
+    model_request = LlmRequest(contents=[types.UserContent(str(words))])
     model = agent.root_agent.canonical_model
-    said = [each async for each in model.generate_content_async(asked, stream=True)]
-    texts = [part.text or "" for each in said if each.content for part in each.content.parts or ()]
-    assert [each.partial for each in said[:-1]] == [True] * (words + 1)
+    text = [each async for each in model.generate_content_async(model_request, stream=True)]
+    texts = [part.text or "" for each in text if each.content for part in each.content.parts or ()]
+    assert [each.partial for each in text[:-1]] == [True] * (words + 1)
     assert texts[-1] == "".join(texts[:-1])
     assert texts[-2] == "over."

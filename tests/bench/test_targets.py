@@ -61,15 +61,15 @@ def test_the_exit_code_tells_them_apart(outcomes: list[Outcome], code: int) -> N
 async def test_a_wide_interval_is_repeated_once_with_twice_the_rounds(
     first: Outcome, runs: list[int]
 ) -> None:
-    asked: list[int] = []
+    requests: list[int] = []
 
     async def measure(rounds: int) -> Result:
-        asked.append(rounds)
+        requests.append(rounds)
         return Result([], [_finding(first)])
 
     result = await settle(measure, 15)
 
-    assert asked == runs
+    assert requests == runs
     assert [finding.outcome for finding in result.findings] == [first]
 
 

@@ -55,9 +55,12 @@ class Running:
     def wait_for(self, text: str) -> None:
         """Wait until it has said something, on either of its outputs."""
         until = time.monotonic() + PATIENCE
-        while text not in self.out + self.err:
+        while True:
+            has_ended = self.process.poll() is not None  # before reading: its last words count
+            if text in self.out + self.err:
+                return
+            assert not has_ended, f"it ended: {self.out!r} {self.err!r}"
             assert time.monotonic() < until, f"no {text!r} in {self.out!r} and {self.err!r}"
-            assert self.process.poll() is None, f"it ended: {self.out!r} {self.err!r}"
             time.sleep(0.02)  # a file sends no event when it grows
 
     def end(self) -> int:
@@ -77,5 +80,5 @@ def lango(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )

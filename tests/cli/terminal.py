@@ -14,7 +14,7 @@ from typing import Self
 from uuid import uuid4
 
 LANGO = str(Path(sys.executable).with_name("lango"))
-PATIENCE = 60.0  # seconds until a screen that does not change is a failure
+PATIENCE = 300.0  # seconds: a process that starts beside many others needs a while
 
 
 class Terminal:

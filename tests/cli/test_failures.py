@@ -75,10 +75,11 @@ def test_an_error_in_a_callback_is_printed_and_kept(shop: Path) -> None:
     turn = newest()
     shown = run("turns", "show", turn).out
     assert f"  error    {cause}" in shown.splitlines()
-    told = json.loads(run("turns", "show", "--json", turn).out)
+    assert shown.count(place) == 1
+    output = json.loads(run("turns", "show", "--json", turn).out)
     message = "'customer_id of **********'"
-    assert told["causes"][turn] == {"type": "KeyError", "message": message, "place": place}
-    assert PASSWORD not in ran.err + shown + str(told)
+    assert output["causes"][turn] == {"type": "KeyError", "message": message, "place": place}
+    assert PASSWORD not in ran.err + shown + str(output)
     listed = run("turns", "list", "--json").out
     assert "customer_id" not in listed
     assert json.loads(listed)["turns"][0]["error"]["error_id"] == turn
@@ -122,10 +123,10 @@ def test_the_log_is_shown_wherever_it_is_asked_for(shop: Path) -> None:
     "arguments", ["-v config schema", "config -v schema", "config schema --verbose"]
 )
 def test_groups_take_it_too(arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr("lango.cli.output.logs.log_all", lambda: asked.append(True))
+    requests: list[bool] = []
+    monkeypatch.setattr("lango.cli.output.logs.log_all", lambda: requests.append(True))
     assert run(*arguments.split()).code == 0
-    assert asked == [True]
+    assert requests == [True]
 
 
 async def test_a_worker_logs_each_turn(shop: Path) -> None:
@@ -147,8 +148,8 @@ async def test_a_worker_logs_each_turn(shop: Path) -> None:
         (failed, "callback", "s1", r"failed after \d+\.\d s: KeyError: .*broken\.py:9, in lookup"),
         (answered, "tool", "s2", r"completed after \d+\.\d s"),
     ):
-        told = f"Turn {turn.id} of {app}, session {session}"
-        [started, ended] = [line for line in lines if told in line]
-        assert started.endswith(f"{told}: started, attempt 1.")
-        assert re.search(f"{told}: {outcome}", ended)
+        result = f"Turn {turn.id} of {app}, session {session}"
+        [started, ended] = [line for line in lines if result in line]
+        assert started.endswith(f"{result}: started, attempt 1.")
+        assert re.search(f"{result}: {outcome}", ended)
     assert "Traceback" in worker.err

@@ -10,7 +10,7 @@ from tests.cli.processes import Running
 from tests.cli.slow_shop import DOOMED, SLOW, WORDS, Shop
 from tests.cli.terminal import Terminal
 
-NOTE = "An answer was interrupted; going on with it…"
+NOTE = "Finishing an earlier turn of this session first…"
 ANSWER = f"You said: {WORDS}"
 
 

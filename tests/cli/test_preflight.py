@@ -148,6 +148,14 @@ def test_postgresql_names_its_extra(arguments: tuple[str, ...], project: Path) -
     assert (failed.code, failed.imported_adk) == (1, False)
 
 
+def test_an_object_store_names_its_extra(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGO_FILES__OBJECTS", "s3://bucket")
+    failed = fail(project, "run", "hi", missing=["obstore"])
+    assert failed.code == 1
+    assert 'pip install "lango-adk[objects]"' in failed.err
+    assert not failed.imported_adk
+
+
 def test_an_mcp_server_names_its_extra(tmp_path: Path) -> None:
     write(tmp_path, "scripted:demo", mcp_servers="{wiki: {url: 'http://127.0.0.1:9/mcp'}}")
     failed = fail(tmp_path, "run", "hello", missing=["mcp"])

@@ -60,37 +60,54 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_run_prints_the_question_and_how_to_answer_it() -> None:
     options = ("--url", "sqlite:///my own.db", "--config", "other.yaml", "--session", "s 1")
-    asked = run("run", *options, "ask:root_agent", "hi")
-    assert asked.code == 3
-    assert "How many copies?" in asked.err
+    output = run("run", *options, "ask:root_agent", "hi")
+    assert output.code == 3
+    assert "How many copies?" in output.err
     again = (
         "lango chat ask:root_agent --session 's 1' --url 'sqlite:///my own.db' --config other.yaml"
     )
-    assert again in asked.err
-    assert "refund wants to run with" not in asked.err
+    assert again in output.err
+    assert "refund wants to run with" not in output.err
 
 
 def test_run_prints_the_call_that_waits() -> None:
-    asked = run("run", "ask:shop", "refund 5")
-    assert asked.code == 3
-    assert "refund wants to run with" in asked.err
-    assert '"order": 5' in asked.err
+    output = run("run", "ask:shop", "refund 5")
+    assert output.code == 3
+    assert "refund wants to run with" in output.err
+    assert '"order": 5' in output.err
 
 
 def test_run_says_where_the_result_of_a_long_running_call_goes() -> None:
-    asked = run("run", "ask:press", "order_print 5")
-    assert asked.code == 3
-    assert "waits for the result of a long-running call: call_1" in asked.err
-    assert "`lango turns deliver` delivers it" in asked.err
-    assert "lango chat" not in asked.err, "which cannot take a result"
+    output = run("run", "ask:press", "order_print 5")
+    assert output.code == 3
+    assert "waits for the result of a long-running call: call_1" in output.err
+    assert "`lango turns deliver` delivers it" in output.err
+    assert "lango chat" not in output.err, "which cannot take a result"
 
 
 def test_a_hint_does_not_print_a_password(folder: Path) -> None:
     from lango.cli.conversation import command_again
 
-    hint = command_again("shop", "ann", "s1", "postgresql://ann:hunter2@db/x", folder / "l.yaml")
+    place = ("postgresql://ann:hunter2@db/x", None, folder / "l.yaml")
+    hint = command_again("shop", "ann", "s1", place)
     assert "hunter2" not in hint
     assert hint.startswith("lango chat shop --session s1 --user ann --url 'postgresql://ann:***")
+
+
+def test_hints_have_the_options_of_the_store() -> None:
+    options = ("--url", "sqlite:///my own.db", "--config", "other.yaml")
+    given = "--url 'sqlite:///my own.db' --config other.yaml"
+    output = run("run", *options, "--session", "s1", "ask:press", "order_print 5")
+    assert f"Session s1 is new. `lango sessions list {given}` shows the others." in output.err
+    assert f"`lango turns deliver {given}` delivers it" in output.err
+    assert f"`lango turns list --status input_required {given}` has the turn's id" in output.err
+    unknown = f"ses_{'0' * 32}"
+    missing = run("run", *options, "--session", unknown, "ask:press", "hi")
+    assert f"Session {unknown} not found. Run `lango sessions list {given}`." in missing.err
+    assert f"Run `lango sessions list {given}`, or" in run("sessions", "show", "x", *options).err
+    for command in ("show", "cancel", "retry"):
+        assert f"Run `lango turns list {given}`, or" in run("turns", command, "x", *options).err
+    assert f"`lango keys create --user NAME {given}` makes" in run("keys", "list", *options).out
 
 
 def test_a_session_that_is_new_is_said() -> None:
@@ -101,6 +118,19 @@ def test_a_session_that_is_new_is_said() -> None:
     other = run("run", "--json", "--session", "s2", "ask:shop", "hello")
     assert "Session s2 is new" in other.err
     assert [json.loads(line)["type"] for line in other.out.splitlines()][-1] == "completed"
+
+
+def test_a_session_is_continued_by_the_id_that_lists_show() -> None:
+    run("run", "--session", "s3", "ask:shop", "hello")
+    [session] = json.loads(run("sessions", "list", "--json").out)["sessions"]
+    again = run("run", "--session", session["id"], "ask:shop", "hello")
+    assert (again.code, "is new" in again.err) == (0, False), again.err
+    assert len(json.loads(run("sessions", "list", "--json").out)["sessions"]) == 1
+    other = run("run", "--session", session["id"], "--user", "bob", "ask:shop", "hello")
+    assert other.code == 1
+    assert "belongs to the user user in the app" in other.err
+    typo = session["id"][:-4] + "0000"
+    assert f"Session {typo} not found." in run("run", "-s", typo, "ask:shop", "hello").err
 
 
 def test_an_input_is_given_in_chat(folder: Path) -> None:

@@ -21,11 +21,12 @@ from lango.core.messages.messages import ToolCall
 from lango.core.messages.streams import StreamEvent, TextDelta
 from lango.core.values import json_text
 from lango.providers.base import ModelRequest
-from lango.providers.scripted import Reply, ScriptedProvider
+from lango.providers.scripted import Reply, Rule, ScriptedProvider
 from tests.console.stage import DELAY, GATE, HOSTILE
 
 BUDGET = 1_500
-_PAUSE = "||"
+PAUSE = "||"
+"""A word at which the model waits for the gate."""
 _ORDERS = {
     "1042": {
         "order": "1042",
@@ -59,7 +60,7 @@ _KNOWN = {
     "the small pot, and the dishwasher does it no harm. " * 12,
 }
 _STORY = (
-    f"Once upon a time there was a turn that no crash could stop. {_PAUSE} "
+    f"Once upon a time there was a turn that no crash could stop. {PAUSE} "
     "Then its worker died, another one went on, and it ended all the same."
 )
 _FOR_EVER = " ".join(f"word{number}" for number in range(5_000))
@@ -87,12 +88,21 @@ async def refund(order: str, amount: float) -> dict[str, Any]:
 
 
 @lango.tool
+def pack(order: str) -> dict[str, Any]:
+    """Pack a parcel; the last things go in when the gate is open."""
+    lango.report_progress(1, 4, "folding the box")
+    wait_at_the_gate()
+    return {"packed": order}
+
+
+@lango.tool
 async def echo(text: str) -> dict[str, Any]:
     """Return the text, with markup that no browser may run."""
     return {"text": text, "markup": HOSTILE}
 
 
-def _call(name: str, **arguments: Any) -> ToolCall:
+def call(name: str, **arguments: Any) -> ToolCall:
+    """A call of a tool, with an id of its own."""
     return ToolCall(f"call_{os.getpid()}_{next(_numbers)}", name, json_text(arguments))
 
 
@@ -100,35 +110,42 @@ def _answer(request: ModelRequest) -> Reply | str:
     last = request.messages[-1]
     if last.is_tool:
         return _after(last.tool_calls[-1])
-    said = last.content
-    match said.lower():
+    words = last.content
+    match words.lower():
         case text if "order 1042" in text:
-            calls = (_call("find_order", order="1042"), _call("read_policy", topic="broken"))
+            calls = (call("find_order", order="1042"), call("read_policy", topic="broken"))
             return Reply(thoughts="They name an order, and something in it broke.", calls=calls)
         case text if "refund" in text:
-            return Reply(calls=(_call("refund", order="1042", amount=39.0),))
+            return Reply(calls=(call("refund", order="1042", amount=39.0),))
+        case text if "pack" in text:
+            return Reply(calls=(call("pack", order="1042"),))
         case text if "story" in text:
             return _STORY
         case text if "for ever" in text:
             return _FOR_EVER
+        case text if "out of stock" in text:
+            raise LookupError(f"{words} {HOSTILE}")
         case text if "hostile" in text:
-            return Reply(f"Here is {HOSTILE}", calls=(_call("echo", text="<b>bold</b>"),))
+            return Reply(f"Here is {HOSTILE}", calls=(call("echo", text="<b>bold</b>"),))
         case text:
             known = (answer for topic, answer in _KNOWN.items() if topic in text)
-            return next(known, f"You said: {said}")
+            return next(known, f"You said: {words}")
 
 
 def _after(result: ToolCall) -> str:
     match result.name:
         case "refund":
             return "Nothing was refunded." if "error" in str(result.output) else _REFUNDED
+        case "pack":
+            return "It is packed."
         case "echo":
             return f"It said {HOSTILE}"
         case _:
             return _OFFER
 
 
-def _wait_at_the_gate() -> None:
+def wait_at_the_gate() -> None:
+    """Return once the gate is open."""
     while not Path(GATE).exists():
         time.sleep(0.02)  # a file sends no event when it appears
 
@@ -138,23 +155,24 @@ class _Paced(ScriptedProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         async for event in super().stream(request):
-            if isinstance(event, TextDelta) and event.text.strip() == _PAUSE:
-                await asyncio.to_thread(_wait_at_the_gate)
+            if isinstance(event, TextDelta) and event.text.strip() == PAUSE:
+                await asyncio.to_thread(wait_at_the_gate)
             else:
                 yield event
 
 
-def _model() -> lango.ModelAdapter:
+def model(rule: Rule = _answer, token_budget: int = BUDGET) -> lango.ModelAdapter:
+    """A model that answers by a rule."""
     delay = float(os.environ[DELAY])
-    return lango.ModelAdapter(_Paced(rule=_answer, delay=delay), "demo", token_budget=BUDGET)
+    return lango.ModelAdapter(_Paced(rule=rule, delay=delay), "demo", token_budget=token_budget)
 
 
 def support() -> LlmAgent:
     """The support desk."""
     return llm_agent(
         "support",
-        _model(),
-        tools=[find_order, read_policy, refund, echo],
+        model(),
+        tools=[find_order, read_policy, refund, pack, echo],
         instruction="You are the support desk of a small shop for tea. Be brief, be kind, and ask "
         "before you give money back.",
     )
@@ -162,4 +180,4 @@ def support() -> LlmAgent:
 
 def research() -> LlmAgent:
     """One without tools."""
-    return llm_agent("research", _model(), instruction="Find things out, and say where they stand.")
+    return llm_agent("research", model(), instruction="Find things out, and say where they stand.")

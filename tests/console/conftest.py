@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from tests.browsing import PATIENCE, chromium, complaints_of
 from tests.console.stage import Stage, staged
+from tests.support.browsing import PATIENCE, chromium, complaints_of
 
 
 @pytest.fixture(scope="session")

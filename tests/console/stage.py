@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.cli.processes import Running
 
 SUPPORT, RESEARCH = "support", "research"
+TEAM, PAIR, CLERK, COURIER = "team", "pair", "clerk", "courier"
 GATE = "go"
 """A story stops in the middle until there is a file of this name."""
 DELAY = "STAGE_DELAY"
@@ -20,8 +21,14 @@ HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked =
 _ROOT = Path(__file__).resolve().parents[2]
 _SETTINGS = """\
 apps:
-  support: tests.console.agents:support
+  support:
+    load: tests.console.agents:support
+    memory: true
   research: tests.console.agents:research
+  team: tests.console.teams:team
+  pair: tests.console.teams:pair
+  clerk: tests.console.teams:clerk
+  courier: tests.console.teams:courier
 store:
   url: '{url}'
 """

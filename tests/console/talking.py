@@ -34,8 +34,10 @@ async def new_chat(page: Page) -> None:
     await expect(page.get_by_role("heading", name="New chat")).to_be_visible()
 
 
-async def begin(page: Page, text: str = ORDER) -> None:
-    """Say the first words of a new session."""
+async def begin(page: Page, text: str = ORDER, *, agent: str = "") -> None:
+    """Say the first words of a new session, to the first agent or to this one."""
+    if agent:
+        await page.get_by_label("Agent", exact=True).select_option(agent)
     await say(page, text)
     await page.wait_for_url(IN_SESSION)
 
@@ -43,6 +45,11 @@ async def begin(page: Page, text: str = ORDER) -> None:
 def messages(page: Page, role: str) -> Locator:
     """The texts of one role's messages, in order."""
     return page.locator(f".message[data-role={role}]:visible .text")
+
+
+def announcements(page: Page) -> Locator:
+    """The texts that a screen reader reads out, in order."""
+    return page.locator("[aria-live=polite] p")
 
 
 async def ended(page: Page) -> None:

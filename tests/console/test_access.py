@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.browsing import PATIENCE
 from tests.console.stage import Stage
 from tests.console.talking import composer
+from tests.support.browsing import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

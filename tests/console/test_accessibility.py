@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize, expect
 
-from tests.browsing import PATIENCE
 from tests.console.stage import Stage
 from tests.console.talking import begin, composer, ended, messages, view
+from tests.support.browsing import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -62,11 +62,11 @@ async def violations(page: Page, axe: str) -> list[str]:
     for size in (DESK, PHONE):
         await page.set_viewport_size(size)
         await page.evaluate(axe)
-        told: dict[str, Any] = await page.evaluate("axe.run()")
-        assert "color-contrast" in {each["id"] for each in told["passes"]}  # it has looked
+        report: dict[str, Any] = await page.evaluate("axe.run()")
+        assert "color-contrast" in {each["id"] for each in report["passes"]}  # it has looked
         found += [
             f"{size['width']}: {each['id']}: {node['html']} {json.dumps(node['any'])[:400]}"
-            for each in told["violations"]
+            for each in report["violations"]
             for node in each["nodes"]
         ]
     await page.set_viewport_size(DESK)
@@ -121,9 +121,17 @@ async def test_the_other_pages(looked_at: Page, axe: str) -> None:
     await expect(page.get_by_role("dialog")).to_be_visible()
     await check(page, axe)
     await page.keyboard.press("Escape")
+    await page.get_by_role("link", name="Memory").click()
+    await expect(page.get_by_label("Entries", exact=True).locator("li").first).to_be_visible()
+    await check(page, axe)
+    await page.get_by_label("Words", exact=True).fill("absent9471")
+    await expect(page.get_by_text("No entry has any of these words.")).to_be_visible()
+    await check(page, axe)
     await page.get_by_role("link", name="Usage").click()
-    await expect(page.get_by_role("region", name="Now").locator("table")).to_be_visible()
     await page.get_by_text("As a table").click()
+    await check(page, axe)
+    await page.get_by_role("link", name="Operations").click()
+    await expect(page.get_by_role("region", name="Workers").locator("table")).to_be_visible()
     await check(page, axe)
     await page.get_by_role("button", name="Shortcuts").click()
     await check(page, axe)

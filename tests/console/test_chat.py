@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from http import HTTPStatus
 
+import httpx
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from tests.console.stage import HOSTILE, Stage
+from tests.console.stage import COURIER, HOSTILE, SUPPORT, Stage
 from tests.console.talking import OFFER, begin, composer, ended, messages, say, view
+from tests.support.browsing import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 BEFORE_THE_GATE = "no crash could stop."
 AFTER_THE_GATE = "it ended all the same."
 ACCEPTED = 'id: 1\nevent: accepted\ndata: {"id": 1, "type": "accepted"}\n\n: and no more\n\n'
+
+
+def client_of(stage: Stage) -> httpx.AsyncClient:
+    """A client of the server's API, with the key of the page."""
+    headers = {"Authorization": f"Bearer {stage.key}"}
+    return httpx.AsyncClient(base_url=stage.url, headers=headers, timeout=PATIENCE)
+
+
+async def deliver(client: httpx.AsyncClient, path: str, call: str) -> None:
+    """Deliver the result of a call, as the system does that worked on it.
+
+    While a turn of the run is not over, the server says when to send it again.
+    """
+    body = {"call": call, "result": {"status": "fetched"}}
+    answer = await client.post(path, json=body)
+    async with asyncio.timeout(PATIENCE):
+        while answer.status_code == HTTPStatus.CONFLICT:
+            await asyncio.sleep(0.2)
+            answer = await client.post(path, json=body)
+    assert answer.is_success, answer.text
 
 
 async def test_an_answer_streams_and_tool_calls_are_folded(page: Page) -> None:
@@ -43,6 +67,20 @@ async def test_words_are_shown_and_read_out_before_the_end(page: Page, stage: St
     await ended(page)
 
 
+async def test_a_running_tool_shows_how_far_it_is(page: Page, stage: Stage) -> None:
+    await begin(page, "Please pack it.")
+    tool = page.locator(".tool")
+    await expect(tool.locator(".status")).to_have_text("25 % · folding the box")
+    await expect(tool.get_by_role("progressbar")).to_have_attribute("value", "0.25")
+    await page.reload()
+    await expect(tool.locator(".status")).to_have_text("25 % · folding the box")
+    stage.open_gate()
+    await expect(messages(page, "assistant").last).to_contain_text("It is packed.")
+    await ended(page)
+    await expect(tool.locator(".status")).to_have_text("done")
+    await expect(tool.get_by_role("progressbar")).to_be_hidden()
+
+
 async def test_a_reload_in_mid_turn_loses_nothing(page: Page, stage: Stage) -> None:
     await begin(page, "Tell me a story.")
     await expect(messages(page, "assistant")).to_contain_text(BEFORE_THE_GATE)
@@ -52,14 +90,14 @@ async def test_a_reload_in_mid_turn_loses_nothing(page: Page, stage: Stage) -> N
     stage.open_gate()
     await expect(messages(page, "assistant")).to_contain_text(AFTER_THE_GATE)
     await ended(page)
-    told = await messages(page, "assistant").inner_text()
+    result = await messages(page, "assistant").inner_text()
     await page.reload()
     await expect(messages(page, "assistant")).to_have_text(re.compile(AFTER_THE_GATE))
-    assert await messages(page, "assistant").inner_text() == told
+    assert await messages(page, "assistant").inner_text() == result
     await expect(messages(page, "user")).to_have_count(1)
 
 
-async def test_a_lost_connection_is_taken_up_again(page: Page) -> None:
+async def test_a_lost_connection_is_taken_up_again(page: Page, stage: Stage) -> None:
     seen: list[str] = []
 
     async def cut_off_once(route: Route) -> None:
@@ -70,8 +108,10 @@ async def test_a_lost_connection_is_taken_up_again(page: Page) -> None:
             await route.fulfill(content_type="text/event-stream", body=ACCEPTED)
 
     await page.route("**/v1/turns/*/events*", cut_off_once)
-    await begin(page, "hello")
-    await expect(messages(page, "assistant")).to_have_text("You said: hello")
+    await begin(page, "Tell me a story.")  # it cannot end before the page reads its events
+    await expect(messages(page, "assistant")).to_contain_text(BEFORE_THE_GATE)
+    stage.open_gate()
+    await expect(messages(page, "assistant")).to_contain_text(AFTER_THE_GATE)
     await ended(page)
     assert seen == ["0", "1"]
 
@@ -114,6 +154,43 @@ async def test_approve_and_deny(page: Page) -> None:
     await page.reload()
     await expect(messages(page, "assistant").last).to_contain_text("Nothing was refunded.")
     await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+
+
+async def test_calls_that_wait_for_their_results(page: Page, stage: Stage) -> None:
+    await begin(page, "Fetch my parcels.", agent=COURIER)
+    standing, statuses = page.locator(".standing"), page.locator(".tool .status")
+    for _ in range(2):
+        await expect(standing).to_have_text("Waiting for the results of fetch_parcel")
+        await expect(statuses).to_have_text(["still working", "still working"])
+        await page.reload()
+    turn = await page.locator(".turn").get_attribute("data-turn")
+    async with client_of(stage) as client:
+        calls = (await client.get(f"/v1/turns/{turn}")).json()["waits_for"]
+        await deliver(client, f"/v1/turns/{turn}/results", calls[0])
+        await page.reload()
+        await expect(messages(page, "assistant").last).to_have_text("1 of 2 parcels are here.")
+        await expect(standing.first).to_have_text("Waiting for the result of fetch_parcel")
+        await expect(statuses.filter(has_text="done")).to_have_count(1)
+        await expect(statuses.filter(has_text="still working")).to_have_count(1)
+        await deliver(client, f"/v1/turns/{turn}/results", calls[1])
+    await page.reload()
+    await expect(messages(page, "assistant").last).to_have_text("2 of 2 parcels are here.")
+    await expect(statuses).to_have_text(["done", "done"])
+    await expect(standing).to_have_count(0)
+
+
+async def test_a_session_without_a_title_gets_that_of_its_first_message(
+    page: Page, stage: Stage
+) -> None:
+    async with client_of(stage) as client:
+        session = (await client.post("/v1/sessions", json={"app": SUPPORT})).json()
+    await page.goto(f"{stage.url}/console/#/sessions/{session['id']}")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Untitled")
+    await say(page, "Tell me a story.")  # it stops at the gate: the title does not wait for its end
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Tell me a story.")
+    await expect(page).to_have_title("Tell me a story. · lango")
+    current = page.get_by_label("Recent sessions").locator("[aria-current]")
+    await expect(current).to_contain_text("Tell me a story.")
 
 
 async def test_what_models_and_tools_say_is_text(page: Page) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.console.talking import OFFER, begin, ended, messages, say, view
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 LONG = "many-words-about-nothing-in-particular-" * 40
 
 
@@ -60,7 +61,23 @@ async def test_the_timeline(page: Page) -> None:
     await expect(page.get_by_label("The context window")).to_be_visible()
 
 
-async def test_usage_and_workload(page: Page) -> None:
+async def test_the_timeline_names_the_trace(page: Page) -> None:
+    async def traced(route: Route) -> None:  # as of a server that sends traces
+        response = await route.fetch()
+        await route.fulfill(response=response, json={**await response.json(), "trace_id": TRACE})
+
+    await begin(page, "hello")
+    await ended(page)
+    await view(page, "Timeline")
+    facts = page.locator(".facts-list")
+    await expect(facts).to_contain_text("Model calls")
+    await expect(facts).not_to_contain_text("Trace")
+    await page.route("**/timeline", traced)
+    await page.reload()
+    await expect(facts.locator("div", has_text="Trace").locator("code")).to_have_text(TRACE)
+
+
+async def test_usage(page: Page) -> None:
     await begin(page, "hello")
     await ended(page)
     await page.get_by_role("link", name="Usage").click()
@@ -73,5 +90,3 @@ async def test_usage_and_workload(page: Page) -> None:
     )
     await page.get_by_text("As a table").click()
     await expect(page.locator(".as-table tbody tr")).to_have_count(1)
-    now = page.get_by_role("region", name="Now")
-    await expect(now.locator(".tiles div").filter(has_text="Workers alive")).to_contain_text("1")

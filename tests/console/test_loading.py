@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, Response, expect
+from playwright.async_api import Browser, Page, Response, Route, expect
 
-from tests.browsing import PATIENCE
 from tests.console.crowd import LONG_ONE, fill
 from tests.console.stage import Stage, staged
 from tests.console.talking import messages
+from tests.support.browsing import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SESSIONS, MESSAGES = 400, 600
 A_PAGE = 50
+A_SHORT_PAGE = 2
 MOST_BYTES = 60_000  # of all that a page is given before it is shown
 
 
@@ -51,8 +52,8 @@ class Given:
 
     async def rows(self, noun: str) -> int:
         """How many things of a kind were listed."""
-        told: list[Any] = [json.loads(await each.body()).get(noun) for each in self.answers]
-        return sum(len(rows) for rows in told if not isinstance(rows, int | None))
+        body: list[Any] = [json.loads(await each.body()).get(noun) for each in self.answers]
+        return sum(len(rows) for rows in body if not isinstance(rows, int | None))
 
     async def size(self) -> int:
         """Bytes of all answers."""
@@ -70,17 +71,46 @@ async def opened(browser: Browser, crowded: Stage) -> AsyncIterator[Page]:
     await page.close()
 
 
+async def settle(page: Page) -> None:
+    """Go to the end, and wait until the page has seen that and loads nothing.
+
+    Only then it loads older messages when it is scrolled to their top.
+    """
+    await page.locator(".scroller").evaluate(
+        """async (each) => {
+             each.scrollTop = each.scrollHeight;
+             for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
+           }"""
+    )
+    await expect(page.locator(".history-top")).to_have_text("")
+
+
 async def test_a_long_conversation(opened: Page, crowded: Stage) -> None:
     given = Given.to(opened)
     await opened.goto(f"{crowded.url}/console/#/sessions/{LONG_ONE}")
     await expect(messages(opened, "assistant").last).to_contain_text(f"Message {MESSAGES}.")
     assert 10 < await given.rows("messages") <= 2 * A_PAGE  # the page, and the one above it
     assert await given.size() < MOST_BYTES
-    scroller = opened.locator(".scroller")
     for _ in range(3):
+        await settle(opened)
         async with opened.expect_response("**/messages?before=*"):
-            await scroller.evaluate("(each) => { each.scrollTop = 0; }")
+            await opened.locator(".scroller").evaluate("(each) => { each.scrollTop = 0; }")
     assert await given.rows("messages") <= 5 * A_PAGE
+
+
+async def test_short_pages_load_until_the_top_is_out_of_sight(opened: Page, crowded: Stage) -> None:
+    """The first page is loading when the top is reached, and adds too little to move it away."""
+
+    async def shorten(route: Route) -> None:
+        await route.continue_(url=route.request.url.replace("limit=40", f"limit={A_SHORT_PAGE}"))
+
+    await opened.route("**/messages?before=*", shorten)
+    await opened.goto(f"{crowded.url}/console/#/sessions/{LONG_ONE}")
+    await expect(messages(opened, "assistant").last).to_contain_text(f"Message {MESSAGES}.")
+    await settle(opened)
+    before = await opened.locator(".message").count()
+    await opened.locator(".scroller").evaluate("(each) => { each.scrollTop = 0; }")
+    await expect(opened.locator(".message").nth(before + 3 * A_SHORT_PAGE - 1)).to_be_attached()
 
 
 async def test_many_sessions(opened: Page, crowded: Stage) -> None:

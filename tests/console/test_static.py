@@ -14,7 +14,7 @@ from lango.server.http.problems import add_problems
 from lango.server.routes.console import add_console
 from tests.house.test_house_rules import MAX_FILE_LINES
 
-SCRIPTS = sorted((STATIC / "scripts").glob("*.js"))
+SCRIPTS = sorted((STATIC / "scripts").rglob("*.js"))
 STYLES = sorted((STATIC / "styles").glob("*.css"))
 PAGE = (STATIC / "index.html").read_text()
 MARKUP = re.compile(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Final
 
+from faults.database.own_cluster import free_port
 from tests.docs.pages import ROOT
 
 ADDRESS: Final = "127.0.0.1:8000"
@@ -17,9 +17,7 @@ _OURS: Final = ("LANGO_", "PYTHON", "UV_", "VIRTUAL_ENV")
 
 def free_address() -> str:
     """A free address on loopback."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{one.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def newcomer(dist: Path, address: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from tests.docs.pages import Block, blocks
 
 PATIENCE: Final = 300.0  # seconds: what starts beside many others needs a while
 ANYTHING: Final = "…"  # what a page writes for the part of a line that differs from run to run
+EVENTS: Final = ("event: ", "data: ")
+"""How the lines of an event stream begin."""
 FILE: Final = re.compile(r"(?:#|<!--) ([\w./-]+\.\w+)(?: -->)?\n")
 CHANGED: Final = re.compile(r"--- (\S+)\n\+\+\+ \1\n")
 _ENDED: Final = "[the block ended with {}]"
@@ -82,9 +84,18 @@ class Shell:
         assert _ENDED.format(0) in self.heard[self._begin :], self.heard
 
     async def expect(self, text: str) -> None:
-        """Wait until these lines have come since the last command, in this order."""
-        lines = [re.escape(line).replace(ANYTHING, ".*") for line in text.strip().splitlines()]
-        await self._hear(".*".join(lines))
+        """Wait until these lines have come since the last command, in this order.
+
+        A client prints the events of a stream, other processes the other lines: no order holds
+        between the two.
+        """
+        for of_stream in (True, False):
+            shown = (
+                re.escape(line).replace(ANYTHING, ".*")
+                for line in text.strip().splitlines()
+                if line.startswith(EVENTS) == of_stream
+            )
+            await self._hear(".*".join(shown))
 
     async def _hear(self, pattern: str) -> None:
         assert self._bash.stdout

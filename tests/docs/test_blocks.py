@@ -39,7 +39,9 @@ RUN_BY: Final = {
     "docs/how-to/mcp.md": "test_blocks.py",
     "docs/how-to/models.md": "how_to/test_models_pages.py",
     "docs/how-to/openai-clients.md": "how_to/test_openai_page.py",
+    "docs/how-to/openapi-tools.md": "how_to/test_openapi_tools_page.py",
     "docs/how-to/testing-models.md": "how_to/test_testing_page.py",
+    "docs/how-to/tracing.md": "how_to/test_tracing_page.py",
     "docs/reference/agents.md": "reference/test_agents_page.py",
     "docs/reference/plugins.md": "reference/test_plugins_page.py",
     "docs/reference/tools.md": "reference/test_tools_page.py",
@@ -95,13 +97,13 @@ def test_json_can_be_read(page: Path) -> None:
 @pytest.mark.parametrize("page", pages_with("yaml"))
 def test_settings_are_such(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in blocks(page, "yaml"):
-        said = yaml.safe_load(block.text)
-        if not said.keys() <= Settings.model_fields.keys():  # a part of an agent
-            said = {"apps": {"shown": {"agent": {"model": "scripted:demo", **said}}}}
+        text = yaml.safe_load(block.text)
+        if not text.keys() <= Settings.model_fields.keys():  # a part of an agent
+            text = {"apps": {"shown": {"agent": {"model": "scripted:demo", **text}}}}
         for name in re.findall(r"\$\{(\w+)\}", block.text):
             monkeypatch.setenv(name, "sqlite:///given.db")
         path = tmp_path / "lango.yaml"
-        path.write_text(yaml.safe_dump(said))
+        path.write_text(yaml.safe_dump(text))
         load(path)
 
 

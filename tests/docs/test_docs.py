@@ -54,6 +54,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [path for path in paths if not path.exists() and path != WRITTEN_BY_THE_SITE] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"\b((?:tests|faults|bench)/[^\s`:]*\.py)(?:::(\w+))?", page.read_text())
+    missing = [path for path, _ in named if not (ROOT / path).is_file()]
+    assert missing == []
+    assert [name for path, name in named if f"def {name}" not in (ROOT / path).read_text()] == []
+
+
 def test_every_error_has_its_heading() -> None:
     page = (ROOT / "docs/reference/errors.md").read_text()
     headings = set(re.findall(r"^## (\w+)$", page, re.MULTILINE))

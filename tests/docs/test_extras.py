@@ -79,6 +79,9 @@ def test_every_extra_is_listed() -> None:
 def test_the_packages_of_extras_are_those_of_the_distribution() -> None:
     # Distributions have other names than their packages, or extras; the SDK of MCP comes with ADK.
     names = {"mcp": "google-adk[mcp]", "nats": "nats-py", "redis": "redis[hiredis]"}
+    names["prometheus_client"] = "prometheus-client"
+    names |= {"opentelemetry.sdk": "opentelemetry-sdk"}
+    names["opentelemetry.exporter.otlp.proto.http"] = "opentelemetry-exporter-otlp-proto-http"
     for extra, packages in PACKAGES.items():
         brought = [re.split(r"[><;]", wanted)[0] for wanted in EXTRAS[extra]]
         assert {names.get(package, package) for package in packages} <= set(brought)

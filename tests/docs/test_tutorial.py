@@ -9,7 +9,7 @@ import httpx
 
 from tests.docs.pages import DOCS, blocks
 from tests.docs.places import ADDRESS, free_address, newcomer
-from tests.docs.shell import Shell
+from tests.docs.shell import PATIENCE, Shell
 
 PAGE = DOCS / "tutorial.md"
 MOST_COMMANDS = 10
@@ -26,7 +26,7 @@ async def test_it_can_be_followed(dist: Path, tmp_path: Path) -> None:
         # The page's own words, but for who reads them: uv has the packages in its cache.
         await shell.run('pip() { uv pip "$@"; }')
         await shell.follow(PAGE, {ADDRESS: address})
-        async with httpx.AsyncClient(follow_redirects=True) as client:
+        async with httpx.AsyncClient(follow_redirects=True, timeout=PATIENCE) as client:
             page = await client.get(f"http://{address}/console/")
         await shell.run(f'test "$(command -v lango)" = {tmp_path}/.venv/bin/lango')
         assert f"`{STOP}`" in PAGE.read_text("utf-8")

@@ -45,8 +45,8 @@ def ack(id: str, number: int, uid: str, how: str, **more: Any) -> Row:
     }
 
 
-def end(id: str, type: str, said: dict[str, Any] | None = None) -> Row:
-    return {"kind": "end", "turn": id, "type": type, "last": 2, "said": said or {}}
+def end(id: str, type: str, text: dict[str, Any] | None = None) -> Row:
+    return {"kind": "end", "turn": id, "type": type, "last": 2, "said": text or {}}
 
 
 def tool(name: str, phase: str = "begin", uid: str = UID) -> Row:
@@ -383,6 +383,6 @@ def test_the_judge_loads_nothing_of_lango() -> None:
 def test_the_model_server_sees_what_is_unpaired(
     calls: list[str], answers: list[str], wrong: list[str]
 ) -> None:
-    asked = {"role": "assistant", "tool_calls": [{"id": id} for id in calls]}
+    call_message = {"role": "assistant", "tool_calls": [{"id": id} for id in calls]}
     results = [{"role": "tool", "tool_call_id": id} for id in answers]
-    assert model_server.unpaired([asked, *results]) == wrong
+    assert model_server.unpaired([call_message, *results]) == wrong

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from faults.mutations import CHECKS, Mutation, done_before, drawn, mutations_of
+from faults.mutations import (
+    CHECKS,
+    Mutation,
+    done_before,
+    drawn,
+    first_failure,
+    mutations_of,
+)
 from faults.results import ROOT
 
 
@@ -95,3 +102,13 @@ def test_every_folder_has_tests_and_rows() -> None:
         assert (ROOT / tests).is_dir()
         assert set(rows) <= GUARANTEES.keys()
     assert Mutation("a", 1, "k", "a", "b").applied("a\n") == "b\n"
+
+
+def test_the_failed_test_is_found_behind_captured_logs() -> None:
+    output = """
+ERROR    lango.turns.attempt:attempt.py:218 Turn turn_1 could not be closed.
+=== short test summary info ===
+FAILED tests/turns/test_service.py::test_one[sqlite] - assert None
+"""
+    assert first_failure(output) == "tests/turns/test_service.py::test_one[sqlite]"
+    assert first_failure("ERROR    lango.turns: no test\n1 error in 2.00s") is None

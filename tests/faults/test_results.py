@@ -76,8 +76,8 @@ def test_a_run_adds_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(GUARANTEES, ROW, row(failure="it broke"))
     monkeypatch.setattr(results, "tested_commit", lambda: "abc1234")
     path = tmp_path / "results.jsonl"
-    asked = ["--only", ROW, "--seed", "7", "--part", "2/4", "--results", str(path)]
-    assert command.main(asked) == 1
+    arguments = ["--only", ROW, "--seed", "7", "--part", "2/4", "--results", str(path)]
+    assert command.main(arguments) == 1
     (line,) = results.read(path)
     assert line.figures == [f"25 of seed {Part(2, 4).seed(7)}"]
     assert (line.outcome, line.failures, line.part) == ("failed", ["it broke"], "2/4")
@@ -85,13 +85,13 @@ def test_a_run_adds_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert str(tmp_path) not in path.read_text()
 
 
-@pytest.mark.parametrize(("asked", "is_kept"), [([], True), (["--count", "5"], False)])
+@pytest.mark.parametrize(("arguments", "is_kept"), [([], True), (["--count", "5"], False)])
 def test_full_counts_are_kept(
-    asked: list[str], is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(GUARANTEES, ROW, row())
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.jsonl")
-    assert command.main(["--only", ROW, *asked]) == 0
+    assert command.main(["--only", ROW, *arguments]) == 0
     assert (tmp_path / "results.jsonl").exists() == is_kept
 
 
@@ -120,9 +120,9 @@ def test_parts_of_another_run_do_not_count(other: dict[str, str]) -> None:
 
 def test_the_table_gives_ranges_of_parts() -> None:
     written = results.table(sliced(1, 2), {ROW: 100}).splitlines()[-1]
-    told = "in each part 50–1,050 turns, the slowest 0.9–2.1 s; more: ok"
+    result = "in each part 50–1,050 turns, the slowest 0.9–2.1 s; more: ok"
     command = "`python -m faults --only ROW --seed 7`, 2 parts"
-    assert written == f"| ROW | {command} | 2026-01-02 | abc1234 | {told} |"
+    assert written == f"| ROW | {command} | 2026-01-02 | abc1234 | {result} |"
 
 
 def test_the_table_names_a_failed_run() -> None:

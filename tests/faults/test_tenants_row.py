@@ -6,7 +6,11 @@ from faults.harness import Places, Run
 from faults.server.tenants import trial
 from tests.server.routes.operations import OPERATIONS
 
-FEW = [each for each in OPERATIONS if each.id in ("get_health", "get_session", "list_models")]
+FEW = [
+    each
+    for each in OPERATIONS
+    if each.id in ("delete_memory", "get_health", "get_session", "list_memory", "list_models")
+]
 
 
 def test_the_row_tries_what_it_says(sqlite_url: str, postgres_url: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("runners.py", "a test")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import lango
+from scripts.check import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "lango"
@@ -108,6 +109,12 @@ def test_only_the_test_kit_arms_failpoints() -> None:
         and [alias.name for alias in node.names] != ["failpoint"]
     ]
     assert offenders == []
+
+
+def test_the_gate_runs_every_test() -> None:
+    run = {word for commands in PARTS.values() for command in commands for word in command}
+    files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [file for file in files if run.isdisjoint(map(str, file.parents))] == []
 
 
 def test_the_root_lists_its_names_in_order() -> None:

@@ -7,16 +7,16 @@ import pytest
 from pydantic import BaseModel, PrivateAttr, field_validator
 
 from lango.adk.sessions import pydantic_slots
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 AIOSQLITE = Canary(
     "aiosqlite",
     "aiosqlite",
-    "lango/store/db/sqlite_driver.py",
+    "lango/store/db/sqlite/driver.py",
     "one trip to the thread per statement",
 )
 ASYNCIO = Canary(
-    "asyncio", "asyncio", "lango/tools/processes.py", "closing the pipes of a child process"
+    "asyncio", "asyncio", "lango/tools/builtin/processes.py", "closing the pipes of a child process"
 )
 PYDANTIC = Canary(
     "pydantic",
@@ -36,7 +36,10 @@ def test_aiosqlite_runs_functions_in_the_thread_of_a_connection() -> None:
     AIOSQLITE.takes(AIOSQLITE.part("", "Connection._execute"), "self", "fn", "args", "kwargs")
     connection = AIOSQLITE.part("", "Connection")
     AIOSQLITE.contains(
-        connection, "self._thread = Thread(", "def _conn(self) -> sqlite3.Connection"
+        connection,
+        "self._thread = Thread(",
+        "self._thread.start()",
+        "def _conn(self) -> sqlite3.Connection",
     )
 
 

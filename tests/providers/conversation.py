@@ -95,9 +95,11 @@ def error_of(events: list[StreamEvent]) -> ModelError:
 
 def message_of(events: Iterable[StreamEvent]) -> Message:
     """An answer as the history keeps it."""
-    told = list(events)
-    thoughts = tuple(event.reasoning for event in told if isinstance(event, ReasoningDone))
-    return Message("assistant", text_of(told), tuple(calls_of(told)), reasoning=thoughts)
+    events_read = list(events)
+    thoughts = tuple(event.reasoning for event in events_read if isinstance(event, ReasoningDone))
+    return Message(
+        "assistant", text_of(events_read), tuple(calls_of(events_read)), reasoning=thoughts
+    )
 
 
 def results_of(message: Message) -> list[Message]:

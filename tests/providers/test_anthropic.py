@@ -42,8 +42,8 @@ def encode(request: ModelRequest) -> JsonObject:
     return encode_request(replace(request, extra={**request.extra, **UNMARKED}))
 
 
-def text(said: str) -> JsonObject:
-    return {"type": "text", "text": said}
+def text(words: str) -> JsonObject:
+    return {"type": "text", "text": words}
 
 
 def test_a_whole_conversation_is_encoded() -> None:
@@ -87,7 +87,7 @@ def marked(request: ModelRequest) -> list[str]:
     """Where the marks are."""
     body = encode_request(request)
     places = {"tools": body.get("tools", []), "system": body.get("system", [])}
-    places |= {f"message {at}": said["content"] for at, said in enumerate(body["messages"])}
+    places |= {f"message {at}": words["content"] for at, words in enumerate(body["messages"])}
     return [
         f"{place}, block {number}"
         for place, blocks in places.items()
@@ -165,7 +165,7 @@ def test_a_schema_that_the_wire_cannot_hold_is_put_into_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "allowed", "told", "declared"),
+    ("choice", "allowed", "expected", "declared"),
     [
         ("auto", (), None, 2),
         ("none", (), {"type": "none"}, 2),
@@ -174,9 +174,9 @@ def test_a_schema_that_the_wire_cannot_hold_is_put_into_words() -> None:
         ("required", ("add", "now"), {"type": "any"}, 2),
     ],
 )
-def test_tool_choice(choice: Any, allowed: tuple[str, ...], told: Any, declared: int) -> None:
+def test_tool_choice(choice: Any, allowed: tuple[str, ...], expected: Any, declared: int) -> None:
     body = encode(ask(tool_choice=choice, allowed_tools=allowed))
-    assert body.get("tool_choice") == told
+    assert body.get("tool_choice") == expected
     assert len(body["tools"]) == declared
 
 
@@ -206,7 +206,7 @@ def test_turns_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "expected"),
     [
         ("claude-opus-4-6", {"type": "adaptive", "display": "summarized"}),
         ("claude-sonnet-5", {"type": "adaptive", "display": "summarized"}),
@@ -214,11 +214,11 @@ def test_turns_are_taken() -> None:
         ("claude-3-7-sonnet-20250219", {"type": "enabled", "budget_tokens": 4096}),
     ],
 )
-def test_thinking(model: str, told: JsonObject) -> None:
+def test_thinking(model: str, expected: JsonObject) -> None:
     body = encode(ask(model, TALK[:2], thinking=True, temperature=0.0, max_tokens=100))
-    assert body["thinking"] == told
+    assert body["thinking"] == expected
     assert "temperature" not in body
-    assert body["max_tokens"] == (100 if told["type"] == "adaptive" else 4196)
+    assert body["max_tokens"] == (100 if expected["type"] == "adaptive" else 4196)
 
 
 def test_thinking_is_left_out_where_the_wire_refuses_it() -> None:
@@ -261,10 +261,10 @@ def test_ids_of_other_families_are_made_legal() -> None:
         Message("assistant", tool_calls=(call,)),
         Message("tool", "{}", (ToolCall("functions.add:0", "functions.add", output="{}"),)),
     ]
-    _, said, result = encode(ask(messages=talk))["messages"]
-    assert said["content"][0]["id"] == result["content"][0]["tool_use_id"]
-    assert said["content"][0]["id"].startswith("toolu_")
-    assert said["content"][0]["name"] == "functions_add"
+    _, words, result = encode(ask(messages=talk))["messages"]
+    assert words["content"][0]["id"] == result["content"][0]["tool_use_id"]
+    assert words["content"][0]["id"].startswith("toolu_")
+    assert words["content"][0]["name"] == "functions_add"
 
 
 def event(kind: str, **fields: Any) -> JsonObject:
@@ -321,6 +321,27 @@ def test_usage_counts_the_cache_in() -> None:
     assert (done.model, done.finish_reason) == ("claude-x", "stop")
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "usage"),
+    [
+        ((10, 4, 2), (10, None, None), (16, 4, 2)),
+        ((10, 4, 2), (0, 0, 0), (16, 4, 2)),
+        ((10, 4, 2), (None, None, None), (16, 4, 2)),
+        ((10, None, None), (12, 3, None), (15, 3, 0)),
+        ((100, None, None), (0, 100, 0), (100, 100, 0)),
+        ((0, 0, 0), (10, 4, 2), (16, 4, 2)),
+    ],
+)
+def test_what_a_later_report_leaves_out_was_in_an_earlier_one(
+    first: tuple[Any, ...], last: tuple[Any, ...], usage: tuple[int, int, int]
+) -> None:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    start, end = (dict(zip(names, counts, strict=True)) for counts in (first, last))
+    counted = done_of(decode(started(**start), stopped("end_turn", **end))).usage
+    assert counted is not None
+    assert (counted.input, counted.cached, counted.written) == usage
+
+
 def test_thoughts_go_back_byte_for_byte_and_in_their_places() -> None:
     empty = {"type": "thinking", "thinking": "", "signature": ""}
     events = decode(
@@ -372,6 +393,18 @@ def test_an_open_call_is_not_whole() -> None:
         decode(*opened, stopped("tool_use"))
     events = decode(*opened, stopped("max_tokens"))
     assert (calls_of(events), done_of(events).finish_reason) == ([], "length")
+    with pytest.raises(BadStreamError):  # another block takes its place
+        decode(*opened, *calling(0, "toolu_2", "{}"), stopped("tool_use"))
+
+
+def test_a_call_cut_before_its_arguments_is_left_out() -> None:
+    events = decode(*calling(0, "toolu_1", ""), stopped("max_tokens"))
+    assert (calls_of(events), done_of(events).finish_reason) == ([], "length")
+
+
+def test_an_empty_stop_reason_is_none() -> None:
+    with pytest.raises(BadStreamError):
+        decode(stopped(""))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from google.genai import Client
 from google.genai.types import GenerateContentConfig, GenerateContentResponse, HttpOptions
 
+from lango.adk.models.responses import ReceivedAnswer
 from lango.core.messages.messages import Media, Message, ToolCall
 from lango.core.messages.streams import StreamEvent, ThoughtDelta, Usage
 from lango.core.values import JsonObject
@@ -103,26 +104,26 @@ def test_every_option_is_encoded_and_known_to_the_sdk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "expected"),
     [("gemini-2.5-flash", {"thinking_budget": 0}), ("gemini-3-pro", {"thinking_level": "LOW"})],
 )
-def test_thinking_switched_off(model: str, told: JsonObject) -> None:
+def test_thinking_switched_off(model: str, expected: JsonObject) -> None:
     config = encode_request(ask(model, thinking=False))["config"]
-    assert config["thinking_config"] == told
+    assert config["thinking_config"] == expected
     GenerateContentConfig.model_validate(config)
 
 
 @pytest.mark.parametrize(
-    ("choice", "allowed", "told"),
+    ("choice", "allowed", "expected"),
     [
         ("none", (), {"mode": "NONE"}),
         ("required", (), {"mode": "ANY"}),
         ("required", ("add",), {"mode": "ANY", "allowed_function_names": ["add"]}),
     ],
 )
-def test_tool_choice(choice: Any, allowed: tuple[str, ...], told: JsonObject) -> None:
+def test_tool_choice(choice: Any, allowed: tuple[str, ...], expected: JsonObject) -> None:
     config = encode_request(ask(tool_choice=choice, allowed_tools=allowed))["config"]
-    assert config["tool_config"] == {"function_calling_config": told}
+    assert config["tool_config"] == {"function_calling_config": expected}
     assert "tool_config" not in encode_request(ask())["config"]
 
 
@@ -222,6 +223,45 @@ def test_the_signature_of_a_text_goes_back() -> None:
     assert contents[1]["parts"] == [{"text": "Well.", "thought_signature": b"\xff\xef"}]
 
 
+def test_the_signature_of_a_text_is_not_that_of_the_call_before_it() -> None:
+    message = message_of(
+        decode(
+            chunk({"functionCall": {"name": "now", "id": "x"}, "thoughtSignature": "/+8="}),
+            chunk({"text": "", "thoughtSignature": "AAAA"}, finish="STOP"),
+        )
+    )
+    parts = encode_request(ask("gemini-3-pro", [*TALK[:2], message]))["contents"][1]["parts"]
+    assert parts[0] == {"text": "", "thought_signature": b"\0\0\0"}
+    assert parts[1]["thought_signature"] == b"\xff\xef"
+
+
+def test_a_signed_thought_is_kept_once() -> None:
+    thought: JsonObject = {"text": "Hm.", "thought": True, "thoughtSignature": "/+8="}
+    answer = ReceivedAnswer("gemini", "gemini-3-pro")
+    for event in decode(chunk(thought), chunk({"text": "Hi"}, finish="STOP")):
+        answer.take(event)
+    content = answer.final().content
+    assert content is not None
+    assert [part.text for part in content.parts or ()] == ["Hm.", "", "Hi"]
+
+
+def test_only_the_first_of_several_answers_is_read() -> None:
+    def candidate(index: int, text: str) -> JsonObject:
+        return {"index": index, "content": {"parts": [{"text": text}]}, "finishReason": "STOP"}
+
+    def of(*candidates: JsonObject) -> GenerateContentResponse:
+        return GenerateContentResponse.model_validate({"candidates": candidates})
+
+    events = decode(of(candidate(1, "No"), candidate(0, "A")), of(candidate(1, "No")), chunk())
+    assert text_of(events) == "A"
+
+
+def test_a_call_whose_arguments_come_in_pieces_is_not_run() -> None:
+    first: JsonObject = {"functionCall": {"name": "now", "willContinue": True}}
+    with pytest.raises(BadStreamError):
+        decode(chunk(first, finish="MAX_TOKENS"))
+
+
 def test_calls_without_ids_get_some() -> None:
     one: JsonObject = {"functionCall": {"name": "now", "args": {"a": 1}}}
     first, second = calls_of(decode(chunk(one), chunk(one), chunk(finish="STOP")))
@@ -238,6 +278,17 @@ def test_calls_without_ids_get_some() -> None:
 def test_finish_reasons(reason: str, finish: str) -> None:
     events = decode(chunk({"text": "Hi"}, finish=reason))
     assert (text_of(events), done_of(events).finish_reason) == ("Hi", finish)
+
+
+def test_an_unspecified_finish_reason_is_none() -> None:
+    with pytest.raises(BadStreamError):
+        decode(chunk({"text": "Hel"}, finish="FINISH_REASON_UNSPECIFIED"))
+
+
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "OTHER"])
+def test_a_call_without_arguments_is_complete_here(reason: str) -> None:
+    events = decode(chunk({"functionCall": {"name": "now"}}, finish=reason))
+    assert [call.input for call in calls_of(events)] == ["{}"]
 
 
 def test_a_blocked_prompt() -> None:

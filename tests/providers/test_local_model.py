@@ -143,9 +143,9 @@ async def test_a_tool_round_trip(service: SessionServiceAdapter, model: ModelAda
         if len(events) > 1:
             break
     call, result, *_ = events
-    (asked,), (answered,) = call.get_function_calls(), result.get_function_responses()
-    assert asked.id == answered.id
-    assert (asked.name, answered.response) == ("add", {"sum": sum(sums[0])})
+    (request,), (answered,) = call.get_function_calls(), result.get_function_responses()
+    assert request.id == answered.id
+    assert (request.name, answered.response) == ("add", {"sum": sum(sums[0])})
     assert isinstance(sums[0][0], int)
     assert call.usage_metadata is not None
     check_final(events[-1])

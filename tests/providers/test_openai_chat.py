@@ -11,6 +11,7 @@ from lango.core.messages.streams import ReasoningDone, StreamEvent, ThoughtDelta
 from lango.core.values import JsonObject
 from lango.errors import BadStreamError
 from lango.providers.openai_chat import Quirks, StreamDecoder, encode_request
+from lango.providers.registry import gateway_of
 from tests.providers.conversation import (
     IMAGE,
     PIXEL,
@@ -91,7 +92,7 @@ def options(request: Any, **named: Any) -> dict[str, Any]:
 
 
 def test_every_option_is_encoded() -> None:
-    asked = ask(
+    model_request = ask(
         tools=(),
         temperature=0.0,
         top_p=0.5,
@@ -100,7 +101,7 @@ def test_every_option_is_encoded() -> None:
         thinking=True,
         extra={"n": 1},
     )
-    assert options(asked) == {
+    assert options(model_request) == {
         "stream_options": {"include_usage": True},
         "temperature": 0.0,
         "top_p": 0.5,
@@ -113,13 +114,13 @@ def test_every_option_is_encoded() -> None:
 
 def test_what_a_server_wants_and_what_a_user_wants_go_together() -> None:
     quirks = Quirks(thinking={True: {"extra_body": {"think": True}}})
-    asked = ask(thinking=True, extra={"extra_body": {"top_k": 5}})
-    body = encode_request(asked, quirks=quirks)
+    model_request = ask(thinking=True, extra={"extra_body": {"top_k": 5}})
+    body = encode_request(model_request, quirks=quirks)
     assert body["extra_body"] == {"think": True, "top_k": 5}
 
 
 @pytest.mark.parametrize(
-    ("choice", "allowed", "told", "declared"),
+    ("choice", "allowed", "expected", "declared"),
     [
         ("auto", (), None, 2),
         ("none", (), "none", 2),
@@ -128,9 +129,9 @@ def test_what_a_server_wants_and_what_a_user_wants_go_together() -> None:
         ("required", ("add", "now"), "required", 2),
     ],
 )
-def test_tool_choice(choice: Any, allowed: tuple[str, ...], told: Any, declared: int) -> None:
+def test_tool_choice(choice: Any, allowed: tuple[str, ...], expected: Any, declared: int) -> None:
     body = encode_request(ask(tool_choice=choice, allowed_tools=allowed))
-    assert body.get("tool_choice") == told
+    assert body.get("tool_choice") == expected
     assert len(body["tools"]) == declared
 
 
@@ -194,11 +195,25 @@ def test_media(media: Media, part: dict[str, Any]) -> None:
 def test_thoughts_go_back_only_where_they_came_from() -> None:
     quirks = Quirks(thoughts_back="reasoning_content")
     thought = Reasoning("Hm.", "deepseek", "r1", '{"at":0,"item":{"thoughts":"Hm."}}')
-    asked = ask(messages=[Message("user", "?"), Message("assistant", "!", reasoning=(thought,))])
-    own = encode_request(asked, provider="deepseek", quirks=quirks)["messages"][1]
+    model_request = ask(
+        messages=[Message("user", "?"), Message("assistant", "!", reasoning=(thought,))]
+    )
+    own = encode_request(model_request, provider="deepseek", quirks=quirks)["messages"][1]
     assert own == {"role": "assistant", "content": "!", "reasoning_content": "Hm."}
-    other = encode_request(asked, provider="groq", quirks=quirks)["messages"][1]
+    other = encode_request(model_request, provider="groq", quirks=quirks)["messages"][1]
     assert other == {"role": "assistant", "content": "!"}
+
+
+@pytest.mark.parametrize("gateway", ["deepseek", "moonshot"])
+def test_calls_go_back_with_the_thoughts_before_them(gateway: str) -> None:
+    quirks = gateway_of(f"{gateway}:a-model")[0].quirks
+    decoder = StreamDecoder(ask(messages=TALK[:2]), provider=gateway)
+    chunks = (chunk({"reasoning_content": "Hm."}), chunk(calling(0, "now", "{}", "x"), "stop"))
+    events = [event for each in chunks for event in decoder.feed(each)]
+    made = message_of([*events, *decoder.finish()])
+    foreign = TALK[2]
+    body = encode_request(ask(messages=[foreign, made]), provider=gateway, quirks=quirks)
+    assert [entry["reasoning_content"] for entry in body["messages"]] == ["", "Hm."]
 
 
 def chunk(delta: JsonObject, finish: str | None = None, **fields: Any) -> JsonObject:
@@ -206,7 +221,7 @@ def chunk(delta: JsonObject, finish: str | None = None, **fields: Any) -> JsonOb
     return {"id": "1", "model": "m", "choices": choices, **fields}
 
 
-def calling(index: Any, name: str | None, arguments: str, call_id: str | None) -> dict[str, Any]:
+def calling(index: Any, name: str | None, arguments: Any, call_id: str | None) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     return {"tool_calls": [{"index": index, "id": call_id, "function": function}]}
 
@@ -225,12 +240,12 @@ def test_usage_and_model_are_reported() -> None:
     usage = {
         "prompt_tokens": 9,
         "completion_tokens": 5,
-        "prompt_tokens_details": {"cached_tokens": 3},
+        "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 4},
         "completion_tokens_details": {"reasoning_tokens": 2},
     }
     last: JsonObject = {"choices": [], "usage": usage, "model": "gpt-5-2025"}
     done = done_of(decode(chunk({"content": "Hi"}, "stop"), last))
-    assert done.usage == Usage(input=9, output=5, cached=3, reasoning=2)
+    assert done.usage == Usage(input=9, output=5, cached=3, reasoning=2, written=4)
     assert done.model == "gpt-5-2025"
 
 
@@ -298,6 +313,39 @@ def test_empty_arguments_are_whole_only_for_a_tool_that_needs_none() -> None:
         decode(chunk(calling(0, "add", "", "x"), "tool_calls"))
 
 
+@pytest.mark.parametrize("arguments", ["null", " null ", " \n"])
+def test_arguments_that_are_none(arguments: str) -> None:
+    events = decode(chunk(calling(0, "now", arguments, "x"), "tool_calls"))
+    assert inputs(events) == [("now", "{}")]
+    with pytest.raises(BadStreamError):
+        decode(chunk(calling(0, "add", arguments, "x"), "tool_calls"))
+
+
+@pytest.mark.parametrize("reason", ["length", "model_length", "max_tokens", "content_filter"])
+def test_a_call_cut_before_its_arguments_is_left_out(reason: str) -> None:
+    assert calls_of(decode(chunk(calling(0, "now", "", "x"), reason))) == []
+
+
+def test_a_call_without_arguments_in_an_answer_that_ended_oddly() -> None:
+    with pytest.raises(BadStreamError):
+        decode(chunk(calling(0, "now", "", "x"), "new"))
+
+
+@pytest.mark.parametrize("delta", [{"content": "Hel"}, calling(0, "now", "", "x")])
+def test_an_empty_finish_reason_is_none(delta: JsonObject) -> None:
+    with pytest.raises(BadStreamError):
+        decode(chunk(delta, ""))
+    assert done_of(decode(chunk(delta, ""), chunk({}, "stop"))).finish_reason != "other"
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [("eos", "stop"), ("end_turn", "stop"), ("model_length", "length"), ("new", "other")],
+)
+def test_finish_reasons(reason: str, finish: str) -> None:
+    assert done_of(decode(chunk({"content": "Hi"}, reason))).finish_reason == finish
+
+
 def test_a_call_cut_by_the_token_limit_is_left_out() -> None:
     events = decode(chunk({"content": "Well"}), chunk(calling(0, "add", '{"a": 1', "x"), "length"))
     assert (text_of(events), calls_of(events)) == ("Well", [])
@@ -321,6 +369,147 @@ def test_reasoning_details_and_call_extras_go_back_as_they_came() -> None:
     sent = encode_request(ask(messages=[Message("user", "?"), message]))["messages"][1]
     assert sent["reasoning_details"] == details
     assert sent["tool_calls"][0]["extra_content"] == signed
+
+
+def piece(index: int | None, **fields: Any) -> JsonObject:
+    return {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": index, **fields}
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_streamed_reasoning_details_go_back_whole(index: int | None) -> None:
+    secret: JsonObject = {"type": "reasoning.encrypted", "data": "x", "index": index}
+    streamed = [
+        [piece(index, text="Let "), piece(index, text="me\ud83d")],
+        [piece(index, text="\ude00.", signature=None)],
+        [piece(index, signature="Et8=")],
+        [secret, secret],
+        [piece(1, text="Then")],
+    ]
+    chunks = [chunk({"reasoning_details": details}) for details in streamed]
+    message = message_of(decode(*chunks, chunk({"content": "Hi"}, "stop")))
+    sent = encode_request(ask(messages=[Message("user", "?"), message]))["messages"][1]
+    assert sent["reasoning_details"] == [
+        piece(index, text="Let me😀.", signature="Et8="),
+        secret,
+        secret,
+        piece(1, text="Then"),
+    ]
+
+
+def test_the_extra_of_a_call_that_was_cut_off_is_not_that_of_another() -> None:
+    first, second = calling(0, "now", "{}", "x"), calling(1, "now", '{"z', "y")
+    for number, call in enumerate((first, second)):
+        call["tool_calls"][0]["extra_content"] = {"google": number}
+    message = message_of(decode(chunk(first), chunk(second, "length")))
+    sent = encode_request(ask(messages=[Message("user", "?"), message]))["messages"][1]
+    assert [call["extra_content"] for call in sent["tool_calls"]] == [{"google": 0}]
+
+
+def whole(message: JsonObject, finish: str | None = "stop", **fields: Any) -> JsonObject:
+    return {"choices": [{"index": 0, "message": message, "finish_reason": finish, **fields}]}
+
+
+@pytest.mark.parametrize("fields", [{}, {"delta": None}])
+def test_a_whole_message_in_place_of_deltas(fields: JsonObject) -> None:
+    call = {"id": "x", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "Hi", "reasoning": "Hm.", "tool_calls": [call]}
+    events = decode(whole(message, **fields))
+    assert (text_of(events), inputs(events)) == ("Hi", [("now", "{}")])
+    assert ThoughtDelta("Hm.") in events
+
+
+def test_a_message_that_repeats_the_deltas() -> None:
+    events = decode(
+        whole({"content": "Hel"}, None, delta={"content": "Hel"}),
+        whole({"content": "Hello"}, None, delta={"content": "lo"}),
+        whole({"content": "Hello"}, delta={}),
+        whole({"content": "Hello"}),
+    )
+    assert text_of(events) == "Hello"
+
+
+def test_content_in_parts() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    events = decode(
+        chunk({"content": [thought]}),
+        chunk({"content": [{"type": "thinking", "thinking": " So"}]}),
+        chunk({"content": [{"type": "text", "text": "Yes"}, {"type": "reference"}]}),
+        chunk({"content": "!"}, "stop"),
+    )
+    assert text_of(events) == "Yes!"
+    assert [thought.text for thought in message_of(events).reasoning] == ["Hm. So"]
+
+
+def test_arguments_as_an_object() -> None:
+    events = decode(
+        chunk(calling(0, "add", {"a": 1, "b": "é"}, "x")),
+        chunk(calling(1, "add", {}, "y"), "tool_calls"),
+    )
+    assert inputs(events) == [("add", '{"a":1,"b":"é"}'), ("add", "{}")]
+
+
+@pytest.mark.parametrize("call_id", ["", None])
+def test_calls_that_neither_index_nor_id_tells_apart(call_id: str | None) -> None:
+    events = decode(
+        chunk(calling(0, "now", '{"zone":', call_id)),
+        chunk(calling(0, "now", '"a"}', call_id)),
+        chunk(calling(0, "now", '{"zone":"b"}', call_id)),
+        chunk(calling(0, "add", "{}", call_id), "tool_calls"),
+    )
+    assert inputs(events) == [("now", '{"zone":"a"}'), ("now", '{"zone":"b"}'), ("add", "{}")]
+
+
+@pytest.mark.parametrize("call_id", ["x", ""])
+def test_a_call_that_is_sent_twice_is_not_run_twice(call_id: str) -> None:
+    sent = chunk(calling(0, "now", '{"zone":"a"}', call_id))
+    with pytest.raises(BadStreamError):
+        decode(sent, sent, chunk({}, "tool_calls"))
+
+
+@pytest.mark.parametrize("index", ["0", 0, None])
+def test_an_answer_whose_index_is_text(index: Any) -> None:
+    def choice(number: Any, text: str) -> JsonObject:
+        return {"index": number, "delta": {"content": text}, "finish_reason": "stop"}
+
+    events = decode({"choices": [choice(index, "Hi"), choice("1", "another answer")]})
+    assert text_of(events) == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        (  # xAI: the total holds the reasoning, and the completion does not
+            {"total_tokens": 135, "completion_tokens_details": {"reasoning_tokens": 94}},
+            Usage(input=32, output=103, reasoning=94),
+        ),
+        (
+            {"total_tokens": 41, "completion_tokens_details": {"reasoning_tokens": 4}},
+            Usage(input=32, output=9, reasoning=4),
+        ),
+        ({"prompt_cache_hit_tokens": 7}, Usage(input=32, output=9, cached=7)),  # DeepSeek
+        ({"cached_tokens": 7}, Usage(input=32, output=9, cached=7)),  # Moonshot
+        (
+            {"cached_tokens": 7, "prompt_tokens_details": {"cached_tokens": 7}},
+            Usage(input=32, output=9, cached=7),
+        ),
+    ],
+)
+def test_usage_of_other_servers(reported: JsonObject, usage: Usage) -> None:
+    counted = {"prompt_tokens": 32, "completion_tokens": 9, **reported}
+    assert done_of(decode(chunk({}, "stop", usage=counted))).usage == usage
+    in_the_choice = {"delta": {}, "finish_reason": "stop", "usage": counted}
+    assert done_of(decode({"choices": [in_the_choice]})).usage == usage
+    assert done_of(decode(chunk({}, "stop", usage=counted), chunk({}, usage={}))).usage == usage
+
+
+@pytest.mark.parametrize("role", ["user", "system"])
+def test_a_message_right_after_a_result(role: str) -> None:
+    talk = [*TALK[:4], Message("tool", "{}", (ToolCall("call_2", "now", output="{}"),))]
+    model_request = ask(messages=[*talk, Message(role, "And?")])
+    roles = [entry["role"] for entry in encode_request(model_request)["messages"]]
+    assert roles[-3:] == ["tool", "tool", role]
+    strict = encode_request(model_request, quirks=Quirks(answer_after_tool=True))["messages"]
+    assert [entry["role"] for entry in strict[-4:]] == ["tool", "tool", "assistant", role]
 
 
 def test_halves_of_a_character_are_put_together() -> None:

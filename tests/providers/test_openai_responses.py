@@ -94,7 +94,7 @@ def test_every_option_is_encoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "allowed", "told"),
+    ("choice", "allowed", "expected"),
     [
         ("auto", (), None),
         ("none", (), "none"),
@@ -111,9 +111,9 @@ def test_every_option_is_encoded() -> None:
         ),
     ],
 )
-def test_tool_choice(choice: Any, allowed: tuple[str, ...], told: Any) -> None:
+def test_tool_choice(choice: Any, allowed: tuple[str, ...], expected: Any) -> None:
     body = encode_request(ask(tool_choice=choice, allowed_tools=allowed))
-    assert body.get("tool_choice") == told
+    assert body.get("tool_choice") == expected
 
 
 @pytest.mark.parametrize(
@@ -175,13 +175,13 @@ def decode(*events: JsonObject, **asked: Any) -> list[StreamEvent]:
 def test_usage_and_model_are_reported() -> None:
     usage = {
         "input_tokens": 9,
-        "input_tokens_details": {"cached_tokens": 3},
+        "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 4},
         "output_tokens": 5,
         "output_tokens_details": {"reasoning_tokens": 2},
         "total_tokens": 14,
     }
     done = done_of(decode(delta("Hi"), ended(usage=usage)))
-    assert done.usage == Usage(input=9, output=5, cached=3, reasoning=2)
+    assert done.usage == Usage(input=9, output=5, cached=3, reasoning=2, written=4)
     assert (done.model, done.finish_reason) == ("gpt-5-2025", "stop")
 
 
@@ -189,6 +189,57 @@ def test_text_without_deltas_is_not_lost_and_with_them_not_doubled() -> None:
     whole = event("response.output_text.done", item_id="m", content_index=0, text="Hello")
     assert text_of(decode(whole, ended())) == "Hello"
     assert text_of(decode(delta("Hel"), delta("lo"), whole, ended())) == "Hello"
+
+
+def test_text_is_not_doubled_when_every_event_has_another_item_id() -> None:
+    whole = event("response.output_text.done", item_id="n", content_index=0, text="Hello")
+    part = {"type": "output_text", "text": "Hello"}
+    item = item_done(id="o", type="message", content=[part])
+    assert text_of(decode(delta("Hel"), {**delta("lo"), "item_id": "p"}, whole, item, ended())) == (
+        "Hello"
+    )
+
+
+def test_two_messages_are_two() -> None:
+    first, second = ({**delta(text), "output_index": n} for n, text in enumerate(("A", "B")))
+    second["item_id"] = "m2"
+    done = {**second, "type": "response.output_text.done", "text": "B"}
+    assert text_of(decode(first, second, done, ended())) == "AB"
+
+
+PARTS: list[JsonObject] = [
+    {"type": "output_text", "text": "Hello"},
+    {"type": "refusal", "refusal": ", no."},
+]
+
+
+def test_a_refusal_without_deltas_is_not_lost() -> None:
+    refusal = event("response.refusal.done", item_id="m", content_index=1, refusal=", no.")
+    item = item_done(id="m", type="message", content=PARTS)
+    assert text_of(decode(delta("Hello"), refusal, item, ended())) == "Hello, no."
+
+
+def test_an_item_without_deltas_is_not_lost() -> None:
+    item = item_done(id="m", type="message", content=PARTS)
+    assert text_of(decode(item, ended())) == "Hello, no."
+
+
+def test_a_response_that_comes_all_at_once() -> None:
+    call = {"type": "function_call", "call_id": "x", "name": "now", "arguments": "{}"}
+    message = {"id": "m", "type": "message", "content": PARTS}
+    events = decode(ended(output=[message, call]))
+    assert text_of(events) == "Hello, no."
+    assert [(call.id, call.name) for call in calls_of(events)] == [("x", "now")]
+    events = decode(delta("Hello, no."), item_done(**call), ended(output=[message, call]))
+    assert (text_of(events), len(calls_of(events))) == ("Hello, no.", 1)
+
+
+def test_a_failed_response_is_counted_too() -> None:
+    counted: list[Usage] = []
+    usage = {"input_tokens": 9, "output_tokens": 5}
+    with pytest.raises(ModelUnavailableError):
+        decode(ended("failed", usage=usage), on_usage=counted.append)
+    assert counted == [Usage(input=9, output=5)]
 
 
 def test_reasoning_goes_back_byte_for_byte_and_in_its_place() -> None:

@@ -76,12 +76,21 @@ async def test_a_key_goes_nowhere_but_home(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["openai:gpt-5", "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro"]
+    ("name", "variable"),
+    [
+        ("openai:gpt-5", "OPENAI_API_KEY"),
+        ("anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("gemini:gemini-3-pro", "GEMINI_API_KEY"),
+    ],
 )
-async def test_without_a_key_the_error_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_key_the_error_names_its_variable(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(key, raising=False)
-    assert isinstance(error_of(await talk_to(name)), AuthenticationError)
+    error = error_of(await talk_to(name))
+    assert isinstance(error, AuthenticationError)
+    assert f"set {variable}." in str(error)
 
 
 async def test_fallbacks_are_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,10 +39,10 @@ async def first_turn(wire: str) -> list[Message]:
     async with WireServer(wire, CALLING) as server:
         events = await say(server.provider(), ask(MODELS[wire], talk, thinking=True))
         assert server.refused == []
-    said = message_of(events)
-    assert len(said.tool_calls) == 2
-    assert said.reasoning
-    return [*talk, said, *results_of(said)]
+    text = message_of(events)
+    assert len(text.tool_calls) == 2
+    assert text.reasoning
+    return [*talk, text, *results_of(text)]
 
 
 @pytest.mark.parametrize(("before", "after"), list(permutations(WIRES, 2)))
@@ -52,8 +52,8 @@ async def test_switch(before: str, after: str) -> None:
         provider = server.provider()
         # In the middle of the turn, with open results, and then in a new one.
         events = await say(provider, ask(MODELS[after], talk, thinking=True))
-        said = message_of(events)
-        talk += [said, *results_of(said)]
+        text = message_of(events)
+        talk += [text, *results_of(text)]
         events = await say(provider, ask(MODELS[after], talk, thinking=True))
         talk += [message_of(events), Message("user", "Thank you.")]
         ended = await say(provider, ask(MODELS[after], talk, tools=()))

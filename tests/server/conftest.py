@@ -65,3 +65,17 @@ def keys(store: SqlSessionStore) -> KeyStore:
 def app(store: SqlSessionStore, clock: Clock) -> FastAPI:
     """A door that knows them."""
     return door(Credentials(Keys(store.database, clock=clock)))
+
+
+@pytest_asyncio.fixture
+async def adk_house(place: Place, tenant: str) -> AsyncIterator[House]:
+    """A server with ADK's own routes."""
+    async with house(place, tenant, adk_routes="/adk") as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def adk_small(sqlite_place: Place, tenant: str) -> AsyncIterator[House]:
+    """The same on SQLite, for what does not depend on the database."""
+    async with house(sqlite_place, tenant, adk_routes="/adk") as opened:
+        yield opened

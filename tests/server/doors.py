@@ -79,6 +79,6 @@ def refused(response: httpx.Response, status: int, words: str) -> None:
     """Check that a request was refused, by a problem that says why."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == MEDIA_TYPE
-    told = response.json()
-    assert words.lower() in told.get("detail", told["title"]).lower()
+    body = response.json()
+    assert words.lower() in body.get("detail", body["title"]).lower()
     assert (response.headers.get("www-authenticate") == "Bearer") is (status == 401)

@@ -12,10 +12,11 @@ from fastapi import FastAPI, Request
 from faults.turns.place import Place, Process, process
 from lango.errors import UnauthorizedError
 from lango.server.app import create_app
-from lango.server.auth.callers import Caller
+from lango.server.auth.callers import Caller, Identity
 from lango.server.backend import ServerOptions
 from lango.server.listening import listen
 from lango.server.process import StopSignal, serve
+from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker
@@ -24,7 +25,7 @@ CHAT = frozenset({"chat"})
 PATIENCE = 60.0
 
 
-class NamedCallers:
+class NamedCallers(Identity):
     """Maps bearers to callers: ann and bob, an ann of another tenant, and one without a user."""
 
     def __init__(self, tenant: str) -> None:
@@ -82,6 +83,10 @@ class House:
     def callers(self) -> dict[str, Caller]:
         return self.app.state.identity.callers
 
+    def user(self, name: str) -> SessionKey:
+        """The key of a user, without a session."""
+        return SessionKey(self.callers[name].tenant, self.agent, name, "")
+
     async def session(self, name: str = "ann", **body: Any) -> str:
         """The id of a new session."""
         async with self.client(name) as client:
@@ -130,17 +135,21 @@ class Live:
     stop: StopSignal
     serving: asyncio.Task[None]
 
-    def client(self, name: str | None = "ann", **headers: str) -> httpx.AsyncClient:
-        return client_of(None, self.url, name, **headers)
+    def client(
+        self, name: str | None = "ann", *, root: str = "", **headers: str
+    ) -> httpx.AsyncClient:
+        return client_of(None, f"{self.url}{root}", name, **headers)
 
 
 @asynccontextmanager
-async def live(house: House, worker: TurnWorker | None = None) -> AsyncGenerator[Live]:
+async def live(
+    house: House, worker: TurnWorker | None = None, *, drain: float = 5.0
+) -> AsyncGenerator[Live]:
     """Listen from here to the end of the block."""
     socket, stop, ready = listen("127.0.0.1", 0), StopSignal(), asyncio.Event()
     url = f"http://127.0.0.1:{socket.getsockname()[1]}"
     serving = asyncio.create_task(
-        serve(house.app, socket, worker=worker, stop=stop, drain=5.0, on_ready=ready.set)
+        serve(house.app, socket, worker=worker, stop=stop, drain=drain, on_ready=ready.set)
     )
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)

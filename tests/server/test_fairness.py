@@ -22,8 +22,10 @@ async def _submit(client: httpx.AsyncClient, app: str, count: int) -> set[str]:
 
 async def _begun(served: House) -> list[str]:
     """The ids of the turns that have begun, in that order."""
-    mine = sa.select(turns.c.id).where(turns.c.app == served.agent, turns.c.started.is_not(None))
-    ordered = mine.order_by(turns.c.started)
+    statement = sa.select(turns.c.id).where(
+        turns.c.app == served.agent, turns.c.started.is_not(None)
+    )
+    ordered = statement.order_by(turns.c.started)
     rows = await served.here.store.database.read(lambda connection: connection.execute(ordered))
     return [row.id for row in rows]
 
@@ -31,10 +33,10 @@ async def _begun(served: House) -> list[str]:
 async def test_a_late_tenant_starts_among_the_next(served: House) -> None:
     async with served.client("ann") as many, served.client("other-ann") as late:
         await _submit(many, served.agent, BEFORE)
-        mine = await _submit(late, served.agent, LATE)
+        own = await _submit(late, served.agent, LATE)
     async with served.worker(concurrency=4):
-        for turn in mine:
+        for turn in own:
             await served.turns("other-ann").wait(turn)
         begun = await _begun(served)
-    assert mine <= set(begun[:NEXT])
+    assert own <= set(begun[:NEXT])
     assert len(begun) < BEFORE  # the tenant that came first still has turns to run

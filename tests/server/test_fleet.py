@@ -72,17 +72,18 @@ async def test_a_turn_survives_the_death_of_each_process(place: Place, tenant: s
                 await read_and_kill(other, turn, seen)
             (place.folder / GATES[0]).touch()
             await read_on(client, turn, seen, until=GATES[1])
+            await place.effects.wait(lambda words: "held second" in words)
             doomed.kill()
         with await of.worker():
             (place.folder / GATES[1]).touch()
             await read_on(client, turn, seen)
-        told = (await client.get(f"/v1/turns/{turn}")).json()
+        body = (await client.get(f"/v1/turns/{turn}")).json()
         whole: list[Frame] = []
         await read_on(client, turn, whole)
     assert seen == whole
     check_complete_log(seen, ANSWER)
     assert [frame.data["attempt"] for frame in seen if frame.event == "started"] == [1, 2]
-    assert (told["state"], told["attempts"]) == ("completed", 2)
+    assert (body["state"], body["attempts"]) == ("completed", 2)
     words = place.effects.words()
     assert words.count("held first") == 1  # it had finished: no worker ran it again
     assert words.count("held second") == 2

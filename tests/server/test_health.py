@@ -14,8 +14,15 @@ from lango.errors import StoreUnavailableError
 from lango.server import health
 from lango.server.backend import services_of
 from lango.store.schema import migrate
-from tests.server.places import House, house, live
+from tests.server.places import PATIENCE, House, house, live
 from tests.store.rows import execute
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine neither fails a check nor makes the result of a test write too old."""
+    monkeypatch.setattr(health, "DATABASE_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(health, "WRITE_EVERY", 3600.0)
 
 
 async def test_a_server_that_is_warm_and_has_its_worker_is_ready(served: House) -> None:
@@ -73,7 +80,7 @@ class Writes:
     async def __call__(self) -> None:
         self.tested += 1
         if self.hangs:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         if self.fails:
             raise self.error
         await self._usual()
@@ -124,7 +131,7 @@ async def test_a_write_that_hangs_is_not_ready(
 ) -> None:
     monkeypatch.setattr(health, "DATABASE_TIMEOUT", 0.2)
     writes.hangs = True
-    async with asyncio.timeout(10), served.client(None) as client:
+    async with asyncio.timeout(PATIENCE), served.client(None) as client:
         answers = await asyncio.gather(*(client.get("/readyz") for _ in range(5)))
     assert {answer.json()["store"] for answer in answers} == {"failing"}
     assert writes.tested == 1

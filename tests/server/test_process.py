@@ -23,7 +23,7 @@ STREAM = {"Accept": "text/event-stream"}
 async def held(served: House, name: str) -> str:
     """A turn that runs until a file of that name is there."""
     turn = await served.turn(await served.session(), f'call hold {{"name": "{name}"}}')
-    await served.here.place.effects.wait(lambda said: f"held {name}" in said)
+    await served.here.place.effects.wait(lambda effects: f"held {name}" in effects)
     return turn
 
 
@@ -34,7 +34,7 @@ async def stopping(served: House) -> None:
 
 
 async def test_turns_end_before_the_server_does(served: House) -> None:
-    async with live(served, served.worker()) as server:
+    async with live(served, served.worker(), drain=PATIENCE) as server:
         turn = await held(served, "go")
         server.stop.ask()
         await stopping(served)
@@ -143,7 +143,7 @@ async def test_only_a_trusted_proxy_says_who_its_client_is(
 
     http, listening = http_server(who, proxies=proxies), listen("127.0.0.1", 0)
     serving = asyncio.create_task(http.serve(sockets=[listening]))
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         answer = await client.get(url, headers={"X-Forwarded-For": "192.0.2.7"})
     http.should_exit = True

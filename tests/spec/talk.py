@@ -25,8 +25,8 @@ from lango.core.context.tokens import message_tokens
 from lango.core.messages.messages import Message, ToolCall
 from lango.store.db import engines
 from lango.store.schema import tables
-from tests.runner.scripted import REQUESTS, Request, ScriptedLlm
-from tests.runner.tools import look, remember
+from tests.adk.runner.scripted import REQUESTS, Request, ScriptedLlm
+from tests.adk.runner.tools import look, remember
 
 APP, USER, SESSION, ROOT = "app", "user-1", "session-1", "root"
 
@@ -118,7 +118,7 @@ def state_only(delta: dict[str, Any]) -> Event:
 async def by_hand(service: Service) -> SessionAdapter:
     """The conversation appended event by event; the session object they were appended to."""
     session = await create(service)
-    told = [
+    events_read = [
         event("user", text(ASK)),
         event(ROOT, call("call-1", "remember", ARGUMENTS)),
         event(
@@ -129,7 +129,7 @@ async def by_hand(service: Service) -> SessionAdapter:
         ),
         event(ROOT, text(REPORT)),
     ]
-    for one in told:
+    for one in events_read:
         await service.append_event(session, one)
     return session
 
@@ -218,8 +218,8 @@ async def insert_rows(url: str, tenant: str, history: Sequence[Message]) -> None
     engine = engines.create_engine(engines.store_url(url))
     try:
         async with engine.begin() as connection:
-            mine = tables.sessions.c.tenant == tenant
-            pk = await connection.scalar(sa.select(tables.sessions.c.pk).where(mine))
+            condition = tables.sessions.c.tenant == tenant
+            pk = await connection.scalar(sa.select(tables.sessions.c.pk).where(condition))
             total = 0
             for seq, message in enumerate(history, start=1):
                 tokens = message_tokens(message)
@@ -234,7 +234,7 @@ async def insert_rows(url: str, tenant: str, history: Sequence[Message]) -> None
                 "message_count": len(history),
                 "total_tokens": total,
             }
-            await connection.execute(sa.update(tables.sessions).where(mine).values(counts))
+            await connection.execute(sa.update(tables.sessions).where(condition).values(counts))
     finally:
         await engine.dispose()
 

@@ -19,7 +19,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.agent.run import run_and_collect, run_and_collect_once
 from lango.errors import AgentNotFoundError, ModelUnavailableError
 from lango.testing import Fault, Reply
-from tests.runner.turns import SESSION, USER, Script, agent, call, runner_of, transfer
+from tests.adk.runner.turns import SESSION, USER, Script, agent, call, runner_of, transfer
 
 CORRECTION = (
     '[System: Agent "ghost" does not exist. Valid agents: helper, other. '

@@ -97,24 +97,24 @@ async def _noted_by_runner(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "said"),
+    ("note", "expected"),
     [(_noted_by_hand, [ASK]), (_noted_by_runner, ["hi", "you said: hi"])],
     ids=["by_hand", "by_runner"],
 )
 @pytest.mark.scenario("State-delta-only events skip history")
 async def test_state_delta_only_events_skip_history(
-    note: Telling, said: list[str], store_url: str, tenant: str
+    note: Telling, expected: list[str], store_url: str, tenant: str
 ) -> None:
     async with service_on(store_url, tenant) as service:
         await note(service)
         session = service.handed[-1]
 
         # Not in the history of the session object, nor among its events …
-        assert [message.content for message in session.history] == said
-        assert len(session.events) == len(said)
+        assert [message.content for message in session.history] == expected
+        assert len(session.events) == len(expected)
         # … nor a row in the database …
-        assert [row.content for row in await rows(store_url, tenant)] == said
-        assert len((await load(service)).events) == len(said)
+        assert [row.content for row in await rows(store_url, tenant)] == expected
+        assert len((await load(service)).events) == len(expected)
         # … but its values are saved.
         assert session.state["mood"] == "good"
     assert (await reload(store_url, tenant)).state["mood"] == "good"

@@ -18,8 +18,8 @@ apps:
       instruction: You know what time it is.
       tools:
         - builtin:time
-        - tests.runner.tools:look
-        - {use: tests.runner.tools:ticket, name: open_ticket, require_confirmation: true}
+        - tests.adk.runner.tools:look
+        - {use: tests.adk.runner.tools:ticket, name: open_ticket, require_confirmation: true}
 providers:
   openai-chat: {api_key: "${CLERK_KEY}", base_url: "${CLERK_URL}"}
 store: {url: "${CLERK_STORE}", tenant: "${CLERK_TENANT}"}

@@ -56,13 +56,13 @@ async def test_event_author_mapping(tell: Telling, store_url: str, tenant: str) 
 async def test_model_role_mapping(
     store_url: str, tenant: str, warnings: pytest.LogCaptureFixture
 ) -> None:
-    said = Message("model", "hello there")
-    assert authors(said) == [ROOT]
-    assert authors(said, root="") == [DEFAULT_AGENT_NAME] == ["lango-agent"]
+    message = Message("model", "hello there")
+    assert authors(message) == [ROOT]
+    assert authors(message, root="") == [DEFAULT_AGENT_NAME] == ["lango-agent"]
 
     async with service_on(store_url, tenant) as service:
         await create(service)
-        await insert_rows(store_url, tenant, [Message("user", "hello"), said])
+        await insert_rows(store_url, tenant, [Message("user", "hello"), message])
         loaded = await load(service)
         assert [one.author for one in loaded.events] == ["user", ROOT]
         assert "model" not in {one.author for one in loaded.events}
@@ -80,13 +80,13 @@ async def test_model_role_mapping(
 async def test_unknown_role_fallback(
     role: str, store_url: str, tenant: str, warnings: pytest.LogCaptureFixture
 ) -> None:
-    said = Message(role, "once upon a time")
-    assert authors(said) == [ROOT]
-    assert authors(said, root="") == ["lango-agent"]
+    message = Message(role, "once upon a time")
+    assert authors(message) == [ROOT]
+    assert authors(message, root="") == ["lango-agent"]
 
     async with service_on(store_url, tenant) as service:
         await create(service)
-        await insert_rows(store_url, tenant, [Message("user", "hello"), said])
+        await insert_rows(store_url, tenant, [Message("user", "hello"), message])
         assert [one.author for one in (await load(service)).events] == ["user", ROOT]
         # A real Runner looks through the authors for the agent that is to go on.
         [request] = await turn(service, "and now?")
@@ -109,9 +109,9 @@ async def test_an_unknown_author_is_what_adk_warns_of(
 @pytest.mark.parametrize("role", ["tool", "function"])
 async def test_a_tool_message_is_the_callers(role: str) -> None:
     """An author "tool" would make ADK drop the call."""
-    asked = Message("assistant", "", (ToolCall("1", "exec", input="{}"),), "helper")
+    call_message = Message("assistant", "", (ToolCall("1", "exec", input="{}"),), "helper")
     answered = Message(role, "", (ToolCall("1", "exec", output="{}"),))
-    assert authors(asked, answered) == ["helper", "helper"]
+    assert authors(call_message, answered) == ["helper", "helper"]
     assert authors(answered) == [ROOT]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lango.core.messages.messages import Message, ToolCall
-from tests.runner.scripted import Request, unpaired
+from tests.adk.runner.scripted import Request, unpaired
 from tests.spec.talk import (
     ARGUMENTS,
     RESULT,
@@ -118,9 +118,9 @@ async def test_results_of_a_runner_keep_all_they_say(store_url: str, tenant: str
     async with service_on(store_url, tenant) as service:
         held = await by_runner(service)
     loaded = await reload(store_url, tenant)
-    [asked], [answered] = loaded.history[1].tool_calls, loaded.history[2].tool_calls
-    assert (answered.id, answered.name) == (asked.id, asked.name)
-    assert (asked.input, answered.output) == (compact(ARGUMENTS), compact(RESULT))
+    [calls], [answered] = loaded.history[1].tool_calls, loaded.history[2].tool_calls
+    assert (answered.id, answered.name) == (calls.id, calls.name)
+    assert (calls.input, answered.output) == (compact(ARGUMENTS), compact(RESULT))
     assert loaded.history[2].content == held.history[2].content == compact(RESULT)
 
 

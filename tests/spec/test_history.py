@@ -7,7 +7,7 @@ import pytest
 from lango.core.context.tokens import message_tokens
 from lango.core.messages.history import DEFAULT_TOKEN_BUDGET, token_budget_truncate
 from lango.core.messages.messages import Message, ToolCall
-from tests.runner.scripted import unpaired
+from tests.adk.runner.scripted import unpaired
 from tests.spec.talk import (
     ROOT,
     TELLINGS,
@@ -39,8 +39,8 @@ async def _talk(service: Service, turns: int) -> list[Message]:
     for number in range(turns):
         invocation = f"turn-{number}"
         for author in ("user", ROOT):
-            said = event(author, text(_thousand(number)), invocation_id=invocation)
-            await service.append_event(session, said)
+            message = event(author, text(_thousand(number)), invocation_id=invocation)
+            await service.append_event(session, message)
     return session.history
 
 
@@ -108,14 +108,14 @@ async def test_truncation_cuts_before_tool_message(role: str, store_url: str, te
     # The same for a window of the store, whose newest turn is another one.
     async with service_on(store_url, tenant) as service:
         session = await create(service)
-        for said in (
+        for message in (
             event("user", text("look it up")),
             event(ROOT, call("1", "look", {"number": 1})),
             event(ROOT, response("1", "look", {"a": 1})),
             event(ROOT, text("found it")),
             event("user", text("thanks"), invocation_id="turn-2"),
         ):
-            await service.append_event(session, said)
+            await service.append_event(session, message)
     thanks = Message("user", "thanks", (), "user")
     assert session.history == [*CALLED, thanks]
     room = budget + message_tokens(thanks)

@@ -35,8 +35,8 @@ class Emits:
 
 
 def asking(*contents: types.Content, **config: Any) -> LlmRequest:
-    asked = contents or (types.Content(role="user", parts=[types.Part(text="hi")]),)
-    return LlmRequest(contents=list(asked), config=types.GenerateContentConfig(**config))
+    sent_contents = contents or (types.Content(role="user", parts=[types.Part(text="hi")]),)
+    return LlmRequest(contents=list(sent_contents), config=types.GenerateContentConfig(**config))
 
 
 async def responses(*events: StreamEvent, stream: bool) -> list[LlmResponse]:

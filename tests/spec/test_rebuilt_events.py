@@ -9,7 +9,7 @@ from google.adk.events.event import Event
 from lango.adk.sessions.decode import EventsAdapter
 from lango.core.messages.messages import Message, ToolCall
 from lango.testing.same import differences
-from tests.runner.scripted import unpaired
+from tests.adk.runner.scripted import unpaired
 from tests.spec.talk import (
     ROOT,
     TELLINGS,

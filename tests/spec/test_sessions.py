@@ -29,20 +29,24 @@ tellings = pytest.mark.parametrize("tell", TELLINGS)
 @pytest.mark.scenario("Load Session")
 async def test_load_session(tell: Telling, store_url: str, tenant: str) -> None:
     async with service_on(store_url, tenant) as service:
-        told = await tell(service)
+        answer = await tell(service)
     loaded = await reload(store_url, tenant)
 
     # The session and its messages come from the store …
-    assert (loaded.app_name, loaded.user_id, loaded.id) == (told.app_name, told.user_id, told.id)
-    assert loaded.history == conversation(loaded) == told.history
+    assert (loaded.app_name, loaded.user_id, loaded.id) == (
+        answer.app_name,
+        answer.user_id,
+        answer.id,
+    )
+    assert loaded.history == conversation(loaded) == answer.history
     assert loaded.whole
     # … in the format of ADK: events with parts.
-    asked, called, answered, reported = (one.content for one in loaded.events)
-    assert asked
+    question, called, answered, reported = (one.content for one in loaded.events)
+    assert question
     assert called
     assert answered
     assert reported
-    assert [part.text for part in asked.parts or []] == [ASK]
+    assert [part.text for part in question.parts or []] == [ASK]
     assert [part.text for part in reported.parts or []] == [REPORT]
     assert [part.function_call and part.function_call.args for part in called.parts or []] == [
         ARGUMENTS
@@ -50,14 +54,14 @@ async def test_load_session(tell: Telling, store_url: str, tenant: str) -> None:
     assert [
         part.function_response and part.function_response.response for part in answered.parts or []
     ] == [RESULT]
-    assert [content.role for content in (asked, called, answered, reported)] == [
+    assert [content.role for content in (question, called, answered, reported)] == [
         "user",
         "model",
         "function",
         "model",
     ]
     assert [one.author for one in loaded.events] == ["user", ROOT, ROOT, ROOT]
-    assert [one.id for one in loaded.events] == [one.id for one in told.events]
+    assert [one.id for one in loaded.events] == [one.id for one in answer.events]
 
 
 @tellings

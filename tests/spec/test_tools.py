@@ -7,7 +7,7 @@ import pytest
 from lango import CallInfo, Tool, ToolAdapter, tool
 from lango.core.messages.messages import Message
 from lango.core.values import JsonObject
-from tests.runner.scripted import ScriptedLlm
+from tests.adk.runner.scripted import ScriptedLlm
 from tests.spec.talk import ROOT, SESSION, LlmAgent, create, reload, service_on, turn
 
 ASK = 'do lookup {"city": "Oslo", "days": 2} and add {"numbers": ["1", 2]}'

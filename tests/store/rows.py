@@ -1,20 +1,25 @@
 """Short words for the store's tests: keys, entries, and SQL beside the store."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from lango.store.db import engines
 from lango.store.sessions.entries import Entry, SessionKey, SessionRef
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import direct
+from tests.support.databases import direct
 
 NO_TIMEOUTS = {"lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 """A pooled database has some for all its connections."""
+WAITING = """select count(*) from pg_stat_activity
+where datname = current_database() and wait_event_type = 'Lock'"""
+PATIENCE = 60.0
+"""Seconds after which a test that waits has failed: a limit, not a measurement."""
 
 
 def key(tenant: str, session_id: str = "s", *, user: str = "u", app: str = "a") -> SessionKey:
@@ -52,13 +57,26 @@ async def texts(store: SqlSessionStore, where: SessionKey) -> list[str]:
 
 @asynccontextmanager
 async def beside(url: str, schema: str | None = None) -> AsyncGenerator[AsyncConnection]:
-    """A transaction on a second connection to the same database."""
-    engine = engines.create_engine(engines.store_url(direct(url)), schema=schema)
+    """A transaction on a second connection to the same database.
+
+    Unlike a transaction of the product, it may be idle and hold its locks for as long as it takes.
+    """
+    engine = _engine_beside(url, schema)
     try:
         async with engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                for name, value in NO_TIMEOUTS.items():
+                    await connection.exec_driver_sql(f"set local {name} = {value}")
             yield connection
     finally:
         await engine.dispose()
+
+
+def _engine_beside(url: str, schema: str | None) -> AsyncEngine:
+    parsed = engines.store_url(direct(url))
+    if engines.is_sqlite(parsed):
+        return engines.create_engine(parsed, schema=schema)
+    return engines.create_engine(parsed, schema=schema, statement_timeout=0)
 
 
 async def execute(url: str, *statements: str | sa.Executable, schema: str | None = None) -> None:
@@ -68,6 +86,13 @@ async def execute(url: str, *statements: str | sa.Executable, schema: str | None
             await connection.execute(
                 sa.text(statement) if isinstance(statement, str) else statement
             )
+
+
+async def until_waiting(url: str) -> None:
+    """Wait until a statement of this database waits for a lock."""
+    async with raw(url) as connection, asyncio.timeout(PATIENCE):
+        while not await connection.fetchval(WAITING):  # noqa: ASYNC110 - of the server
+            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -12,11 +12,12 @@ import sqlalchemy as sa
 from lango.core.context.model_calls import ModelAttempt, ModelCall
 from lango.core.ids import new_id
 from lango.core.turns.states import NewTurn
+from lango.errors import KeyLimitError
 from lango.store.allowances import Allowances, today
 from lango.store.model_calls import ModelCallStore
 from lango.store.schema.tables import allowances as rows
 from lango.store.sessions.store import SqlSessionStore
-from lango.store.turns.submit import SqlTurnStore
+from lango.store.turns.submit import SqlTurnStore, Submitted
 from tests.store.rows import created, key
 
 
@@ -67,24 +68,48 @@ async def test_no_request_is_granted_twice(store_url: str) -> None:
 
 
 async def test_turns_are_counted_by_caller(store: SqlSessionStore, tenant: str) -> None:
-    mine, other = new_id("k"), new_id("k")
+    own, other = new_id("k"), new_id("k")
     turns = SqlTurnStore(store.database)
     await created(store, key(tenant))
-    first = await turns.submit(key(tenant), NewTurn({"text": "1"}, key_id=mine))
-    await turns.submit(key(tenant), NewTurn({"text": "2"}, key_id=mine))
+    first = await turns.submit(key(tenant), NewTurn({"text": "1"}, key_id=own))
+    await turns.submit(key(tenant), NewTurn({"text": "2"}, key_id=own))
     await turns.submit(key(tenant), NewTurn({"text": "3"}, key_id=other))
     await turns.submit(key(tenant), NewTurn({"text": "4"}))
     in_an_hour = datetime.now(UTC) + timedelta(hours=1)
-    await turns.submit(key(tenant), NewTurn({"text": "5"}, key_id=mine, run_at=in_an_hour))
-    assert await Allowances(store.database).open_turns(mine) == 3
+    await turns.submit(key(tenant), NewTurn({"text": "5"}, key_id=own, run_at=in_an_hour))
+    assert await Allowances(store.database).open_turns(own) == 3
     await turns.cancel(tenant, first.turn.id)
-    assert await Allowances(store.database).open_turns(mine) == 2
+    assert await Allowances(store.database).open_turns(own) == 2
+
+
+async def test_turns_submitted_at_once_stay_within_the_limit(
+    store_url: str, store: SqlSessionStore, tenant: str
+) -> None:
+    caller = new_id("k")
+    for number in range(12):
+        await created(store, key(tenant, f"s{number}"))
+    async with SqlSessionStore(store_url) as other_process:
+        stores = [SqlTurnStore(each.database) for each in (store, other_process)]
+        outcomes = await asyncio.gather(
+            *(
+                turns.submit(
+                    key(tenant, f"s{number}"),
+                    NewTurn({"text": "?"}, key_id=caller, turn_limit=2),
+                )
+                for number, turns in enumerate(stores * 6)
+            ),
+            return_exceptions=True,
+        )
+    accepted = [each for each in outcomes if isinstance(each, Submitted)]
+    refused = [each for each in outcomes if isinstance(each, KeyLimitError)]
+    assert (len(accepted), len(refused)) == (2, 10)
+    assert await Allowances(store.database).open_turns(caller) == 2
 
 
 async def test_costs_are_counted_by_caller_and_outlive_their_session(
     store: SqlSessionStore, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, other = new_id("k"), new_id("k")
+    first, other = new_id("k"), new_id("k")
     allowances, since = Allowances(store.database), today()
     calls, turns = ModelCallStore(store.database), SqlTurnStore(store.database)
     monkeypatch.setattr("lango.store.allowances.today", lambda: since)  # though midnight may come
@@ -92,26 +117,26 @@ async def test_costs_are_counted_by_caller_and_outlive_their_session(
         await created(store, key(tenant, session_id))
     started = since.timestamp() + 1
     for session_id, key_id, began, price in (
-        ("s", mine, started, 0.5),
-        ("s", mine, started - 10, 64.0),  # yesterday's
+        ("s", first, started, 0.5),
+        ("s", first, started - 10, 64.0),  # yesterday's
         ("s", other, started, 0.25),
-        ("t", mine, started, 0.125),
-        ("t", mine, started, None),
+        ("t", first, started, 0.125),
+        ("t", first, started, None),
         ("t", None, started, 32.0),
     ):
         new = NewTurn({"text": "?"}, key_id=key_id)
         turn = (await turns.submit(key(tenant, session_id), new)).turn
         attempt = ModelAttempt("p", "m", began, began + 1)
-        told = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
-        await calls.add(tenant, [ModelCall(attempt, *told, price=price)])
+        result = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
+        await calls.add(tenant, [ModelCall(attempt, *result, price=price)])
 
     async def cost(key_id: str) -> float:
         return await allowances.spent(tenant, key_id, since)
 
-    assert await cost(mine) == 0.625
+    assert await cost(first) == 0.625
     assert await cost(other) == 0.25
     await store.delete(key(tenant, "t"))
-    assert await cost(mine) == 0.625
+    assert await cost(first) == 0.625
     await store.delete(key(tenant, "s"))
-    assert (await cost(mine), await cost(other)) == (0.625, 0.25)
-    assert await allowances.spent(tenant, mine, since + timedelta(days=1)) == 0.0
+    assert (await cost(first), await cost(other)) == (0.625, 0.25)
+    assert await allowances.spent(tenant, first, since + timedelta(days=1)) == 0.0

@@ -43,8 +43,8 @@ async def set_time(store: SqlSessionStore, key_id: str, column: str, after: floa
     """Have a time of a key be so many seconds from now."""
     async with store.database.begin() as connection:
         moment = now(connection) + timedelta(seconds=after)
-        mine = sa.update(api_keys).where(api_keys.c.id == key_id)
-        await connection.execute(mine.values({column: moment}))
+        statement = sa.update(api_keys).where(api_keys.c.id == key_id)
+        await connection.execute(statement.values({column: moment}))
 
 
 async def test_a_key_is_found_by_its_text_alone(keys: KeyStore, tenant: str) -> None:

@@ -81,9 +81,9 @@ async def test_a_record_comes_back_as_it_was(
         call=new_id("mc"),
         session=("a", "u", "s"),
     )
-    told = [call(), bare]
-    await calls.add(tenant, told)
-    assert [row.call for row in await calls.of_session(key(tenant))] == told[::-1]
+    result = [call(), bare]
+    await calls.add(tenant, result)
+    assert [row.call for row in await calls.of_session(key(tenant))] == result[::-1]
 
 
 async def test_adding_again_adds_nothing(

@@ -21,6 +21,19 @@ from lango.turns.worker import TurnWorker
 from tests.store.rows import beside, execute
 
 PATIENCE = 60.0
+DEAD_AFTER = 5.0
+LOOK = 1.5  # seconds, in which a worker looks for turns at least once
+
+
+async def _until_alive(here: Process, *workers: TurnWorker, alive: bool = True) -> None:
+    """Wait until all these workers count as alive, or none of them."""
+    ids = {each.worker.id for each in workers}
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            living = {each.id for each in await Workers(here.store.database).living(DEAD_AFTER)}
+            if ids & living == (ids if alive else set()):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def _ends(here: Process, turn: str) -> str:
@@ -38,10 +51,10 @@ async def test_a_turn_outlasts_an_outage_and_its_tool_is_remembered(
         async with process(place) as direct, process(through) as behind:
             async with behind.worker(drain=0.0):
                 turn = await direct.say('call hold {"name": "go"}')
-                await place.effects.wait(lambda said: "held go" in said)
+                await place.effects.wait(lambda effects: "held go" in effects)
                 proxy.refuse()
                 (tmp_path / "go").touch()
-                await place.effects.wait(lambda said: "released go" in said)
+                await place.effects.wait(lambda effects: "released go" in effects)
                 await asyncio.sleep(1.0)
                 assert (await direct.turns.get(turn)).state == "running"
                 await proxy.accept()
@@ -51,27 +64,28 @@ async def test_a_turn_outlasts_an_outage_and_its_tool_is_remembered(
 
 
 async def test_a_worker_that_was_cut_off_itself_takes_no_turn_of_another(
-    postgres_url: str, tmp_path: Path
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an outage for all, a worker whose heartbeat comes late keeps its turns."""
+    monkeypatch.setattr(faults, "RETRIES", 1)  # else a heartbeat is tried for seconds
     place = Place(postgres_url, new_id("app"), tmp_path)
     async with Proxy(postgres_url) as early, Proxy(postgres_url) as late:
         one, other = Place(early.url, place.app, tmp_path), Place(late.url, place.app, tmp_path)
         async with (
             process(place) as direct,
-            process(one, dead_after=2.0) as first,
-            process(other, dead_after=2.0) as second,
+            process(one, dead_after=DEAD_AFTER) as first,
+            process(other, dead_after=DEAD_AFTER) as second,
         ):
-            async with second.worker(drain=0.0):
+            async with second.worker(drain=0.0) as holder:
                 turn = await direct.say('call hold {"name": "go"}')
-                await place.effects.wait(lambda said: "held go" in said)
-                async with first.worker(drain=0.0):
-                    await asyncio.sleep(0.5)
+                await place.effects.wait(lambda effects: "held go" in effects)
+                async with first.worker(drain=0.0) as taker:
                     early.refuse()
                     late.refuse()
-                    await asyncio.sleep(4.0)
+                    await _until_alive(direct, holder, taker, alive=False)
                     await early.accept()
-                    await asyncio.sleep(1.0)
+                    await _until_alive(direct, taker)
+                    await asyncio.sleep(LOOK)
                     await late.accept()
                     (tmp_path / "go").touch()
                     assert await _ends(direct, turn) == "completed"
@@ -90,14 +104,18 @@ async def test_a_worker_that_can_only_read_takes_no_turn_of_another(
         return await real(workers, worker_id)
 
     monkeypatch.setattr(Workers, "beat", beat)
-    async with process(here.place, dead_after=2.0) as again, again.worker(drain=0.0) as second:
+    async with (
+        process(here.place, dead_after=DEAD_AFTER) as again,
+        again.worker(drain=0.0) as second,
+    ):
         turn = await again.say('call hold {"name": "go"}')
-        await here.place.effects.wait(lambda said: "held go" in said)
+        await here.place.effects.wait(lambda effects: "held go" in effects)
         async with again.worker(drain=0.0) as first:
             silent |= {first.worker.id, second.worker.id}
-            await asyncio.sleep(4.0)
+            await _until_alive(here, first, second, alive=False)
             silent.remove(first.worker.id)
-            await asyncio.sleep(1.0)
+            await _until_alive(here, first)
+            await asyncio.sleep(LOOK)
             silent.clear()
             (here.place.folder / "go").touch()
             assert await _ends(again, turn) == "completed"
@@ -112,7 +130,7 @@ async def test_who_waits_for_one_session_takes_no_turn_of_another_worker_in_doub
     waiting = TurnWorker(here.store, chosen, loaded(here.store, here.place.app, here.place.effects))
     async with here.worker(drain=0.0) as worker, waiting:
         turn = await here.turns.get(await here.say('call hold {"name": "go"}'))
-        await here.place.effects.wait(lambda said: "held go" in said)
+        await here.place.effects.wait(lambda effects: "held go" in effects)
         monkeypatch.setattr(Contact, "is_sure", property(lambda _: False))
         await execute(here.place.url, f"delete from workers where id = '{worker.worker.id}'")  # noqa: S608
         assert not await waiting.take(turn.session_pk)
@@ -144,12 +162,12 @@ async def test_locked_sessions_hold_up_no_other(postgres_url: str, tmp_path: Pat
         stuck = [await here.say("hello", session=f"locked{n}") for n in range(12)]
         locked = sa.select(sessions.c.pk).where(sessions.c.app_name == place.app)
         async with beside(postgres_url) as other:
+            await other.execute(sa.text("set local idle_in_transaction_session_timeout = 0"))
             await other.execute(locked.with_for_update())
             async with here.worker(drain=0.0):
                 for number in range(3):
                     turn = await here.say("hello", session=f"s{number}")
                     assert await _ends(here, turn) == "completed"
-                    await other.execute(locked)  # keeps the transaction from standing still
                 assert {(await here.turns.get(turn)).state for turn in stuck} == {"queued"}
                 await other.rollback()
                 assert {await _ends(here, turn) for turn in stuck} == {"completed"}

@@ -12,12 +12,29 @@ from bench.pg import with_port
 from bench.store.wire import Traffic, WireProxy
 from bench.turns.desk import Place, WorkerContext, worker_context
 from lango.store.turns.claim import TurnQueue
-from lango.testing.databases import direct
+from lango.turns.wake import WORK
+from tests.support.databases import direct
 
-NEVER = 3_600.0  # seconds: no heartbeats here
+NEVER = 3_600.0  # seconds: no heartbeats here, and no polls
+FOREVER = 30.0
 WHOLE_TURN = 12
 """Round trips; with heartbeats and polls, 22 are the target of the benchmark."""
 SEVERAL = 4
+BY_THE_CLOCK = [
+    "worker._STOP_POLL_POSTGRES",
+    "engine.opened.POLL_POSTGRES",
+    "service._FIRST_POLL",
+    "wake._POLL_CONNECTED",
+    "log.STREAM_FOR",
+]
+"""What a turn that takes longer does more often."""
+
+
+@pytest.fixture(autouse=True)
+def _no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent because time has passed: a slow turn counts like a quick one."""
+    for name in BY_THE_CLOCK:
+        monkeypatch.setattr(f"lango.turns.{name}", NEVER)
 
 
 @asynccontextmanager
@@ -28,10 +45,13 @@ async def _counted(
     server = urlsplit(direct(url))
     async with WireProxy(server.hostname or "", server.port or 5432) as proxy:
         place = Place(with_port(direct(url), proxy.port), app, concurrency, dead_after=NEVER)
-        async with worker_context(place) as here, here.worker:
-            for _ in range(SEVERAL):
-                await _turn(here)
-            yield here, proxy.traffic
+        async with worker_context(place) as here:
+            with here.engine.wakes.subscribe(WORK) as subscription:
+                assert await subscription.wait(FOREVER)  # it listens: that wakes all who wait
+            async with here.worker:
+                for _ in range(SEVERAL):
+                    await _turn(here)
+                yield here, proxy.traffic
 
 
 async def _turn(here: WorkerContext) -> None:
@@ -40,7 +60,7 @@ async def _turn(here: WorkerContext) -> None:
 
 
 async def test_a_turn_of_ten_words_in_half_a_second(postgres_url: str) -> None:
-    """With its reader. The least of several: what polls once a second is not the turn's."""
+    """With its reader. The least of several: a probe of the connection is not the turn's."""
     counts: list[int] = []
     async with _counted(postgres_url, "usual") as (here, traffic):
         for _ in range(SEVERAL):
@@ -74,8 +94,6 @@ async def test_a_worker_with_few_turns_claims_without_a_poll(
         return await heads(queue, *values, **options)  # pyright: ignore[reportArgumentType]
 
     async with _counted(postgres_url, "usual", concurrency=8) as (here, _):
-        here.engine.poll = NEVER
-        await asyncio.sleep(1.1)  # in which the last poll of before is over
         monkeypatch.setattr(TurnQueue, "heads", polled)
         for _ in range(SEVERAL):
             await _turn(here)

@@ -67,7 +67,7 @@ async def test_a_busy_session_rejects_when_asked_to(here: Process) -> None:
 async def test_interrupt_stops_what_runs_and_goes_first(here: Process) -> None:
     async with here.worker():
         running = await here.say('call hold {"name": "never"}')
-        await here.place.effects.wait(lambda said: "held never" in said)
+        await here.place.effects.wait(lambda effects: "held never" in effects)
         queued = await here.say("later")
         urgent = await here.say("now", busy="interrupt")
         assert (await here.turns.wait(running)).state == "cancelled"
@@ -79,7 +79,7 @@ async def test_interrupt_stops_what_runs_and_goes_first(here: Process) -> None:
 
 async def test_a_cancelled_turn_keeps_what_was_said(here: Process) -> None:
     async with here.worker(delay=0.05):
-        turn = await here.say("one two three four five six seven eight nine ten")
+        turn = await here.say(" ".join(["one", *["more"] * 1_000, "last"]))  # for a minute
         async for event in here.turns.events(turn):
             if event.type == "message.delta":
                 await here.turns.cancel(turn)
@@ -88,13 +88,13 @@ async def test_a_cancelled_turn_keeps_what_was_said(here: Process) -> None:
         events = await here.read(turn)
         assert ended.state == "cancelled"
         check_log(events)
-        said = events[-1].data["text"]
-        assert said.startswith("You")
-        assert "ten" not in said
+        text = events[-1].data["text"]
+        assert text.startswith("You")
+        assert "last" not in text
         follow_up = await here.say("go on")
         assert (await here.turns.wait(follow_up)).state == "completed"
     rows = await here.store.messages((await here.turns.get(turn)).session)
-    assert said in [row.content for row in rows]
+    assert text in [row.content for row in rows]
 
 
 async def test_a_queued_turn_is_cancelled_by_its_row_alone(here: Process) -> None:
@@ -128,8 +128,8 @@ async def test_a_turn_that_runs_too_long_fails(here: Process) -> None:
 async def test_an_answer_goes_on_with_a_turn_that_waits(here: Process) -> None:
     async with here.worker():
         asking = await here.say('call pay {"amount": 3}')
-        asked = await here.turns.wait(asking)
-        assert asked.state == "input_required"
+        waiting = await here.turns.wait(asking)
+        assert waiting.state == "input_required"
         between = await here.say("meanwhile")
         assert (await here.turns.wait(between)).state == "completed"
         approval = next(e for e in await here.read(asking) if e.type == "approval.required")
@@ -152,9 +152,9 @@ async def test_a_question_can_be_answered_as_soon_as_it_is_read(
     """The turn waits for the answer from the moment that a reader sees the question."""
     close = TurnQueue.close
 
-    async def slow_close(queue: TurnQueue, *given: Any) -> ClosedTurn:
+    async def slow_close(queue: TurnQueue, *given: Any, **options: Any) -> ClosedTurn:
         await asyncio.sleep(0.5)
-        return await close(queue, *given)
+        return await close(queue, *given, **options)
 
     monkeypatch.setattr(TurnQueue, "close", slow_close)
     async with here.worker():
@@ -204,8 +204,8 @@ async def test_a_message_is_for_the_session_that_was_meant(here: Process) -> Non
 
 async def test_an_answer_has_the_time_limit_of_the_turn_that_asked(here: Process) -> None:
     async with here.worker():
-        asked = await here.turns.wait(await here.say('call pay {"amount": 3}', time_limit=50.0))
-    answer = await here.turns.answer(asked.id, Answer(asked.waits_for[0], approved=True))
+        waiting = await here.turns.wait(await here.say('call pay {"amount": 3}', time_limit=50.0))
+    answer = await here.turns.answer(waiting.id, Answer(waiting.waits_for[0], approved=True))
     assert answer.time_limit == 50.0
 
 
@@ -214,13 +214,13 @@ async def test_an_answer_that_cannot_be_used_is_refused_when_it_is_submitted(
 ) -> None:
     """A turn that waits for a call of which its session knows no question."""
     async with here.worker():
-        asked = await here.turns.wait(await here.say('call pay {"amount": 3}'))
+        waiting = await here.turns.wait(await here.say('call pay {"amount": 3}'))
     unknown = "update turns set waits_for = '[\"elsewhere\"]' where id = :id"
     async with here.store.database.begin() as connection:
-        await connection.execute(sa.text(unknown), {"id": asked.id})
+        await connection.execute(sa.text(unknown), {"id": waiting.id})
     with pytest.raises(ApprovalNotFoundError):
-        await here.turns.answer(asked.id, Answer("elsewhere", approved=True))
-    assert (await here.turns.get(asked.id)).state == "input_required"
+        await here.turns.answer(waiting.id, Answer("elsewhere", approved=True))
+    assert (await here.turns.get(waiting.id)).state == "input_required"
 
 
 async def test_what_is_not_there_is_said(here: Process) -> None:
@@ -254,8 +254,8 @@ async def test_a_trimmed_log_is_rebuilt_from_the_history(here: Process) -> None:
 
 
 async def test_a_turn_is_read_by_what_submit_returned(here: Process) -> None:
+    submitted = await here.turns.get(await here.say('call step {"name": "a"}'))
     async with here.worker():
-        submitted = await here.turns.get(await here.say('call step {"name": "a"}'))
         ended = await here.turns.wait(submitted)
         events = await here.read(submitted.id)
         assert [event async for event in here.turns.events(submitted)] == events
@@ -283,3 +283,10 @@ async def test_a_turn_of_another_tenant_is_not_read(here: Process) -> None:
         await anext(other.events(submitted))
     with pytest.raises(TurnNotFoundError):
         await other.wait(submitted)
+
+
+async def test_a_session_that_a_message_creates_has_it_as_title(here: Process) -> None:
+    await here.say("Where is\nmy parcel?", session="new")
+    await here.say("And the other one?", session="new")
+    summary = await here.store.summary(SessionKey("", here.place.app, "user", "new"))
+    assert summary.title == "Where is my parcel?"

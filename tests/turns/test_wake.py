@@ -1,6 +1,7 @@
 """Wake-ups in a process and between processes."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -40,6 +41,17 @@ async def test_a_wake_up_in_the_process_needs_no_database(sqlite_url: str) -> No
 
 def _events(*numbers: int) -> list[LoggedEvent]:
     return [LoggedEvent(number, "message.delta", {}, 1, 0.0) for number in numbers]
+
+
+async def test_a_wake_up_that_comes_as_the_time_is_over_is_not_lost() -> None:
+    """Text that is only streamed is in no log: a reader that polls instead does not find it."""
+    subscription = LogSubscription()
+    waiting = asyncio.create_task(subscription.wait(0.01))
+    await asyncio.sleep(0)
+    time.sleep(0.05)  # noqa: ASYNC251 - the timer and the wake-up are due in the same pass
+    asyncio.get_running_loop().call_soon(subscription.deliver, _events(3))
+    assert await waiting
+    assert subscription.take(2) == _events(3)
 
 
 def test_a_reader_takes_what_it_is_handed() -> None:

@@ -22,6 +22,7 @@ from lango.app import Application, mcp_server
 from lango.config.load import load
 from lango.errors import AppLoadError, ConfigError, UnknownModelError, UnknownToolError
 from lango.providers.policy.retry import Policy
+from lango.store.sessions.store import SqlSessionStore
 from lango.testing.wires import Refusal, WireServer
 from lango.turns.worker import WorkerOptions
 from tests.unit.adk.models.asking import ask, request, texts
@@ -59,27 +60,74 @@ def write_agent(folder: str, code: str) -> None:
     Path(folder, "agent.py").write_text(code)
 
 
+def test_the_store_has_the_pool_of_the_settings(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {}
+
+    class Recorded(SqlSessionStore):
+        def __init__(self, url: str, **given: Any) -> None:
+            options.update(given)
+            super().__init__(url, **given)
+
+    monkeypatch.setattr("lango.app.SqlSessionStore", Recorded)
+    pool = {"pool_size": 3, "pool_overflow": 4, "pool_timeout": 5.5}
+    made(store={"url": f"sqlite:///{tmp_path}/never.db", **pool})
+    assert {name: options.get(name) for name in pool} == pool
+
+
 def test_the_one_app_need_not_be_named(made: Made) -> None:
     application = made(apps={"clerk": agent()})
     assert application.app_name(None) == application.app_name("clerk") == "clerk"
     assert application.app_name("my.module:root_agent") == "my.module:root_agent"
 
 
+def test_agents_in_folders_are_named(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_agent("weather", "")
+    write_agent("billing", "")
+    Path("data").mkdir()
+    application = made(apps={})
+    with pytest.raises(ConfigError) as caught:
+        application.app_name(None)
+    text = "Name the app as the first argument; this folder has billing, weather."
+    assert str(caught.value) == text
+    with pytest.raises(ConfigError) as caught:
+        application.app_name("wether")
+    assert str(caught.value).endswith("has billing, weather. Did you mean weather?")
+    monkeypatch.chdir("weather")
+    with pytest.raises(ConfigError, match=r"this folder is an agent, named `\.`\."):
+        application.app_name(None)
+
+
 @pytest.mark.parametrize(
-    ("apps", "name", "said"),
+    ("apps", "name", "expected"),
     [
         ({}, None, "There is no app here. `lango init .`"),
-        ({}, "clerk", "There is no app here. `lango init .`"),
-        ({"a": agent(), "b": agent()}, None, "Say which app; lango.yaml has a, b."),
+        ({}, "clerk", "There is no app clerk here. `lango init .`"),
+        (
+            {"a": agent(), "b": agent()},
+            None,
+            "Name the app as the first argument; lango.yaml has a, b.",
+        ),
+        (
+            {"shop": agent(), "b": agent()},
+            "shopp",
+            "There is no app shopp; lango.yaml has shop, b. Did you mean shop?",
+        ),
         ({"a": agent()}, "c", "There is no app c; lango.yaml has a."),
+        ({}, "./shop/clerk.py", "named by module and variable, as shop.clerk:root_agent."),
+        ({"a": agent()}, "/srv/clerk.py", "as clerk:root_agent."),
     ],
 )
 async def test_an_app_that_is_not_there(
-    made: Made, apps: dict[str, Any], name: str | None, said: str
+    made: Made, apps: dict[str, Any], name: str | None, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         await made(apps=apps).agent(name)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 async def test_an_agent_is_made_once(made: Made) -> None:
@@ -143,7 +191,7 @@ async def test_sub_agents_have_models_and_tools_of_their_own(made: Made) -> None
 
 
 @pytest.mark.parametrize(
-    ("spec", "error", "said"),
+    ("spec", "error", "expected"),
     [
         (agent(mcp=["gone"]), ConfigError, "There is no MCP server gone in the settings"),
         (agent(tools=["builtin:tmie"]), UnknownToolError, "Did you mean time"),
@@ -153,10 +201,10 @@ async def test_sub_agents_have_models_and_tools_of_their_own(made: Made) -> None
     ],
 )
 async def test_what_an_app_names_must_be_there(
-    made: Made, spec: dict[str, Any], error: type[Exception], said: str
+    made: Made, spec: dict[str, Any], error: type[Exception], expected: str
 ) -> None:
     servers = {"github": {"command": ["github-mcp"]}}
-    with pytest.raises(error, match=said) as caught:
+    with pytest.raises(error, match=expected) as caught:
         await made(apps={"clerk": spec}, mcp_servers=servers).agent()
     if error is ConfigError:
         assert "they have github" in str(caught.value)
@@ -168,7 +216,7 @@ def test_a_provider_that_is_not_there(made: Made) -> None:
 
 
 async def test_an_mcp_server_gets_what_is_said_of_it(made: Made) -> None:
-    said = {
+    settings = {
         "command": ["github-mcp", "--stdio"],
         "env": {"GITHUB_TOKEN": "secret-1"},
         "tools": ["search"],
@@ -178,7 +226,7 @@ async def test_an_mcp_server_gets_what_is_said_of_it(made: Made) -> None:
     }
     clerk = agent(mcp=["github"])
     application = made(
-        apps={"clerk": clerk}, mcp_servers={"github": said}, allow_literal_secrets=True
+        apps={"clerk": clerk}, mcp_servers={"github": settings}, allow_literal_secrets=True
     )
     root: Any = (await application.agent()).root
     assert [type(one) for one in root.tools] == [ServerToolset]
@@ -268,7 +316,7 @@ async def test_strict_refuses_what_cannot_be_resumed(made: Made) -> None:
     own = f"{__name__}:in_its_own_way"
     await made(apps={"clerk": own}).agent()
     application = made(apps={"clerk": own, "plain": agent()}, durability="strict")
-    with pytest.raises(ConfigError, match=r"apps\.clerk: .*strict.*in a way of its own"):
+    with pytest.raises(ConfigError, match=r"apps\.clerk: .*strict.*overrides how it runs"):
         await application.agent("clerk")
     assert (await application.agent("plain")).root.name == "plain"
     with pytest.raises(ConfigError, match=r"apps\.clerk"):
@@ -293,10 +341,10 @@ def test_no_turn_of_a_worker_waits_for_a_model_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "flag", "at_once"), [(7, None, 125), (300, None, 375), (7, 400, 500)]
+    ("concurrency", "flag", "at_once"), [(7, None, 125), (300, None, 375), (7, 400, 500)]
 )
 async def test_a_model_is_asked_by_all_turns_of_a_worker_at_once(
-    made: Made, monkeypatch: pytest.MonkeyPatch, said: int, flag: int | None, at_once: int
+    made: Made, monkeypatch: pytest.MonkeyPatch, concurrency: int, flag: int | None, at_once: int
 ) -> None:
     policies: list[Policy] = []
 
@@ -306,7 +354,7 @@ async def test_a_model_is_asked_by_all_turns_of_a_worker_at_once(
             super().__init__(provider, policy=policy, **options)
 
     monkeypatch.setattr("lango.app.ModelAdapter", Spied)
-    await made(apps={"a": agent()}, worker={"concurrency": said}).worker(concurrency=flag)
+    await made(apps={"a": agent()}, worker={"concurrency": concurrency}).worker(concurrency=flag)
     assert [policy.max_concurrent_requests for policy in policies] == [at_once]
 
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.memory.base_memory_service import BaseMemoryService
 from google.adk.models.base_llm import BaseLlm
 from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
 from lango.adk.artifacts import SqlArtifactService
+from lango.adk.memory import SqlMemoryService
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.tools.adapter import AdkTool, as_adk_tools, tool_name
-from lango.errors import ConfigError
+from lango.core.named_code import is_code_name
+from lango.errors import ConfigError, InvalidToolError
 from lango.providers.base import Provider
 from lango.store.sessions.store import SqlSessionStore
 from lango.tools.base import Tool
+from lango.tools.registry import BUILTIN_PREFIX, find, load_tools
 
 Model = str | BaseLlm | Provider
 """A model's name ("openai:gpt-5"), an ADK model, or a lango provider."""
@@ -51,6 +58,17 @@ def llm_agent(
     )
 
 
+def named_tools(spec: str, options: Mapping[str, Any]) -> list[Tool | AdkTool]:
+    """The tools of a name in `lango.yaml`, which may also be a tool or toolset of ADK's classes."""
+    if is_code_name(spec) and not spec.startswith(BUILTIN_PREFIX):
+        target = find(spec)
+        if isinstance(target, BaseTool | BaseToolset):
+            if options:
+                raise InvalidToolError(f"{spec} is a tool of ADK's, which has no options here.")
+            return [target]
+    return [*load_tools(spec, options)]
+
+
 def _refuse_namesakes(agent: str, tools: Iterable[AdkTool]) -> None:
     """Refuse duplicate tool names; the names in a toolset are unknown until it runs."""
     names = [tool_name(tool) for tool in tools]
@@ -61,10 +79,11 @@ def _refuse_namesakes(agent: str, tools: Iterable[AdkTool]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AgentServices:
-    """The services that store sessions and artifacts."""
+    """The services that store sessions, artifacts and memory."""
 
     sessions: BaseSessionService
     artifacts: BaseArtifactService
+    memory: BaseMemoryService
     store: SqlSessionStore | None = None
 
     async def close(self) -> None:
@@ -83,11 +102,15 @@ def services(
     """ADK's services on a store or its URL; without one, in the process's memory."""
     if store is None:
         from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+        from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
         from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
-        return AgentServices(InMemorySessionService(), InMemoryArtifactService())
+        return AgentServices(
+            InMemorySessionService(), InMemoryArtifactService(), InMemoryMemoryService()
+        )
     sessions = SessionServiceAdapter(
         store, tenant=tenant, root_agent_name=root_agent_name, token_budget=token_budget
     )
     artifacts = SqlArtifactService(sessions.store, tenant=tenant, requires_session=True)
-    return AgentServices(sessions, artifacts, sessions.store)
+    memory = SqlMemoryService(sessions.store, tenant=tenant, requires_session=True)
+    return AgentServices(sessions, artifacts, memory, sessions.store)

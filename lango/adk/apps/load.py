@@ -16,13 +16,15 @@ from google.adk.apps.app import App
 from google.adk.workflow import BaseNode
 
 from lango.adk.compat.cli import load_agent, load_dotenv
+from lango.core.extras import advice
 from lango.core.named_code import named_code
 from lango.errors import AppLoadError
 
 USUAL_NAMES: Final = ("app", "root_agent")
 """The names that ADK's own tools look for in a module."""
 
-_OF_AN_AGENT: Final = ("agent.py", "root_agent.yaml", "__init__.py")
+_MARKS: Final = ("agent.py", "root_agent.yaml")
+_OF_AN_AGENT: Final = (*_MARKS, "__init__.py")
 
 Root = App | BaseNode
 """What can be run: an App, an agent or a Workflow."""
@@ -55,6 +57,13 @@ def agent_folder(target: str) -> Path | None:
     return None
 
 
+def agent_folders() -> list[str]:
+    """The folders of agents in the current one, and `.` if it is one itself."""
+    here = Path()
+    folders = (here, *sorted(path for path in here.iterdir() if path.is_dir()))
+    return [str(path) for path in folders if any((path / name).is_file() for name in _MARKS)]
+
+
 def folder_app_name(target: str, root: Root) -> str | None:
     """The app name of an agent named by its folder: the folder's name, as in ADK's own tools.
 
@@ -68,7 +77,9 @@ def _loaded_by_adk(folder: Path, target: str) -> Root:
     try:
         return load_agent(folder)
     except Exception as error:
-        raise AppLoadError(f"{target}: ADK cannot load it: {error}") from error
+        reason = f"{target}: ADK cannot load it: {error}"
+        advised = advice(error)
+        raise AppLoadError(f"{reason.rstrip('.')}. {advised}" if advised else reason) from error
 
 
 def _read_dotenv(target: str) -> None:

@@ -10,6 +10,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.workflow import BaseNode
 
+from lango.adk.mcp.adk_toolsets import TAKEN, is_adk_mcp, taken_names
 from lango.adk.mcp.names import tools_of
 from lango.adk.transfers import agents_of
 from lango.core.causes import cause_of
@@ -29,29 +30,25 @@ def models_in(root: BaseNode) -> dict[str, BaseLlm | Exception]:
     return models
 
 
-def adk_mcp_toolsets_in(root: BaseNode) -> list[BaseToolset]:
-    """The MCP toolsets of a tree that are ADK's own; `mcp_reports` covers lango's."""
-    try:
-        from google.adk.tools.mcp_tool.mcp_toolset import McpToolset
+def adk_mcp_toolsets_in(root: BaseNode) -> list[tuple[LlmAgent, BaseToolset]]:
+    """The MCP toolsets of a tree that are ADK's own, with their agents.
 
-        from lango.adk.mcp.toolset import ServerToolset
-    except ImportError:  # the extra is not installed, so no agent can have one
-        return []
-    tools = (tool for agent in _llm_agents(root) for tool in tools_of(agent))
+    `server_reports` covers lango's.
+    """
     return [
-        tool
-        for tool in tools
-        if isinstance(tool, McpToolset) and not isinstance(tool, ServerToolset)
+        (agent, tool) for agent in _llm_agents(root) for tool in tools_of(agent) if is_adk_mcp(tool)
     ]
 
 
-async def mcp_problem(toolset: BaseToolset) -> str:
-    """Why the server of a toolset does not list its tools; empty if it does."""
+async def mcp_problem(agent: LlmAgent, toolset: BaseToolset) -> str:
+    """Why an agent does not get the tools that its MCP server lists; empty if it gets all."""
     try:
-        await toolset.get_tools()
+        tools = await toolset.get_tools_with_prefix()
     except Exception as error:  # noqa: BLE001 - from an external program or server
-        return str(error if isinstance(error, LangoError) else cause_of(error))
-    return ""
+        cause = error if isinstance(error, LangoError) else cause_of(error)
+        return f"cannot be reached: {cause}"
+    taken = await taken_names(toolset, tools, agent)
+    return TAKEN.format(", ".join(map(repr, taken))) if taken else ""
 
 
 def _llm_agents(root: BaseNode) -> Iterator[LlmAgent]:

@@ -14,6 +14,7 @@ from google.genai import types
 
 from lango.adk.compat.a2a import skip_a2a
 from lango.adk.models.adapter import ModelAdapter
+from lango.telemetry.tracing.current import silence
 
 _COLLECTIONS: Final = (2_000, 10, 500)
 """The garbage collector's thresholds for its three generations.
@@ -36,12 +37,13 @@ async def warm_up() -> None:
         auto_create_session=True,
     )
     message = types.UserContent("call ready {}")
-    async with aclosing(
-        runner.run_async(user_id="warm_up", session_id="warm_up", new_message=message)
-    ) as events:
-        async for _ in events:
-            pass
-    await runner.close()
+    with silence():
+        async with aclosing(
+            runner.run_async(user_id="warm_up", session_id="warm_up", new_message=message)
+        ) as events:
+            async for _ in events:
+                pass
+        await runner.close()
     _settle()
 
 

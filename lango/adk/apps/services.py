@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 import yaml
 
 from lango.adk.artifacts import SqlArtifactService
+from lango.adk.memory import SqlMemoryService
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import LangoError
 from lango.store.sessions.store import SqlSessionStore
@@ -24,8 +25,8 @@ class RegisteredSessionService(SessionServiceAdapter):
     """A session service that ADK's registry creates."""
 
     def __init__(self, uri: str, **_: Any) -> None:
-        url, schema, tenant = parse_uri(uri)
-        super().__init__(SqlSessionStore(url, schema=schema), tenant=tenant)
+        store, tenant = _store_and_tenant(uri)
+        super().__init__(store, tenant=tenant)
         self._owns_store = True
 
 
@@ -33,21 +34,43 @@ class RegisteredArtifactService(SqlArtifactService):
     """An artifact service that ADK's registry creates."""
 
     def __init__(self, uri: str, **_: Any) -> None:
-        url, schema, tenant = parse_uri(uri)
-        super().__init__(SqlSessionStore(url, schema=schema), tenant=tenant)
+        store, tenant = _store_and_tenant(uri)
+        super().__init__(store, tenant=tenant)
         self._owns_store = True
 
 
-def parse_uri(uri: str) -> tuple[str, str | None, str]:
-    """The store's URL, the schema and the tenant from a registry URI (`?schema=…&tenant=…`)."""
+class RegisteredMemoryService(SqlMemoryService):
+    """A memory service that ADK's registry creates."""
+
+    def __init__(self, uri: str, **_: Any) -> None:
+        store, tenant = _store_and_tenant(uri)
+        super().__init__(store, tenant=tenant)
+        self._owns_store = True
+
+
+def parse_uri(uri: str) -> tuple[str, str | None, str, str | None]:
+    """The store's URL, the schema, the tenant and the object store's URL from a registry URI.
+
+    They are its parameters: `?schema=…&tenant=…&objects=…`.
+    """
     url, _, query = uri.removeprefix("lango+").partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     schema, tenant = options.pop("schema", None), options.pop("tenant", "")
-    return (f"{url}?{urlencode(options)}" if options else url), schema, tenant
+    objects = options.pop("objects", None)
+    return (f"{url}?{urlencode(options)}" if options else url), schema, tenant, objects
+
+
+def _store_and_tenant(uri: str) -> tuple[SqlSessionStore, str]:
+    url, schema, tenant, objects = parse_uri(uri)
+    return SqlSessionStore(url, schema=schema, objects=objects), tenant
 
 
 def _entries() -> list[dict[str, str]]:
-    services = {"session": RegisteredSessionService, "artifact": RegisteredArtifactService}
+    services = {
+        "session": RegisteredSessionService,
+        "artifact": RegisteredArtifactService,
+        "memory": RegisteredMemoryService,
+    }
     return [
         {"scheme": scheme, "type": kind, "class": f"{service.__module__}.{service.__qualname__}"}
         for scheme in SCHEMES

@@ -1,4 +1,4 @@
-"""ADK's own web UI on lango's agents, sessions and artifacts."""
+"""ADK's own web UI on lango's agents, sessions, artifacts and memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from google.adk.auth.credential_service.in_memory_credential_service import (
 )
 from google.adk.evaluation.local_eval_set_results_manager import LocalEvalSetResultsManager
 from google.adk.evaluation.local_eval_sets_manager import LocalEvalSetsManager
-from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
+from google.adk.memory.base_memory_service import BaseMemoryService
 from google.adk.sessions.base_session_service import BaseSessionService
 
 from lango.adk.compat.dev_server import PAGES, BaseAgentLoader, DevServer
@@ -41,6 +41,7 @@ def web_app(
     apps: Mapping[str, App],
     sessions: BaseSessionService,
     artifacts: BaseArtifactService,
+    memory: BaseMemoryService,
     *,
     folder: str,
     host: str,
@@ -59,7 +60,7 @@ def web_app(
         agent_loader=LoadedApps(apps),
         session_service=sessions,
         artifact_service=artifacts,
-        memory_service=InMemoryMemoryService(),
+        memory_service=memory,
         credential_service=credentials,
         eval_sets_manager=LocalEvalSetsManager(agents_dir=folder),
         eval_set_results_manager=LocalEvalSetResultsManager(agents_dir=folder),

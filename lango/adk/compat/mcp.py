@@ -12,7 +12,7 @@ from google.adk.tools.mcp_tool.mcp_session_manager import (
     StdioConnectionParams,
     StreamableHTTPConnectionParams,
 )
-from google.adk.tools.mcp_tool.mcp_tool import McpTool
+from google.adk.tools.mcp_tool.mcp_tool import McpTool, ProgressCallbackFactory
 from google.adk.tools.mcp_tool.mcp_toolset import McpToolset
 from google.adk.tools.tool_context import ToolContext
 from mcp import ClientSession
@@ -56,6 +56,12 @@ class HookedTool(McpTool):
         self, *, args: dict[str, Any], tool_context: ToolContext, credential: AuthCredential
     ) -> dict[str, Any]:
         return await self.answer(args=args, tool_context=tool_context, credential=credential)
+
+
+def set_progress_callback(tool: McpTool, callback: ProgressCallbackFactory) -> None:
+    """Set the callback for a tool's progress, unless it has one."""
+    if tool._progress_callback is None:  # pyright: ignore[reportPrivateUsage]
+        tool._progress_callback = callback  # pyright: ignore[reportPrivateUsage]
 
 
 class HookedSessions(MCPSessionManager):

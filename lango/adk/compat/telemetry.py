@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from google.adk.models.llm_response import LlmResponse
-from google.adk.telemetry._instrumentation import inference_scope
+from google.adk.telemetry import _instrumentation
+
+_SCOPE: Final[Any] = _instrumentation.InferenceScope
+# google-adk 2.12 has no such method: there the responses stay until the call ends.
+_record: Final[Any] = getattr(_SCOPE, "record_llm_response", None)
 
 
-def forget_response(response: LlmResponse) -> None:
-    """Remove the newest collected response, if it is this one."""
-    scope = inference_scope()
-    if scope is not None and scope.llm_responses and scope.llm_responses[-1] is response:
-        scope.llm_responses.pop()
+def forget_partial_responses() -> None:
+    """Patch ADK's telemetry (idempotent): a long stream's partial responses do not stay in memory.
+
+    Telemetry reads what ended the call, and the newest usage that was reported.
+    """
+    if _record is not None:
+        _SCOPE.record_llm_response = _record_and_forget
+
+
+def _record_and_forget(scope: Any, invocation_context: Any, response: LlmResponse) -> None:
+    collected: list[LlmResponse] = scope.llm_responses
+    newest = next((each for each in reversed(collected) if each.usage_metadata), None)
+    collected[:] = [each for each in collected if not each.partial or each is newest]
+    _record(scope, invocation_context, response)

@@ -32,7 +32,7 @@ from lango.adk.compat.agent_tool import (
 from lango.adk.durable.calls.open_calls import open_calls
 from lango.adk.durable.journal import agent_places
 from lango.adk.durable.output_key import output_keys
-from lango.adk.durable.resume import Resumed, resumable
+from lango.adk.durable.resume import Resumed, load, resumable
 from lango.adk.plugins.records import RecordingPlugin
 from lango.adk.sessions.encode import split_state
 from lango.adk.tools.approvals import QUESTIONS
@@ -42,7 +42,7 @@ from lango.core.values import storable_json
 from lango.store.sessions.entries import SessionKey, StateChange
 
 if TYPE_CHECKING:
-    from lango.adk.durable.claimed_service import ClaimedSessions
+    from lango.adk.durable.claimed.sessions import ClaimedSessions
 
 ForChild = Callable[[str], "ClaimedSessions"]
 """Returns the session service for the invocation of a child."""
@@ -92,9 +92,7 @@ class ChildAgents:
         for event in (*resumed.stored, *resumed.repaired):
             _pass_on(event, context)
         await _drive(runner, key, name, resumed, context)
-        session = await sessions.get_session(
-            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
-        )
+        session = await load(sessions, key)
         events = session.events if session else []
         cut_off = _cut_off(events)
         return {"error": cut_off} if cut_off else {"result": _answer(tool, events)}
@@ -121,6 +119,7 @@ def _runner(
         ),
         artifact_service=forwarded_artifacts(context),
         session_service=sessions,
+        memory_service=around.memory_service,
         credential_service=around.credential_service,
     )
     runner.plugin_manager.set_skip_closing_plugins(True)  # the turn closes them

@@ -16,7 +16,7 @@ from google.genai import types
 
 from lango.adk.durable.calls.open_calls import decided_calls, open_calls
 from lango.adk.durable.child_agents import child_id
-from lango.adk.durable.claimed_service import ClaimedSessions
+from lango.adk.durable.claimed.sessions import ClaimedSessions
 from lango.adk.durable.journal import CLOSED
 from lango.adk.durable.ledger import INTERRUPTED, as_response
 from lango.adk.durable.repairs import REJECTED

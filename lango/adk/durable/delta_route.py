@@ -24,7 +24,7 @@ _OURS: Final = ("lango.", BasePlugin.__module__)
 
 def hides_partials(app: App) -> bool:
     """Whether only ADK's own classes and plugins that ignore them see an app's partial events."""
-    is_plain = all(_is_of_adk(node) for node in _nodes(root_of(app)))
+    is_plain = all(type(node).__module__.startswith(_OF_ADK) for node in _nodes(root_of(app)))
     return is_plain and not any(map(_reads_partials, app.plugins))
 
 
@@ -49,10 +49,6 @@ def _nodes(node: BaseNode) -> Iterator[BaseNode]:
     graph = node.graph if isinstance(node, Workflow) else None
     for below in graph.nodes if graph else getattr(node, "sub_agents", ()):
         yield from _nodes(below)
-
-
-def _is_of_adk(node: BaseNode) -> bool:
-    return type(node).__module__.startswith(_OF_ADK)
 
 
 def _reads_partials(plugin: BasePlugin) -> bool:

@@ -33,8 +33,8 @@ from lango.adk.compat.agents import (
     runs_as_adk_does,
     state_event,
 )
-from lango.adk.durable.claimed_service import ClaimedSessions
-from lango.adk.durable.journal import TEMP, AgentRun, Journal, Step, is_end, stamp
+from lango.adk.durable.claimed.sessions import ClaimedSessions
+from lango.adk.durable.journal import TEMP, AgentRun, Journal, Step, is_end, mark
 from lango.adk.durable.ledger import RunningCall, saving
 from lango.core.values import JsonObject, storable_json
 
@@ -58,7 +58,7 @@ async def _run_callbacks(
     callbacks: Callbacks,
     run_callbacks: RunCallbacks,
 ) -> Event | None:
-    """Run callbacks once: their event is stamped, and the journal finds it by its stamp.
+    """Run callbacks once: their event is marked, and the journal finds it by its mark.
 
     Plugin callbacks run in every attempt.
     """
@@ -85,7 +85,7 @@ def _skip_body(agent: BaseAgent, ctx: InvocationContext) -> None:
 
 
 def _stamp(event: Event, step: Step) -> None:
-    stamp(event, step)
+    mark(event, step)
     temp = {k: v for k, v in event.actions.state_delta.items() if k.startswith(_TEMP_STATE)}
     stored = _storable(temp)
     if stored:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from google.adk.sessions.session import Session
 
-from lango.adk.durable.claimed_service import ClaimedSessions
+from lango.adk.durable.claimed.sessions import ClaimedSessions
 from lango.adk.durable.closing import close_history, keep_unfinished, speaker_after, unfinished
 from lango.adk.durable.resume import load, since_message
 from lango.adk.sessions.service import SessionServiceAdapter
@@ -18,7 +18,7 @@ from lango.core.turns.events import GivenUp, Publish, TurnEvent
 from lango.errors import TurnError
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import TurnLog
-from lango.store.turns.rows import Claim
+from lango.store.turns.rows import Claim, user_event_id
 
 
 async def give_up(
@@ -33,7 +33,7 @@ async def give_up(
     session = await load(sessions, turn.session)
     if session is None:  # deleted with its turn: closing the turn detects that
         return verdict
-    message_id = f"{turn.id}.user"
+    message_id = user_event_id(turn.id)
     drafts = unfinished(await TurnLog(sessions.store.database).read_all(turn))
     text = await keep_unfinished(sessions, session, drafts, speaker(session))
     failpoint("turn.kept")
@@ -49,6 +49,7 @@ class UnloadedApp:
     """Stands in for an app that no worker has loaded: its turns can be closed, but not run."""
 
     fingerprint = ""
+    remembers = False
 
     def __init__(self, store: SqlSessionStore) -> None:
         self.store = store

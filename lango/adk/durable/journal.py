@@ -79,12 +79,12 @@ def root_container(places: Mapping[str, AgentPlace]) -> str | None:
 
 
 def step_of(event: Event) -> Step | None:
-    """The step stamped on an event."""
+    """The step that an event is marked with."""
     return (event.custom_metadata or {}).get(STEP)
 
 
-def stamp(event: Event, step: Step) -> None:
-    """Stamp an event with the step of the agent run that it belongs to."""
+def mark(event: Event, step: Step) -> None:
+    """Mark an event with the step of the agent run that it belongs to."""
     event.custom_metadata = {**(event.custom_metadata or {}), STEP: step}
 
 

@@ -25,10 +25,13 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
+from lango.adk.credentials.turn import TurnCredentials
 from lango.adk.durable.calls.ids import TurnCallIds, without_doubles
 from lango.adk.durable.calls.long_running import show_pending
 from lango.adk.durable.child_agents import ChildAgents, runs_a_child
 from lango.adk.durable.delta_route import is_direct
+from lango.adk.durable.progress import TurnProgress
+from lango.adk.mcp.progress import report_progress_of
 from lango.adk.models.caller import call_key, note_caller
 from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.sessions.encode import dumped_actions, split_state
@@ -60,6 +63,7 @@ class RunningCall:
 
     call: str
     idempotent: bool = False
+    tool_call: str = ""  # the id of a tool's call; empty for functions of a Workflow
     saves: Counter[str] = field(default_factory=Counter[str])
 
     def next_id(self, name: str) -> str:
@@ -74,8 +78,17 @@ saving: ContextVar[RunningCall | None] = ContextVar("lango_saving", default=None
 class LedgerPlugin(BasePlugin):
     """Answers a call from the ledger, or records it before its tool runs."""
 
-    def __init__(self, ledger: ToolLedger, claim: Claim, children: ChildAgents) -> None:
+    def __init__(
+        self,
+        ledger: ToolLedger,
+        claim: Claim,
+        children: ChildAgents,
+        credentials: TurnCredentials,
+        progress: TurnProgress,
+    ) -> None:
         super().__init__("lango_ledger")
+        self.credentials = credentials
+        self.progress = progress
         self._ledger = ledger
         self._claim = claim
         self._children = children
@@ -94,11 +107,23 @@ class LedgerPlugin(BasePlugin):
         if isinstance(verdict, Finished):
             return _recorded_result(verdict, tool, tool_context)
         self.started.add((run.invocation_id, run.call_key))
-        saving.set(RunningCall(f"{run.invocation_id}/{run.call_key}", run.idempotent))
+        name = f"{run.invocation_id}/{run.call_key}"
+        saving.set(RunningCall(name, run.idempotent, tool_context.function_call_id or ""))
         if verdict == UNKNOWN:
             return {"error": INTERRUPTED, "note": _ADVICE}
+        await self.credentials.refresh()
+        self.progress.begin(tool.name, tool_context)
+        report_progress_of(tool)
         if runs_a_child(tool):
             return await self._run_child(cast(AgentTool, tool), tool_args, tool_context)
+        return None
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Mask the user's credentials in what the other plugins leave of the request."""
+        del callback_context
+        self.credentials.secrets.mask_request(llm_request)
         return None
 
     async def _run_child(
@@ -152,12 +177,19 @@ class LedgerKeeper(BasePlugin):
     ) -> dict[str, Any] | None:
         """Record the result, or an error if the tool used a state key that is too long.
 
-        Otherwise the response's event could not be stored, and the call would have no answer.
+        Otherwise the response's event could not be stored, and the call would have no answer. The
+        user's credentials are masked, and requests for credentials are stored before the result.
         """
-        refused = self._ledger.refuse_long_keys(tool_context)
-        result = result if refused is None else refused
+        self._ledger.progress.finish(tool_context)
+        credentials = self._ledger.credentials
+        await credentials.flush()
+        credentials.secrets.drop(tool_context.actions)
+        changed = self._ledger.refuse_long_keys(tool_context)
+        if changed is None and (masked := credentials.secrets.masked(result)) is not result:
+            changed = as_response(masked)
+        result = result if changed is None else changed
         await self._ledger.finish(tool_run(tool, tool_args, tool_context), result, tool_context)
-        return refused
+        return changed
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -190,6 +222,7 @@ class LedgerKeeper(BasePlugin):
         responses with which ADK closes the calls of an aborted run are dropped: they are not the
         tools' results, and they answer questions that still wait. `close_history` replaces them.
         """
+        await self._ledger.credentials.flush()
         if event.error_code == ABORTED:
             event.content = None
         if not event.partial:

@@ -15,12 +15,12 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 from lango.adk.compat.questions import confirmation_request, credential_request
+from lango.adk.credentials.kinds import CREDENTIAL
 from lango.adk.durable.journal import finishes, has_parts, is_end, is_message, step_of
 from lango.adk.tools.approvals import CONFIRMATION
 from lango.core.values import JsonObject
 from lango.store.turns.ledger import Finished, bounded_key
 
-CREDENTIAL: Final = "adk_request_credential"
 _CALL_ID: Final = ("functionCallId", "function_call_id")
 AWAITS_CONFIRMATION: Final = "This tool call requires confirmation, please approve or reject."
 """ADK's response to a call that a person has yet to confirm."""

@@ -15,7 +15,7 @@ from google.adk.sessions.session import Session
 from google.adk.workflow import BaseNode
 from google.genai import types
 
-from lango.adk.durable.claimed_service import ClaimedSessions
+from lango.adk.durable.claimed.sessions import ClaimedSessions
 from lango.adk.durable.journal import is_end
 from lango.adk.durable.repairs import REPAIRS, REPAIRS_OF_AGENTS
 from lango.store.sessions.entries import SessionKey
@@ -45,10 +45,7 @@ async def load(sessions: ClaimedSessions, key: SessionKey) -> Session | None:
 
 
 def since_message(sessions: ClaimedSessions, session: Session, message_id: str) -> list[Event]:
-    """The invocation's events from its message on.
-
-    Empty if the message was never stored.
-    """
+    """The invocation's events from its message on. Empty if the message was never stored."""
     place = next((n for n, event in enumerate(session.events) if event.id == message_id), None)
     if place is None:
         return []

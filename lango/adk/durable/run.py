@@ -10,15 +10,20 @@ from typing import Any
 from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.events.event import Event
+from google.adk.memory.base_memory_service import BaseMemoryService
 from google.adk.sessions.session import Session
 from google.genai import types
 
 from lango.adk.artifacts import SqlArtifactService
-from lango.adk.durable.artifacts import ClaimedArtifacts
+from lango.adk.credentials import turn as turn_credentials
+from lango.adk.credentials.service import SqlCredentialService
+from lango.adk.credentials.turn import TurnCredentials
 from lango.adk.durable.calls import later_results
 from lango.adk.durable.calls.open_calls import open_calls
 from lango.adk.durable.child_agents import ChildAgents
-from lango.adk.durable.claimed_service import ClaimedSessions
+from lango.adk.durable.claimed.artifacts import ClaimedArtifacts
+from lango.adk.durable.claimed.memory import ClaimedMemory
+from lango.adk.durable.claimed.sessions import ClaimedSessions
 from lango.adk.durable.closing import (
     before_closing,
     close_history,
@@ -32,6 +37,7 @@ from lango.adk.durable.nodes import functions as function_nodes
 from lango.adk.durable.nodes import input as node_input
 from lango.adk.durable.nodes.functions import NodeLedger, node_ledger
 from lango.adk.durable.output_key import output_keys
+from lango.adk.durable.progress import TurnProgress
 from lango.adk.durable.resume import Resumed, load, resumable, since_message
 from lango.adk.durable.shapes import (
     check_answerable,
@@ -40,6 +46,8 @@ from lango.adk.durable.shapes import (
     missing_parts,
     shape_of,
 )
+from lango.adk.durable.summaries import TurnSummarizer
+from lango.adk.memory import SqlMemoryService
 from lango.adk.models.caller import ClaimedTurn, claimed_turn
 from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.runner import RESUMABLE, AgentRunner, TurnOptions
@@ -47,8 +55,18 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.adk.tools.approvals import QUESTIONS, answer_content, approval_of
 from lango.adk.turn_events import TurnReader
 from lango.core.failpoints import failpoint
-from lango.core.turns.events import ENDS, Answer, Failed, GivenUp, Publish, Started, TurnEvent
-from lango.core.turns.inputs import FileRef, files_in, message_or_answers
+from lango.core.turns.events import (
+    ENDS,
+    Answer,
+    Failed,
+    GivenUp,
+    Publish,
+    Started,
+    ToolFinished,
+    TurnEvent,
+)
+from lango.core.turns.inputs import FileRef, files_in, message_or_answers, parts_in
+from lango.core.values import json_text
 from lango.errors import (
     AgentChangedError,
     ConfigError,
@@ -58,6 +76,7 @@ from lango.errors import (
     UnknownFileError,
 )
 from lango.store.allowances import Allowances
+from lango.store.credentials.store import Owner
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.holding import PROOF_LASTS, Holding
 from lango.store.turns.model_calls import resume_calls
@@ -65,14 +84,21 @@ from lango.store.turns.rows import Claim, user_event_id
 
 
 class DurableAgent:
-    """An agent whose turns another process can resume."""
+    """An agent whose turns another process can resume.
 
-    def __init__(self, runner: AgentRunner, store: SqlSessionStore) -> None:
+    With `remembers`, the messages of its turns join their users' memory.
+    """
+
+    def __init__(
+        self, runner: AgentRunner, store: SqlSessionStore, *, remembers: bool = False
+    ) -> None:
         node_input.install_patch()
         function_nodes.install_patch()
         later_results.install_patch()
+        turn_credentials.install_patch()
         self.runner = runner
         self.store = store
+        self.remembers = remembers
         self.shape = shape_of(runner.root)
         self.fingerprint = fingerprint(runner.root)
         if not isinstance(runner.session_service, SessionServiceAdapter):
@@ -94,7 +120,8 @@ class DurableAgent:
     ) -> AsyncGenerator[TurnEvent]:
         """Run or resume a claimed turn: its events, then one end.
 
-        Deltas go to `publish` instead, if one is given and no code of the app looks at them.
+        Deltas go to `publish` instead, if one is given and no code of the app looks at them. The
+        progress of tools is published alone.
 
         A claim with a verdict does not run: its history is closed, and the verdict is its end.
         Safe to call again after any crash. The turn is not closed here. Raises Fenced if another
@@ -102,7 +129,7 @@ class DurableAgent:
         """
         failpoint("turn.start")
         direct = DirectDeltas(publish, abort) if publish and self.hides_partials else None
-        turn = _ClaimedTurn(self, claim, direct)
+        turn = _ClaimedTurn(self, claim, direct, publish)
         if claim.verdict is not None:
             yield await turn.given_up(claim.verdict)
             return
@@ -115,7 +142,11 @@ class DurableAgent:
 
 class _ClaimedTurn:
     def __init__(
-        self, agent: DurableAgent, claim: Claim, direct_deltas: DirectDeltas | None
+        self,
+        agent: DurableAgent,
+        claim: Claim,
+        direct_deltas: DirectDeltas | None,
+        publish: Publish | None,
     ) -> None:
         self.agent = agent
         self.claim = claim
@@ -123,20 +154,31 @@ class _ClaimedTurn:
         self.key = claim.turn.session
         self.message_id = user_event_id(claim.turn.id)
         self.holding = Holding(agent.store.database, claim, agent.proof_lasts)
+        self.credentials = TurnCredentials(
+            agent.store.credentials,
+            Owner(self.key.tenant, self.key.app_name, self.key.user_id),
+            claim.turn.session_pk,
+            claim.turn.invocation_id,
+        )
+        self.progress = TurnProgress(publish, self.credentials.secrets)
         self.sessions = self._sessions_for("")
         self.sessions.output_keys = agent.output_keys
         self.sessions.places = agent.places
         self.runner = self._runner()
 
     def _sessions_for(self, invocation_id: str) -> ClaimedSessions:
-        return ClaimedSessions(self.agent.sessions, self.claim, invocation_id, self.holding)
+        sessions = ClaimedSessions(self.agent.sessions, self.claim, invocation_id, self.holding)
+        sessions.secrets = self.credentials.secrets
+        return sessions
 
     def _runner(self) -> AgentRunner:
         """The agent's runner with this claim's services; its app is made resumable."""
         children = ChildAgents(self._sessions_for, gated_if_exact)
-        ledger = LedgerPlugin(self.sessions.ledger, self.claim, children)
+        ledger = LedgerPlugin(
+            self.sessions.ledger, self.claim, children, self.credentials, self.progress
+        )
         app = self.agent.runner.app
-        durable_parts = {
+        durable_parts: dict[str, Any] = {
             "root_agent": self.agent.root,
             "resumability_config": RESUMABLE,
             "plugins": [
@@ -145,11 +187,20 @@ class _ClaimedTurn:
                 ledger,
             ],
         }
+        if app.events_compaction_config is not None:
+            self.sessions.summarises = True
+            summarizer = TurnSummarizer(app, self.sessions)
+            durable_parts["plugins"].insert(0, summarizer.run)
+            durable_parts["events_compaction_config"] = app.events_compaction_config.model_copy(
+                update={"summarizer": summarizer}
+            )
         durable: App = app.model_copy(update=durable_parts)
         return AgentRunner(
             durable,
             self.sessions,
             self._artifacts(),
+            self._memory(),
+            credential_service=self._credential_service(),
             next_turn=self.agent.runner.next_turn,
             name=app.name,
         )
@@ -159,6 +210,18 @@ class _ClaimedTurn:
         if isinstance(artifacts, SqlArtifactService):
             return ClaimedArtifacts(artifacts, self.sessions.writes)
         return artifacts
+
+    def _credential_service(self) -> SqlCredentialService | None:
+        store = self.agent.store
+        if not store.credentials.enabled:
+            return None
+        return SqlCredentialService(store, tenant=self.key.tenant)
+
+    def _memory(self) -> BaseMemoryService | None:
+        memory = self.agent.runner.memory_service
+        if isinstance(memory, SqlMemoryService):
+            return ClaimedMemory(memory, self.claim)
+        return memory
 
     async def events(self, abort: asyncio.Event | None) -> AsyncGenerator[TurnEvent]:
         """The turn's events, from its current position."""
@@ -191,8 +254,12 @@ class _ClaimedTurn:
     async def _run(
         self, resumed: Resumed, reader: TurnReader, abort: asyncio.Event | None
     ) -> AsyncGenerator[TurnEvent]:
-        node_ledger.set(NodeLedger(self.sessions.ledger, self.claim))
+        secrets = self.credentials.secrets
+        node_ledger.set(NodeLedger(self.sessions.ledger, self.claim, secrets))
         claimed_turn.set(await self._claimed_turn())
+        has_begun = self.claim.resumes or self.claim.turn.answers is not None
+        await self.credentials.load(has_begun=has_begun)
+        turn_credentials.turn_credentials.set(self.credentials)
         how = TurnOptions(
             abort=abort,
             invocation_id=self.claim.turn.invocation_id,
@@ -210,13 +277,18 @@ class _ClaimedTurn:
                     while delivered and self.sessions.message_id is None:  # the message is stored
                         yield delivered.pop(0)
                     if isinstance(event, GivenUp):
+                        self.progress.close()
                         for turn_event in await self._close_history(reader):
                             yield turn_event
+                    if isinstance(event, ToolFinished):
+                        self.progress.end(event.call)
                     if not isinstance(event, Started):  # the claim has reported it
                         yield event
         finally:
+            self.progress.close()
             node_ledger.set(None)
             claimed_turn.set(None)
+            turn_credentials.turn_credentials.set(None)
 
     def _delivered(self, resumed: Resumed, reader: TurnReader) -> list[TurnEvent]:
         """The events in the turn's own message: the results of long-running calls.
@@ -347,8 +419,10 @@ class _ClaimedTurn:
         """The input that the turn was submitted with, as ADK's content."""
         turn_input = message_or_answers(self.claim.turn.input)
         files = files_in(self.claim.turn.input)
+        stored_parts = parts_in(self.claim.turn.input)
+        parts = [types.Part.model_validate_json(json_text(part)) for part in stored_parts]
         if isinstance(turn_input, str) and not files:
-            return types.Content(role="user", parts=[types.Part(text=turn_input)])
+            return types.Content(role="user", parts=parts or [types.Part(text=turn_input)])
         session = await load(self.sessions, self.key)
         events = session.events if session else []
         if not isinstance(turn_input, str):
@@ -357,8 +431,9 @@ class _ClaimedTurn:
         if stored is not None and stored.content is not None:
             return stored.content
         if isinstance(turn_input, str):
-            shown = [await self._shown(file) for file in files]
-            return types.Content(role="user", parts=[types.Part(text=turn_input), *shown])
+            file_parts = [await self._shown(file) for file in files]
+            message_parts = parts or [types.Part(text=turn_input)]
+            return types.Content(role="user", parts=[*message_parts, *file_parts])
         return answer_content(turn_input, events)
 
     async def _shown(self, file: FileRef) -> types.Part:

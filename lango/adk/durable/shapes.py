@@ -25,6 +25,7 @@ from lango.adk.durable.child_agents import runs_a_child
 from lango.adk.durable.gated_agents import gated
 from lango.adk.durable.journal import CONTAINERS
 from lango.adk.transfers import agents_of, transfer_targets
+from lango.adk.versions import version_problem
 from lango.core.values import json_text
 from lango.errors import NotResumableError
 
@@ -48,7 +49,9 @@ class Shape:
 
 def shape_of(root: BaseNode) -> Shape:
     """The shape of a tree: only tested kinds of trees count as resumable."""
-    return Shape(tuple(dict.fromkeys(_problems(root))))
+    version = version_problem()
+    problems = (*([version] if version else ()), *_problems(root))
+    return Shape(tuple(dict.fromkeys(problems)))
 
 
 def gated_if_exact(root: BaseNode) -> BaseNode:
@@ -68,14 +71,14 @@ def _problems(root: BaseNode) -> Iterator[str]:
 
 def _container_problems(root: BaseAgent) -> Iterator[str]:
     if not any(runs_as_adk_does(root, kind) for kind in CONTAINERS):
-        yield f"{root.name} ({type(root).__name__}) runs in a way of its own"
+        yield f"{root.name} ({type(root).__name__}) overrides how it runs"
     for below in root.sub_agents:
         if isinstance(below, CONTAINERS):
             yield from _container_problems(below)
             continue
         yield from _llm_problems(below, f"in {type(root).__name__} {root.name}")
         if below.sub_agents:
-            yield f"{below.name} in {root.name} has agents of its own"
+            yield f"{below.name} in {root.name} has sub-agents"
 
 
 def _chat_problems(root: BaseNode) -> Iterator[str]:
@@ -97,7 +100,7 @@ def _node_problems(node: BaseNode) -> Iterator[str]:
         return
     yield from _llm_problems(node, "in a Workflow", modes=(None, "single_turn"))
     if isinstance(node, BaseAgent) and node.sub_agents:
-        yield f"{node.name} in a Workflow has agents of its own"
+        yield f"{node.name} in a Workflow has sub-agents"
 
 
 def _llm_problems(
@@ -105,7 +108,7 @@ def _llm_problems(
 ) -> Iterator[str]:
     named = f"{agent.name} ({type(agent).__name__}{' ' if where else ''}{where})"
     if not isinstance(agent, LlmAgent) or not runs_as_adk_does(agent, LlmAgent):
-        yield f"{named} runs in a way of its own"
+        yield f"{named} overrides how it runs"
         return
     if agent.mode not in modes:
         yield f"{named} has the mode {agent.mode}"
@@ -119,7 +122,7 @@ def _tool_problems(tool: Any) -> Iterator[str]:
     if not isinstance(tool, AgentTool):
         return
     if not runs_a_child(tool):
-        yield f"the tool {tool.name} runs an agent in a way of its own"
+        yield f"the tool {tool.name} overrides how it runs an agent"
         return
     yield from (f"{problem}, which the tool {tool.name} runs" for problem in _problems(tool.agent))
 

@@ -13,7 +13,6 @@ from typing import Any, Final, TextIO, TypeVar, cast
 
 from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.auth.auth_credential import AuthCredential
-from google.adk.models.llm_request import LlmRequest
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.mcp_tool import mcp_session_manager
 from google.adk.tools.mcp_tool.mcp_session_manager import (
@@ -30,12 +29,14 @@ from mcp.types import CONNECTION_CLOSED
 from lango.adk.compat.contexts import agent_of
 from lango.adk.compat.mcp import ConnectedToolset, Connection, HookedSessions, HookedTool
 from lango.adk.mcp.names import own_names, toolset_names, toolsets_of
+from lango.adk.mcp.progress import progress_callback
 from lango.adk.mcp.settings import McpServer
 from lango.adk.mcp.stderr import LogPipe
 from lango.adk.tools.feedback import feedback
-from lango.core.tool_names import ServerTools, server_tool_names
+from lango.adk.tools.offered import OfferedTools, UnreachableNote
 from lango.core.values import JsonObject
 from lango.errors import InvalidToolError, ToolError, ToolTimeoutError
+from lango.tools.names import ServerTools, server_tool_names
 from lango.tools.schema import check_arguments, check_parameters
 
 logger = logging.getLogger(__name__)
@@ -77,15 +78,6 @@ class ListedTools:
     """Why the server could not be reached; the other fields are then its last listing."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedTools:
-    """The tools that an agent gets from a server, and the problems to report."""
-
-    tools: tuple[ServerTool, ...]
-    problems: tuple[str, ...]
-    error: str = ""
-
-
 class ServerToolset(ConnectedToolset):
     """The tools of one server; if it cannot be reached, the turn runs without them."""
 
@@ -105,12 +97,12 @@ class ServerToolset(ConnectedToolset):
         offered = await self.offered(agent_of(readonly_context), readonly_context)
         for problem in offered.problems:
             self._log_once(problem)
-        note = [UnreachableNote(self.server)] if offered.error else []
+        note = [UnreachableNote(self.server.name, "MCP server")] if offered.error else []
         return [*offered.tools, *note]
 
     async def offered(
         self, agent: BaseNode | None, context: ReadonlyContext | None = None
-    ) -> OfferedTools:
+    ) -> OfferedTools[ServerTool]:
         """The tools, with names that are unique in the agent."""
         turn = context.invocation_id if context else None
         others = [toolset for toolset in toolsets_of(agent) if isinstance(toolset, ServerToolset)]
@@ -230,6 +222,7 @@ class ServerTool(HookedTool):
             mcp_tool=tool,
             mcp_session_manager=sessions,
             require_confirmation=server.requires_confirmation(tool.name),
+            progress_callback=progress_callback,
         )
         self.name = name
         self._server = server
@@ -275,24 +268,6 @@ class ServerTool(HookedTool):
             )
         explained.__cause__ = error if explained is not error else error.__cause__
         return explained
-
-
-class UnreachableNote(BaseTool):
-    """A note, not a callable tool: tells the model that a server's tools are missing."""
-
-    def __init__(self, server: McpServer) -> None:
-        super().__init__(name=f"{server.name}_unreachable", description="")
-        self._note = (
-            f"The tools of the MCP server {server.name!r} cannot be reached at the moment. "
-            "If the answer needs them, say so."
-        )
-
-    async def process_llm_request(
-        self, *, tool_context: ToolContext, llm_request: LlmRequest
-    ) -> None:
-        """Add the note to the instruction."""
-        del tool_context
-        llm_request.append_instructions([self._note])
 
 
 class Sessions(HookedSessions):

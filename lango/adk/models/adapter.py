@@ -14,7 +14,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from pydantic import Field, PrivateAttr
 
-from lango.adk.compat.telemetry import forget_response
+from lango.adk.compat.telemetry import forget_partial_responses
 from lango.adk.models.caller import caller
 from lango.adk.models.direct_deltas import AnswerDeltas
 from lango.adk.models.request import PreparedCall, prepare
@@ -25,6 +25,7 @@ from lango.providers.base import Provider
 from lango.providers.policy.retry import Policy, PolicyProvider
 from lango.providers.registry import Access, resolve
 from lango.providers.registry import context_window as known_window
+from lango.telemetry.tracing.current import tracer
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class ModelAdapter(BaseLlm):
         else:
             chosen, named = provider, f"{provider.name}:{model}".removesuffix(":")
         super().__init__(model=named, **options)
+        forget_partial_responses()
         self._name = model
         self._provider = (
             chosen
@@ -105,6 +107,8 @@ class ModelAdapter(BaseLlm):
         finds the conversation too long, the history is shrunk and the request retried once.
         """
         call = self._prepared(llm_request)
+        tracing = tracer()
+        call.span = None if tracing is None else tracing.model_call()
         answer = ReceivedAnswer(call.provider, call.model, call.call_ids())
         deltas = AnswerDeltas(call.direct_deltas(llm_request)) if stream else None
         pending: list[Awaitable[None]] = []
@@ -117,14 +121,19 @@ class ModelAdapter(BaseLlm):
                     partial_response = deltas.partial(event) if deltas else None
                     if partial_response is not None:
                         yield partial_response
-                        forget_response(partial_response)  # telemetry reads only the last one
             answer.of(call.provider, call.model)
             final = answer.final()
+            if call.span is not None and answer.done is not None:
+                call.span.answered(answer.done.model, answer.done.finish_reason)
         except Exception as error:
             answer.of(call.provider, call.model)
             answer.explain(error)
+            if call.span is not None:
+                call.span.failed(error)
             raise
         finally:
+            if call.span is not None:
+                call.span.end()
             await _all(pending)
         yield final
 
@@ -148,12 +157,16 @@ class ModelAdapter(BaseLlm):
     def _prepared(self, llm_request: LlmRequest) -> PreparedCall:
         call = prepare(llm_request, self._provider.name, self._name, self.extra, caller.get())
         call.token_budget, call.window = self.token_budget, self.context_window
+        if call.caller is not None and call.caller.kind == "summary":
+            call.token_budget = None  # it is for an agent's history, which this request shortens
         call.calibrations = self._calibrations
         return call
 
     async def _start(self, call: PreparedCall, attempt: ModelAttempt) -> None:
         """Report an attempt before its request goes out."""
         record = call.starts(attempt)
+        if call.span is not None:
+            call.span.begins(attempt)
         if call.caller is not None:
             await call.caller.start(record)
 
@@ -163,6 +176,8 @@ class ModelAdapter(BaseLlm):
         """Report an ended attempt, and learn from it."""
         if attempt.usage is not None:
             call.learn(attempt.usage)
+        if call.span is not None:
+            call.span.ended(attempt)
         record = call.record(attempt)
         if call.caller is not None:
             call.caller.report(record)

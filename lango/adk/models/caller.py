@@ -16,9 +16,10 @@ from google.adk.events.event import Event
 from google.adk.models.llm_request import LlmRequest
 from google.adk.tools.tool_context import ToolContext
 
+from lango.adk.credentials.kinds import CREDENTIAL
 from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.sessions.session import link_of
-from lango.core.context.model_calls import CutReason, ModelCall
+from lango.core.context.model_calls import CallKind, CutReason, ModelCall
 from lango.core.ids import new_id
 from lango.store.db.database import Database
 from lango.store.sessions.entries import StoredMessage
@@ -59,6 +60,7 @@ class ModelCaller:
     database: Database | None = None
     rows: Sequence[StoredMessage] = ()  # what the session had loaded when the call began
     claimed: ClaimedTurn | None = None
+    kind: CallKind = "answer"
     call: str = field(default_factory=lambda: new_id("mc"))
     request: LlmRequest | None = None
     events: Sequence[Event] = ()  # of the calling agent's session, which may be an inner one
@@ -124,10 +126,25 @@ def note_tool(context: ReadonlyContext) -> str:
 
 
 def call_key(context: ToolContext) -> str:
-    """The ledger's key of a tool call; a confirmed run has another key than the run that asked."""
+    """The ledger's key of a tool call; a run after a person's answer has another key."""
+    call_id = context.function_call_id or ""
     return key_of_call(
-        context.function_call_id or "", confirmed=context.tool_confirmation is not None
+        call_id,
+        confirmed=context.tool_confirmation is not None,
+        credentials=_credentials_since(context.session.events, call_id),
     )
+
+
+def _credentials_since(events: Sequence[Event], call_id: str) -> int:
+    """How many messages of the user have given credentials since a call was made."""
+    answers = 0
+    for event in reversed(events):
+        if any(call.id == call_id for call in event.get_function_calls()):
+            return answers
+        if event.author == "user":
+            responses = event.get_function_responses()
+            answers += any(response.name == CREDENTIAL for response in responses)
+    return 0
 
 
 def is_inner(invocation_id: str) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from google.adk.models.llm_request import LlmRequest
 
@@ -14,6 +14,7 @@ from lango.adk.models.direct_deltas import DirectDeltas
 from lango.adk.models.open_turn import turn_start
 from lango.adk.models.request_config import RequestConfig, options_of
 from lango.adk.models.sent_rows import sent_span
+from lango.adk.models.summaries import leading_summaries
 from lango.core.context.budget import Calibration, FittedConversation, Limits, fit, request_tokens
 from lango.core.context.calibrations import Calibrations, ModelConversation
 from lango.core.context.model_calls import CutReason, ModelAttempt, ModelCall, PromptPart
@@ -27,6 +28,9 @@ from lango.errors import ContextTooLongError
 from lango.providers.base import ModelRequest
 from lango.providers.policy.retry import Fallback
 from lango.providers.registry import price
+
+if TYPE_CHECKING:
+    from lango.telemetry.tracing.models import ModelSpan
 
 _AGENT_LABEL: Final = "adk_agent_name"  # ADK itself sets it on every request
 _SHRINK: Final = 2
@@ -54,6 +58,7 @@ class PreparedCall:
     bound: CutReason = ""
     tries: int = 0
     shrunk: bool = False
+    span: ModelSpan | None = None  # while traces are on
 
     def direct_deltas(self, llm_request: LlmRequest) -> DirectDeltas | None:
         """The way past ADK for the answer's deltas, if the caller of this request allows it."""
@@ -99,13 +104,14 @@ class PreparedCall:
         return self.fitted.messages != before
 
     def _fit(self, room: int | None) -> None:
-        fitted = fit(self.talk, room, self.calibration, self._open_turn)
-        self.fitted = FittedConversation(
-            pair_calls(fitted.messages), fitted.tokens, fitted.left_out, fitted.shortened
-        )
+        fitted = fit(self.talk, room, self.calibration, self._open_turn, self._summaries)
+        self.fitted = replace(fitted, messages=pair_calls(fitted.messages))
 
     def _open_turn(self, messages: Sequence[Message]) -> int:
         return turn_start(messages, self.caller.events if self.caller else ())
+
+    def _summaries(self, messages: Sequence[Message]) -> int:
+        return leading_summaries(messages, self.caller.events if self.caller else ())
 
     @property
     def _request(self) -> ModelRequest:
@@ -128,6 +134,11 @@ class PreparedCall:
         if self.fitted.left_out or self.fitted.shortened:
             return "refused" if self.shrunk else self.bound
         return ""
+
+    @property
+    def _summarised_agent(self) -> str:
+        """The agent of a summary, whose request does not name it."""
+        return self.caller.agent if self.caller and self.caller.kind == "summary" else ""
 
     @property
     def _conversation(self) -> ModelConversation:
@@ -159,7 +170,8 @@ class PreparedCall:
             session_pk=self.caller.session_pk if self.caller else None,
             turn_number=self.caller.turn_number if self.caller else None,
             turn=self.caller.turn if self.caller else "",
-            agent=labels.get(_AGENT_LABEL, ""),
+            agent=self._summarised_agent or labels.get(_AGENT_LABEL, ""),
+            kind=self.caller.kind if self.caller else "answer",
             budget=self.budget,
             estimated=self.estimated,
             sent=len(fitted.messages),
@@ -191,4 +203,7 @@ def prepare(
     tools_text = json_text(storable_json(declared)) if declared else ""
     overhead = request_tokens(system) if system else 0
     overhead += estimate_tokens(tools_text) if tools_text else 0
-    return PreparedCall(provider, model, options, system, talk, tools_text, overhead, caller)
+    call = PreparedCall(provider, model, options, system, talk, tools_text, overhead, caller)
+    if caller is not None and caller.kind == "summary":
+        call.id = caller.call  # the same in every attempt of its turn: it is recorded once
+    return call

@@ -110,7 +110,7 @@ class ReceivedAnswer:
             usage_metadata=usage_metadata(self.done.usage),
             model_version=self.done.model or self.model,
             error_code=reason.value if silent else None,
-            error_message="The model stopped before it said a word." if silent else None,
+            error_message="The model stopped without any text." if silent else None,
         )
 
     def _add_reasoning(self, reasoning: Reasoning) -> None:

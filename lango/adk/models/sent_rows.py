@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lango.adk.models.summaries import without_summaries
 from lango.adk.sessions.decode import message_of
 from lango.core.messages.messages import CONTROL, Message
 from lango.core.messages.pairing import INTERRUPTED
@@ -16,10 +17,12 @@ def sent_span(rows: Sequence[StoredMessage], sent: Sequence[Message]) -> Span | 
     """The seqs of the oldest and the newest row that the messages came from.
 
     None if that is uncertain: ADK does not show an agent all stored messages, and adds its own.
-    So each message must match its row, from the last one backwards.
+    So each message must match its row, from the last one backwards. Summaries have no row of a
+    message.
     """
     span: Span | None = None
-    unmatched = [message for message in sent if message.content != INTERRUPTED]
+    own = without_summaries(sent, rows)
+    unmatched = [message for message in own if message.content != INTERRUPTED]
     for row in _newest_first(rows):
         if not unmatched:
             break

@@ -18,6 +18,7 @@ from lango.adk.models.adapter import ModelAdapter
 from lango.adk.models.caller import RequestCut, note_caller
 from lango.adk.models.convert import convert_messages, system_text
 from lango.adk.models.open_turn import turn_start
+from lango.adk.models.summaries import leading_summaries
 from lango.adk.plugins.models import declared_text, instruction_of, model_of, named
 from lango.adk.plugins.stopping import StopResponse
 from lango.core.context.budget import Calibration, Limits, fit
@@ -103,11 +104,20 @@ def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] 
         if convert_messages([piece.as_content()])  # skip parts without content
     ]
     messages = convert_messages([piece.as_content() for piece in pieces])
-    fitted = fit(messages, room, opens=partial(turn_start, events=events))
+    fitted = fit(
+        messages,
+        room,
+        opens=partial(turn_start, events=events),
+        summarised=partial(leading_summaries, events=events),
+    )
     budget = fitted.tokens if room is None else room
     if not fitted.left_out and not fitted.shortened:
         return RequestCut(budget)
-    pairs = _valid(list(zip(pieces[fitted.left_out :], fitted.messages, strict=True)))
+    summaries = fitted.summaries
+    newest = len(messages) - len(fitted.messages) + len(summaries)
+    sent = [*pieces[summaries.start : summaries.stop], *pieces[newest:]]
+    fitted_pairs = list(zip(sent, fitted.messages, strict=True))
+    pairs = [*fitted_pairs[: len(summaries)], *_valid(fitted_pairs[len(summaries) :])]
     originals = {id(message) for message in messages}
     llm_request.contents = list(
         _contents(

@@ -12,7 +12,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 
 from lango.adk.models.caller import ModelCaller, claimed_turn, is_inner, note_caller
-from lango.adk.plugins.models import is_surely_asked
+from lango.adk.plugins.models import is_surely_asked, model_of
 from lango.adk.plugins.records import RecordingPlugin, record_of
 from lango.adk.plugins.writing import Writer
 from lango.core.context.model_calls import ModelCall
@@ -21,6 +21,7 @@ from lango.providers.policy.per_loop import PerLoop
 from lango.store.model_calls import ModelCallStore
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.model_calls import enter_call
+from lango.telemetry.metrics.switch import metrics
 
 FLUSH_SECONDS: Final = 1.0
 """How long an answer, and the end of a turn, wait for their records to be written."""
@@ -48,7 +49,7 @@ class ModelCallsPlugin(RecordingPlugin):
     request goes out. In other runs, and for a model that is not lango's if its agent has
     before_model callbacks, it is written when the attempt ends. An answer waits for the record of
     its usage, so a later crash does not lose it. If the database fails or is slow at that point,
-    the records wait and the turn goes on. `tenant` is for sessions outside the store.
+    the records wait and the turn continues. `tenant` is for sessions outside the store.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ModelCallsPlugin(RecordingPlugin):
         )
         who = note_caller(callback_context, llm_request)
         if who.claimed is not None and is_surely_asked(callback_context):
-            await self.started(who, record_of(who, callback_context, "started"))
+            await self.started(who, record_of(who, model_of(callback_context), "started"))
         return replaced
 
     async def started(self, who: ModelCaller, record: ModelCall) -> None:
@@ -91,7 +92,9 @@ class ModelCallsPlugin(RecordingPlugin):
             self._writers.get().put(_Written(tenant, record, "parts"))
 
     def recorded(self, who: ModelCaller, record: ModelCall) -> None:
-        """Queue the record for writing."""
+        """Measure the record, and queue it for writing."""
+        if metrics.recorder is not None:
+            metrics.recorder.model_request(record.attempt, record.price)
         if not self._has(who):  # the session is in another database
             record = replace(record, session_pk=None, turn_number=None)
         how: _How = "settle" if record.number in who.entered else "add"
@@ -121,7 +124,7 @@ class ModelCallsPlugin(RecordingPlugin):
         if busy is not None:
             raise busy
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         """Wait for pending writes; in a durable turn also while the database is down."""
         writer, is_durable = self._writers.get(), claimed_turn.get() is not None
         seconds = CLAIMED_FLUSH_SECONDS if is_durable else FLUSH_SECONDS
@@ -135,13 +138,13 @@ class ModelCallsPlugin(RecordingPlugin):
             callback_context=callback_context, llm_response=llm_response
         )
         if not llm_response.partial:
-            await self._flush()
+            await self.flush()
         return replaced
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Wait for the turn's records, for a limited time."""
         if not is_inner(invocation_context.invocation_id):
-            await self._flush()
+            await self.flush()
 
     async def on_run_error_callback(
         self, *, invocation_context: InvocationContext, error: Exception

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import Any
 
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
@@ -31,6 +32,9 @@ class RecordingPlugin(BasePlugin):
     A call of another model counts as one attempt: its internal retries are invisible. If it is
     cancelled, it has no record, because ADK calls no plugin then.
     """
+
+    async def flush(self) -> None:
+        """Wait until the records so far are written, for a limited time."""
 
     @abstractmethod
     def recorded(self, who: ModelCaller, record: ModelCall) -> None:
@@ -62,7 +66,7 @@ class RecordingPlugin(BasePlugin):
             metadata = llm_response.usage_metadata
             usage = usage_of(metadata) if metadata else None
             error = llm_response.error_code or ""
-            who.report(record_of(who, callback_context, "completed", error, usage))
+            who.report(record_of(who, model_of(callback_context), "completed", error, usage))
         return None
 
     async def on_model_error_callback(
@@ -71,7 +75,7 @@ class RecordingPlugin(BasePlugin):
         """Report a failed call that its model has not reported itself."""
         who = caller.get()
         if who is not None and who.request is llm_request and not who.records:
-            who.report(record_of(who, callback_context, "failed", type(error).__name__))
+            who.report(record_of(who, model_of(callback_context), "failed", type(error).__name__))
         return None
 
     async def before_tool_callback(
@@ -85,7 +89,7 @@ class RecordingPlugin(BasePlugin):
 
 def record_of(
     who: ModelCaller,
-    context: CallbackContext,
+    llm: BaseLlm | None,
     outcome: CallOutcome,
     error: str = "",
     usage: Usage | None = None,
@@ -98,7 +102,7 @@ def record_of(
     tools = declared_text(request.config)
     span = sent_span(who.rows, sent)
     cut = who.cut or RequestCut(0)
-    provider, model = named(model_of(context))
+    provider, model = named(llm)
     attempt = ModelAttempt(
         provider=provider,
         model=model,
@@ -118,6 +122,7 @@ def record_of(
         turn_number=who.turn_number,
         turn=who.turn,
         agent=who.agent,
+        kind=who.kind,
         budget=cut.budget,
         estimated=sum(map(request_tokens, messages)) + (estimate_tokens(tools) if tools else 0),
         sent=len(sent),

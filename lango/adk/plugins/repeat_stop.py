@@ -65,7 +65,7 @@ class RepeatStopPlugin(TurnPlugin[_Turn]):
         if times > self.limit + 1:
             turn.error = RepeatedCallError(
                 f"{tool.name} was called {times} times in a row with the same arguments, also "
-                "after the model was told to stop.",
+                "after the model was asked to stop.",
                 tool=tool.name,
             )
         return {"error": feedback}

@@ -10,6 +10,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
 from lango.adk.tools.feedback import feedback
+from lango.errors import CredentialsDisabledError
 
 
 class ToolFeedbackPlugin(BasePlugin):
@@ -33,7 +34,8 @@ class ToolFeedbackPlugin(BasePlugin):
         del tool_args, tool_context
         # ADK reports cancellations too, for clean-up.
         cancelled = isinstance(cast(object, error), asyncio.CancelledError)
-        if cancelled or _is_stand_in(tool):
+        off = isinstance(error, CredentialsDisabledError)  # for the operator, not the model
+        if cancelled or off or _is_stand_in(tool):
             return None
         return feedback(error, tool.name)
 

@@ -14,7 +14,7 @@ from google.adk.tools.transfer_to_agent_tool import transfer_to_agent
 from lango.adk.transfers import transfer_targets
 
 _TARGET: Final = "agent_name"
-_SHOWN: Final = 80  # characters of a name that a model made up
+_SHOWN: Final = 80  # characters of a name that a model invented
 
 
 class TransferGuardPlugin(BasePlugin):

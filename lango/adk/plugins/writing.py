@@ -62,7 +62,7 @@ class Writer(Generic[T]):
             self._task = asyncio.get_running_loop().create_task(self._work(), context=Context())
 
     async def flush(self, seconds: float, *, outlasts: bool = False) -> None:
-        """Wait until all queued items are written; return at once while writing fails.
+        """Wait until all queued items are written; return immediately while writing fails.
 
         With `outlasts`, wait also while the database does not answer. Items queued later are not
         waited for: other turns use the same writer.

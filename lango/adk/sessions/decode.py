@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from google.adk.events.event import Event, NodeInfo
-from google.adk.events.event_actions import EventActions
+from google.adk.events.event_actions import EventActions, EventCompaction
 from google.genai import types
 from pydantic_core import from_json
 
@@ -28,6 +28,7 @@ _NODE_INFO: Final = fast_model(NodeInfo)
 _PART: Final = fast_model(types.Part)
 _CALL: Final = fast_model(types.FunctionCall)
 _RESPONSE: Final = fast_model(types.FunctionResponse)
+_COMPACTION: Final = '"compaction"'
 _EVENT_FIELDS: Final = {"id", "timestamp", "invocation_id", "author", "content"}
 
 # Created about once per row, hence the stamps.
@@ -39,6 +40,19 @@ _contents: Final = {
     for kind, roles in {"user": {"user"}, "assistant": ASSISTANT_ROLES, "tool": TOOL_ROLES}.items()
     for role in roles
 }
+
+
+def compaction_of(row: StoredMessage) -> EventCompaction | None:
+    """The summary that a row holds, if it is one of ADK's compaction."""
+    if row.role != CONTROL or not row.event or _COMPACTION not in row.event:
+        return None
+    compaction = json_object(row.event).get("actions", {}).get("compaction")
+    return EventCompaction.model_validate(compaction) if compaction else None
+
+
+def scope_of(row: StoredMessage) -> str | None:
+    """The task that a row belongs to."""
+    return json_object(row.event).get("isolation_scope") if row.event else None
 
 
 class EventsAdapter:

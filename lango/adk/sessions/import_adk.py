@@ -59,7 +59,7 @@ class ImportReport:
 
     sessions: int = 0
     new_sessions: int = 0
-    continued_sessions: int = 0  # used here since an earlier import, and left alone
+    continued_sessions: int = 0  # changed here since an earlier import, and left as they are
     events: int = 0
     empty_events: int = 0  # without content, so they are not stored
     added: int = 0

@@ -26,6 +26,9 @@ from lango.core.values import JsonObject, json_text, storable_json, storable_tex
 M = TypeVar("M", bound=BaseModel)
 
 RESPONSE_ROLE: Final = "function"
+"""The role of stored function responses."""
+REQUEST_ROLE: Final = "user"
+"""Their role in requests."""
 MAX_OUTPUT: Final = 256 * 1024
 """Bytes of JSON above which a tool's output goes to an artifact."""
 OUTPUT_HEAD: Final = 2_000
@@ -148,6 +151,17 @@ def with_response_role(event: Event) -> Event:
     if content is None or content.role == RESPONSE_ROLE or not event.get_function_responses():
         return event
     return _updated(event, content=_updated(content, role=RESPONSE_ROLE))
+
+
+def with_adk_roles(contents: list[types.Content]) -> list[types.Content]:
+    """Contents as ADK's models expect them: with the role that ADK gives function responses.
+
+    Gemini refuses other roles than user and model; and after one, ADK asks the model to continue.
+    """
+    return [
+        _updated(content, role=REQUEST_ROLE) if content.role == RESPONSE_ROLE else content
+        for content in contents
+    ]
 
 
 def _calls(event: Event) -> list[tuple[str | None, str | None]]:

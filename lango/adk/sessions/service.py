@@ -18,10 +18,11 @@ from google.adk.sessions.base_session_service import (
 )
 from google.adk.sessions.session import Session
 
-from lango.adk.compat.sessions import move_temp_state, update_state
+from lango.adk.compat.sessions import move_temp_state, replace_contents, update_state
 from lango.adk.errors import as_adk_errors
 from lango.adk.sessions.decode import EventsAdapter, message_of, moved_names
 from lango.adk.sessions.encode import entry_of, split_state
+from lango.adk.sessions.normalise import with_adk_roles
 from lango.adk.sessions.session import SessionAdapter, StoreLink, link_of, ref_of
 from lango.core.messages.history import effective_budget, unsafe_head
 from lango.core.messages.messages import CONTROL, TOOL_ROLES, Message
@@ -61,6 +62,7 @@ class SessionServiceAdapter(BaseSessionService):
         token_budget: int | None = 0,
         root_agent_name: str = "",
     ) -> None:
+        replace_contents(with_adk_roles)
         self._owns_store = isinstance(store, str)
         self.store = SqlSessionStore(store) if isinstance(store, str) else store
         self.tenant = tenant
@@ -121,11 +123,15 @@ class SessionServiceAdapter(BaseSessionService):
             recent = NewestEvents(config.num_recent_events, config.after_timestamp)
             loaded = await self.store.load_recent(key, recent)
         else:
-            loaded = await self.store.load(key, self._budget())
-            loaded = _safely_cut(loaded) if loaded and not loaded.whole else loaded
+            loaded = await self._load(key)
         if loaded is None:
             return None
         return self._session(loaded, await self._events(loaded))
+
+    async def _load(self, key: SessionKey) -> LoadedSession | None:
+        """The newest rows that fit the budget, with those that every load has."""
+        loaded = await self.store.load(key, self._budget())
+        return _safely_cut(loaded) if loaded and not loaded.whole else loaded
 
     def _budget(self) -> int | None:
         if _whole.get() or self.token_budget is None:
@@ -287,11 +293,23 @@ def _cut_rows(loaded: LoadedSession) -> Iterator[StoredMessage]:
         yield row
 
 
+async def load_session(
+    store: SqlSessionStore, key: SessionKey, token_budget: int | None = 0
+) -> Session | None:
+    """The session of a key, as `SessionServiceAdapter` loads it."""
+    service = SessionServiceAdapter(
+        store, tenant=key.tenant, token_budget=token_budget, root_agent_name=key.app_name
+    )
+    return await service.get_session(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+    )
+
+
 def _log_window() -> None:
     global _window_logged  # log once per process
     if not _window_logged:
         _window_logged = True
         logger.info(
-            "A session was loaded without its oldest events, to fit the token budget: "
-            "docs/explanation/windows.md says what that means."
+            "A session was loaded without its oldest events, to fit the token budget. They are "
+            "still in the database; tools and callbacks see a shorter `session.events`."
         )

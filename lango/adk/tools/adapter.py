@@ -76,10 +76,14 @@ class ToolAdapter(DeclaredTool):
             refusal = self._unconfirmed(tool_context)
             if refusal is not None:
                 return refusal
-            result = await call(self.tool, arguments, call_info(tool_context))
+            result = await self.answer(arguments, tool_context)
             return await fitted(as_result(result), self.name, tool_context)
         except Exception as error:  # noqa: BLE001 - the model gets every error of a tool
             return feedback(error, self.name)
+
+    async def answer(self, arguments: JsonObject, tool_context: ToolContext) -> Any:
+        """The tool's own result; a subclass may get it in another way."""
+        return await call(self.tool, arguments, call_info(tool_context))
 
     def _unconfirmed(self, tool_context: ToolContext) -> JsonObject | None:
         """Ask for confirmation if ADK has not, because the tool was called in another way."""

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from google.adk.events.event import Event
 from google.genai import types
 
+from lango.adk.credentials.kinds import CREDENTIAL, asked_call_id, asked_config
 from lango.core.turns.events import Answer, Approval
 from lango.core.values import JsonObject, storable_json
 from lango.errors import ApprovalNotFoundError, CallNotFoundError, TurnConflictError
@@ -17,7 +18,7 @@ CONFIRMATION: Final = "adk_request_confirmation"
 """The call by which ADK asks whether a tool may run."""
 INPUT: Final = "adk_request_input"
 """The call by which a Workflow's node asks a person for something."""
-QUESTIONS: Final = frozenset({CONFIRMATION, INPUT, "adk_request_credential"})
+QUESTIONS: Final = frozenset({CONFIRMATION, INPUT, CREDENTIAL})
 History = Sequence[Event]
 """The events of a session, for layers that know nothing of ADK."""
 _STOCK_HINT: Final = "Please approve or reject the tool call "
@@ -29,7 +30,7 @@ class Question:
     """A question in a session."""
 
     approval: Approval
-    question: str  # the name of ADK's call
+    question: str  # the name of ADK's call: CREDENTIAL is answered with a credential
     turn: str  # the invocation that waits
     is_open: bool = True
 
@@ -55,6 +56,15 @@ def approval_of(call: types.FunctionCall, agent: str) -> Approval | None:
     )
 
 
+def _asked_by(call: types.FunctionCall, agent: str) -> Approval | None:
+    """What a call asks for: an approval, or a credential; None if it cannot be answered here."""
+    if call.name != CREDENTIAL:
+        return approval_of(call, agent)
+    if asked_config(call) is None:
+        return None
+    return Approval(call.id or "", asked_call_id(call), CREDENTIAL, {}, agent=agent)
+
+
 def closed_waits(event: Event) -> set[str]:
     """The calls that no longer wait for a person after an event.
 
@@ -74,7 +84,7 @@ def questions_in(events: Iterable[Event]) -> dict[str, Question]:
     questions: dict[str, Question] = {}
     for event in events:
         for call in event.get_function_calls():
-            approval = approval_of(call, event.author)
+            approval = _asked_by(call, event.author)
             if approval is not None:
                 questions[approval.id] = Question(approval, call.name or "", event.invocation_id)
         for response in event.get_function_responses():
@@ -137,7 +147,8 @@ def content_of(answers: Mapping[str, Answer], questions: Mapping[str, Question])
 def _response(answer: Answer, question: Question) -> dict[str, Any]:
     payload = storable_json(answer.payload)
     if question.question == CONFIRMATION:
-        return {"confirmed": answer.approved, "payload": payload}
+        extra = {} if payload is None else {"payload": payload}
+        return {"confirmed": answer.approved, **extra}
     return cast("JsonObject", payload) if isinstance(payload, dict) else {"result": payload}
 
 

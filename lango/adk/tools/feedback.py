@@ -10,6 +10,8 @@ from lango.core.causes import Cause, cause_of
 from lango.core.ids import new_id
 from lango.core.values import storable_text
 from lango.errors import ToolError
+from lango.telemetry.logs import FIELDS
+from lango.telemetry.tracing.current import tracer
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,11 @@ def feedback(error: Exception, tool_name: str) -> dict[str, str]:
     error_id = new_id("err")
     meant_for_model = isinstance(error, ToolError)
     level = logging.INFO if meant_for_model else logging.ERROR
-    logger.log(level, "Tool %r failed (%s)", tool_name, error_id, exc_info=error)
+    tracing = tracer()
+    if tracing is not None:
+        tracing.tool_failed(error, error_id)
+    known_by = {FIELDS: {"error_id": error_id, "tool": tool_name}}
+    logger.log(level, "Tool %r failed (%s)", tool_name, error_id, exc_info=error, extra=known_by)
     text = str(error) if meant_for_model else f"The tool {tool_name} failed unexpectedly."
     if not meant_for_model:
         _recent[error_id] = cause_of(error)

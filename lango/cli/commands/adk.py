@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lango.cli.options import Config
+
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -18,19 +20,23 @@ def group() -> None:
 @app.command()
 def services(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder you give to `adk web`.")
+        Path, typer.Argument(metavar="DIR", help="The folder that you pass to `adk web`.")
     ],
     print_only: Annotated[
-        bool, typer.Option("--print", help="Only show what the file would say.")
+        bool, typer.Option("--print", help="Print the file and do not write it.")
     ] = False,
+    config: Config = None,
 ) -> None:
-    """Write DIR/services.yaml, which teaches ADK the URIs lango+postgresql:// and lango+sqlite://."""
+    """Write DIR/services.yaml: ADK then accepts lango+postgresql:// and lango+sqlite:// URIs."""
     from lango.adk.apps.services import services_yaml, write_services_yaml
+    from lango.config.load import load
+    from lango.config.secrets import masked_url
 
     if print_only:
         typer.echo(services_yaml(), nl=False)
         return
     path = write_services_yaml(folder)
-    store = "lango+sqlite:///lango.db"
+    store = f"lango+{masked_url(load(config).settings.store.url.get_secret_value())}"
     typer.echo(f"{path} is ready. For example:")
-    typer.echo(f"  adk web --session_service_uri={store} --artifact_service_uri={store} {folder}")
+    uris = " ".join(f"--{kind}_service_uri={store}" for kind in ("session", "artifact", "memory"))
+    typer.echo(f"  adk web {uris} {folder}")

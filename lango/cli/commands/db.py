@@ -11,18 +11,19 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from lango.cli.opened import OpenStore, with_store
 from lango.cli.options import Config, Schema, Url, store_flags
 
 T = TypeVar("T")
 
 app = typer.Typer(
-    no_args_is_help=True, help="Upgrade and check the database; bring an ADK database over."
+    no_args_is_help=True, help="Upgrade and check the database; import an ADK database."
 )
 
 
 @app.command()
 def upgrade(url: Url = None, schema: Schema = None, config: Config = None) -> None:
-    """Create or upgrade lango's tables. Safe to run at every deploy, also by several at once."""
+    """Create or upgrade lango's tables. Safe at every deploy, also concurrently."""
     from lango.store.schema import migrate
 
     place = _store(url, schema, config)
@@ -32,7 +33,7 @@ def upgrade(url: Url = None, schema: Schema = None, config: Config = None) -> No
 
 @app.command()
 def check(url: Url = None, schema: Schema = None, config: Config = None) -> None:
-    """Check that the database has tables that this version of lango works with."""
+    """Exit with 1 unless the database has tables that this version works with."""
     from lango.store.schema import migrate
 
     place = _store(url, schema, config)
@@ -41,8 +42,36 @@ def check(url: Url = None, schema: Schema = None, config: Config = None) -> None
 
 
 @app.command()
+def hold(url: Url = None, schema: Schema = None, config: Config = None) -> None:
+    """Let no turn begin, as after a restore; `lango db release` ends it."""
+
+    async def held(opened: OpenStore) -> None:
+        from lango.store.hold import hold_database
+
+        await hold_database(opened.store.database)
+
+    with_store((url, schema, config), None, held)
+    typer.echo("The database is held: turns are accepted, and none begins.")
+
+
+@app.command()
+def release(url: Url = None, schema: Schema = None, config: Config = None) -> None:
+    """Let turns run again in a database that is held: one from a dump is, at first."""
+
+    async def released(opened: OpenStore) -> bool:
+        from lango.store.hold import release_database
+
+        return await release_database(opened.store.database)
+
+    if with_store((url, schema, config), None, released):
+        typer.echo("The database is released: workers run its turns.")
+    else:
+        typer.echo("The database was not held.")
+
+
+@app.command()
 def current(url: Url = None, schema: Schema = None, config: Config = None) -> None:
-    """Show the schema revision the database is at."""
+    """Show the schema revision of the database."""
     from lango.store.schema import migrate
 
     place = _store(url, schema, config)
@@ -57,10 +86,10 @@ def import_adk(
     ],
     url: Url = None,
     schema: Schema = None,
-    tenant: Annotated[str, typer.Option(help="The tenant that the sessions will belong to.")] = "",
+    tenant: Annotated[str, typer.Option(help="The tenant of the imported sessions.")] = "",
     config: Config = None,
 ) -> None:
-    """Copy the sessions of an ADK database, then compare the two. Interrupted, run it again."""
+    """Copy the sessions of an ADK database, then compare the two. Safe to run again."""
     from lango.cli.output.import_report import import_with_progress, show_report
 
     place = _store(url, schema, config)
@@ -87,9 +116,9 @@ def _run(
     """Run `work`; database errors become readable messages."""
     import asyncio
 
-    from lango.store.db.connection_errors import in_words, require_file
+    from lango.store.db.connection_errors import WRONG_FOLDER, in_words, require_file
 
     url, _ = place
     with in_words(url):
-        require_file(url, may_create=may_create)
+        require_file(url, may_create=may_create, advice=WRONG_FOLDER)
         return asyncio.run(work())

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lango.cli.commands.serve import Port, say, web_address
+from lango.cli.commands.serve import Port
 from lango.cli.commands.worker import Apps
 from lango.cli.options import Config, Url
-from lango.cli.output.logs import log_warnings
+from lango.cli.output.logs import LogFormatOption, log_as, log_warnings, say
 from lango.cli.preflight import checked_settings, require_server
-from lango.server.listening import listen, require_free, require_loopback
+from lango.server.listening import listen, require_free, require_loopback, web_address
 
 if TYPE_CHECKING:
     from lango.app import Application
@@ -25,14 +25,17 @@ def dev(
     apps: Apps = None,
     host: Host = "127.0.0.1",
     port: Port = DEFAULT_PORT,
+    log_format: LogFormatOption = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
-    """Open ADK's web UI for your agents on this machine, until Ctrl-C or SIGTERM."""
+    """Serve ADK's web UI for your agents, on this machine only."""
     require_server()
     require_loopback(host)
     log_warnings()
+    log_as(log_format)
     loaded = checked_settings(url, config, apps or [])
+    log_as(log_format, loaded.settings.log_format)
     chosen = DEFAULT_PORT if port is None else port
     require_free(host, chosen)
     import asyncio
@@ -45,6 +48,7 @@ def dev(
 async def _serve(application: Application, names: list[str], host: str, port: int) -> None:
     from lango.adk.apps.web import web_app
     from lango.adk.artifacts import SqlArtifactService
+    from lango.adk.memory import SqlMemoryService
     from lango.adk.sessions.service import SessionServiceAdapter
     from lango.server.dev import serve_dev
 
@@ -56,9 +60,11 @@ async def _serve(application: Application, names: list[str], host: str, port: in
         # The UI loads whole sessions; plugins limit what a model gets.
         sessions = SessionServiceAdapter(application.store, tenant=tenant, token_budget=None)
         artifacts = SqlArtifactService(application.store, tenant=tenant, requires_session=True)
+        memory = SqlMemoryService(application.store, tenant=tenant, requires_session=True)
         with tempfile.TemporaryDirectory(prefix="lango-dev-") as folder:
-            dev_app = web_app(apps, sessions, artifacts, folder=folder, host=host)
+            dev_app = web_app(apps, sessions, artifacts, memory, folder=folder, host=host)
             with listen(host, port) as listening:
-                where = f"ADK's web UI for {', '.join(apps)}: {web_address(listening)}/dev-ui/"
+                address = web_address(*listening.getsockname()[:2])
+                where = f"ADK's web UI for {', '.join(apps)}: {address}/dev-ui/"
                 await serve_dev(dev_app, listening, on_ready=lambda: say(where))
     say("Stopped.")

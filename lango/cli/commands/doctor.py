@@ -15,10 +15,19 @@ if TYPE_CHECKING:
 
 
 def doctor(
+    apps: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="APPS",
+            help="Apps of the settings, or ADK agents by folder or package.module:attribute "
+            "(default: all of the settings).",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = None,
     config: Config = None,
     models: Annotated[
-        bool, typer.Option(help="Make one small real call of every model (it may cost a cent).")
+        bool, typer.Option(help="Make one small real call to every model (it may cost a cent).")
     ] = True,
 ) -> None:
     """Check the settings, the store, the apps with their MCP servers, and every model."""
@@ -26,7 +35,7 @@ def doctor(
 
     from lango.config.load import load
 
-    broken, warnings = asyncio.run(_examine(load(config, store_flags(url)), models))
+    broken, warnings = asyncio.run(_examine(load(config, store_flags(url)), apps or [], models))
     if broken:
         typer.echo(f"\n{broken} of these {'does' if broken == 1 else 'do'} not work.")
         raise typer.Exit(1)
@@ -37,11 +46,11 @@ def doctor(
         typer.echo("\nAll of it works." if models else "\nAll of it works; no model was tried.")
 
 
-async def _examine(loaded: LoadedSettings, models: bool) -> tuple[int, int]:
+async def _examine(loaded: LoadedSettings, apps: list[str], models: bool) -> tuple[int, int]:
     from lango.cli.diagnosis import examine
 
     broken = warnings = 0
-    async for finding in examine(loaded, models=models):
+    async for finding in examine(loaded, apps, models=models):
         _show(finding)
         broken += not finding.ok
         warnings += finding.warns

@@ -1,4 +1,4 @@
-"""`lango init`: writes a project that works at once, without an API key."""
+"""`lango init`: writes a project that works without an API key."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ For an HTTP API and a console in the browser:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; it is made if need be.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="The folder; created if missing."),
+    ],
 ) -> None:
     """Write a small project: settings, a tool, and a model that needs no key."""
     from lango.config.settings import published_schema

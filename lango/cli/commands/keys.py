@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -10,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from lango.cli.opened import OpenStore, with_store
-from lango.cli.options import Config, Json, Place, Schema, Tenant, Url
+from lango.cli.options import Config, Json, Place, Schema, Tenant, Url, command_of
 from lango.cli.output.printable import one_line
+from lango.cli.output.tables import print_folded, print_json
 
 if TYPE_CHECKING:
     from lango.store.keys import ApiKey, KeyStore, MadeKey
 
 T = TypeVar("T")
 
-app = typer.Typer(no_args_is_help=True, help="Make, list, revoke and rotate API keys.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, revoke and rotate API keys.")
 
 _DAY: Final = 24 * 3600.0
 _HOUR: Final = 3600.0
@@ -30,9 +30,7 @@ KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id that `lango key
 
 @app.command()
 def create(
-    user: Annotated[
-        str | None, typer.Option(help="The user that requests with this key act for.")
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="The user that the key acts for.")] = None,
     name: Annotated[str, typer.Option(help="A label, shown by `lango keys list`.")] = "",
     scope: Annotated[
         list[str] | None,
@@ -50,15 +48,15 @@ def create(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key. It is shown once, here, and kept nowhere."""
+    """Create a key and print it, once: the database has only its hash."""
     from lango.core.keys import KeyLimits
 
     limits = KeyLimits(requests, turns, cost)
     new_key = _with_keys(
         (url, schema, config),
         tenant,
-        lambda keys, whose: keys.create(
-            whose,
+        lambda keys, owner: keys.create(
+            owner,
             user=user,
             name=name,
             scopes=scope or ["chat"],
@@ -77,14 +75,16 @@ def list_keys(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """List the keys, those that no longer work among them."""
-    api_keys = _with_keys((url, schema, config), tenant, lambda keys, whose: keys.of_tenant(whose))
+    """List the keys, including expired and revoked ones."""
+    api_keys = _with_keys((url, schema, config), tenant, lambda keys, owner: keys.of_tenant(owner))
     if as_json:
-        typer.echo(json.dumps([_data(key) for key in api_keys], indent=2, ensure_ascii=False))
+        print_json([_data(key) for key in api_keys])
     elif api_keys:
-        _table(api_keys)
+        rows = ((_cells(key), _state(key) == "live") for key in api_keys)
+        print_folded(_HEADINGS, rows)
     else:
-        typer.echo("There are no keys. `lango keys create --user NAME` makes one.")
+        create = command_of((url, schema, config), "keys", "create", "--user", "NAME")
+        typer.echo(f"There are no keys. `{create}` makes one.")
 
 
 @app.command()
@@ -95,27 +95,29 @@ def revoke(
     schema: Schema = None,
     config: Config = None,
 ) -> None:
-    """End a key now. A server that has just seen it may take it for some seconds more."""
+    """Revoke a key. A server that has just accepted it may accept it for 5 more seconds."""
     place = (url, schema, config)
-    key = _with_keys(place, tenant, lambda keys, whose: keys.revoke(whose, key_id))
+    key = _with_keys(place, tenant, lambda keys, owner: keys.revoke(owner, key_id))
     typer.echo(f"The key {key.id} is revoked.")
 
 
 @app.command()
 def rotate(
     key_id: KeyId,
-    grace: Annotated[float, typer.Option(help="Hours that the old key still works.")] = 24.0,
+    grace: Annotated[
+        float, typer.Option(help="Hours that the old key still works; 0: none.")
+    ] = 24.0,
     tenant: Tenant = None,
     url: Url = None,
     schema: Schema = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key that may do the same as another, which then ends after a while."""
+    """Create a key with the permissions of another, which stops working after --grace."""
     new_key = _with_keys(
         (url, schema, config),
         tenant,
-        lambda keys, whose: keys.rotate(whose, key_id, grace=grace * _HOUR),
+        lambda keys, owner: keys.rotate(owner, key_id, grace=grace * _HOUR),
     )
     _show_new_key(new_key, as_json)
 
@@ -135,9 +137,7 @@ def _with_keys(
 
 def _show_new_key(new_key: MadeKey, as_json: bool) -> None:
     if as_json:
-        typer.echo(
-            json.dumps({**_data(new_key.key), "key": new_key.text}, indent=2, ensure_ascii=False)
-        )
+        print_json({**_data(new_key.key), "key": new_key.text})
         return
     typer.echo(new_key.text)
     typer.echo("This is the only time it is shown: keep it where secrets are kept.", err=True)
@@ -175,20 +175,6 @@ def _time(moment: float | None) -> str | None:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
-def _table(api_keys: list[ApiKey]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in _HEADINGS:
-        table.add_column(heading, overflow="fold")
-    for key in api_keys:
-        style = "" if _state(key) == "live" else "dim"
-        table.add_row(*(escape(one_line(cell, _WIDTH)) for cell in _cells(key)), style=style)
-    Console(highlight=False).print(table)
-
-
 def _cells(key: ApiKey) -> tuple[str, ...]:
     limits = ", ".join(f"{name} {value:g}" for name, value in (key.limits.data() or {}).items())
     state = _state(key)
@@ -196,4 +182,5 @@ def _cells(key: ApiKey) -> tuple[str, ...]:
         state = f"until {_time(key.expires)}"
     used = _time(key.last_used) or "never"
     scopes = " ".join(sorted(key.scopes))
-    return key.id, key.name, key.user or "-", scopes, limits, state, used
+    cells = (key.id, key.name, key.user or "-", scopes, limits, state, used)
+    return tuple(one_line(cell, _WIDTH) for cell in cells)

@@ -22,8 +22,9 @@ Words = Annotated[
     list[str],
     typer.Argument(
         metavar="[APP] MESSAGE",
-        help="What to say; - reads it from standard input. Before it, where there is a choice, "
-        "the app: its name in the settings, or package.module:attribute.",
+        help="The message; - reads it from standard input. APP before it (required unless the "
+        "settings have exactly one app): an app of the settings, a folder, or "
+        "package.module:attribute.",
     ),
 ]
 
@@ -42,18 +43,19 @@ def run(
     """Run one turn. Exit code 0: answered; 1: failed; 3: waits for an answer; 130: stopped."""
     *targets, message = words
     if len(targets) > 1:
-        raise typer.BadParameter("put what you want to say in quotes: lango run [APP] MESSAGE")
+        raise typer.BadParameter("put the message in quotes: lango run [APP] MESSAGE")
     loaded = checked_settings(url, config, targets)
     from lango.cli.conversation import conversation  # imports ADK, which takes seconds
     from lango.cli.output.screen import JsonScreen, TextScreen
     from lango.cli.talk import ask_at_terminal, exit_code, print_question
 
     log_servers()
-    screen = JsonScreen() if as_json else TextScreen(thoughts=thoughts)
+    place = (url, None, config)
+    screen = JsonScreen() if as_json else TextScreen(thoughts=thoughts, place=place)
     ask = ask_at_terminal if sys.stdin.isatty() and not as_json else None
     text = sys.stdin.read() if message == "-" else message
     target = targets[0] if targets else None
-    with conversation(loaded, target, config, url, screen, user, session, ask) as open_session:
+    with conversation(loaded, target, place, screen, user, session, ask) as open_session:
         if not open_session.is_new:
             open_session.talk.catch_up()
         end = open_session.talk.say(text)
@@ -61,4 +63,6 @@ def run(
         for question in open_session.talk.questions if ask is None else ():
             print_question(question, err=True)
         typer.secho(f"To answer: {open_session.resume_command}", dim=True, err=True)
+    elif open_session.is_new and sys.stderr.isatty() and not as_json:
+        typer.secho(f"To continue: {open_session.resume_command}", dim=True, err=True)
     raise typer.Exit(exit_code(end))

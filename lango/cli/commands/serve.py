@@ -10,24 +10,23 @@ import typer
 
 from lango.cli.commands.worker import Apps
 from lango.cli.options import Config, Url
-from lango.cli.output.logs import log_access, log_warnings
-from lango.cli.preflight import checked_settings, require_server
-from lango.server.listening import listen, require_free
+from lango.cli.output.logs import LogFormatOption, log_access, log_as, log_warnings, say
+from lango.cli.preflight import checked_settings, measure, require_server
+from lango.server.listening import METRICS_OPTIONS, listen, require_free, web_address
 
 if TYPE_CHECKING:
     from lango.app import Application
 
 Host = Annotated[
-    str | None, typer.Option(help="The address to serve on; by default what the settings say.")
+    str | None,
+    typer.Option(help="The address to serve on (default: `server.host`)."),
 ]
-Port = Annotated[
-    int | None, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")
-]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")]
 Worker = Annotated[
-    bool, typer.Option("--worker/--no-worker", help="Whether to run turns in this process, too.")
+    bool, typer.Option("--worker/--no-worker", help="Whether this process also runs turns.")
 ]
 Insecure = Annotated[
-    bool, typer.Option("--insecure-no-auth", help="Ask for no credential; on this machine alone.")
+    bool, typer.Option("--insecure-no-auth", help="Disable authentication (loopback only).")
 ]
 
 
@@ -37,18 +36,24 @@ def serve(
     port: Port = None,
     worker: Worker = True,
     insecure_no_auth: Insecure = False,
+    log_format: LogFormatOption = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
-    """Serve sessions and turns until Ctrl-C or SIGTERM, which let running turns end."""
+    """Serve sessions and turns over HTTP. Ctrl-C or SIGTERM drains; a second one exits."""
     require_server()
     log_warnings()
+    log_as(log_format)
     loaded = checked_settings(url, config, apps or [])
+    log_as(log_format, loaded.settings.log_format)
     server = loaded.settings.server
     if server.access_log:
-        log_access()
+        log_access(turns=worker)
     place = (host or server.host, server.port if port is None else port)
     require_free(*place)
+    measure(loaded.settings)
+    if loaded.settings.metrics.enabled:
+        require_free(loaded.settings.metrics.host, loaded.settings.metrics.port, METRICS_OPTIONS)
     from lango.app import Application  # imports ADK, which takes seconds: errors above come first
     from lango.turns import event_loop
 
@@ -67,6 +72,7 @@ async def _serve(
     from lango.server.app import create_app
     from lango.server.auth.policy import identity_for
     from lango.server.backend import options_of
+    from lango.server.metrics import metrics_port
     from lango.server.process import serve
 
     settings = application.settings
@@ -78,31 +84,23 @@ async def _serve(
             keeper = await identity_for(
                 settings, application.store, host=host, port=port, insecure=open_
             )
-            ready = [_started(worker.apps, listening, with_worker), *keeper.lines]
+            app = create_app(application, keeper.identity, options)
             drain = settings.worker.drain
-            await serve(
-                create_app(application, keeper.identity, options),
-                listening,
-                worker=worker if with_worker else None,
-                drain=drain,
-                on_ready=lambda: say(*ready),
-                on_stop=lambda: say(f"Stopping; turns that still run have {drain:g} s to end."),
-            )
+            stop = f"; turns that still run have {drain:g} s to end" if with_worker else ""
+            async with metrics_port(app, settings.metrics) as url:
+                ready = [_started(worker.apps, listening, with_worker)]
+                ready += [f"Metrics are at {url}."] if url else []
+                await serve(
+                    app,
+                    listening,
+                    worker=worker if with_worker else None,
+                    drain=drain,
+                    on_ready=lambda: say(*ready, *keeper.lines),
+                    on_stop=lambda: say(f"Stopping{stop}."),
+                )
     say("Stopped.")
 
 
 def _started(apps: Sequence[str], listening: socket.socket, with_worker: bool) -> str:
     how = "and running turns" if with_worker else "whose turns `lango worker` runs"
-    return f"Serving {', '.join(apps)} at {web_address(listening)}, {how}."
-
-
-def web_address(listening: socket.socket) -> str:
-    """The URL of a server on this socket."""
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def say(*lines: str) -> None:
-    """Print lines on standard error."""
-    for line in lines:
-        typer.echo(line, err=True)
+    return f"Serving {', '.join(apps)} at {web_address(*listening.getsockname()[:2])}, {how}."

@@ -11,7 +11,7 @@ import typer
 
 from lango.cli.completing import AnyUser, AppName
 from lango.cli.opened import OpenStore, with_store
-from lango.cli.options import Config, Json, Schema, Tenant, Url
+from lango.cli.options import Config, Json, Schema, Tenant, Url, command_of
 from lango.cli.output.moments import Since, Until, age, exact
 from lango.cli.output.printable import one_line, printable
 from lango.cli.output.tables import Column, print_json, print_page
@@ -35,7 +35,7 @@ _COLUMNS: Final = (
     Column("title", is_text=True),
 )
 _TEXT: Final = 2_000
-STATUS_HELP: Final = "Of this status alone; running while a turn runs, else of the newest turn."
+STATUS_HELP: Final = "Filter by state: running while a turn runs, else that of the newest turn."
 
 SessionId = Annotated[
     str, typer.Argument(metavar="SESSION", help="`ses_…`, or the session's own id if it is unique.")
@@ -49,9 +49,9 @@ def list_sessions(
     status: Annotated[TurnState | None, typer.Option(help=STATUS_HELP)] = None,
     since: Since = None,
     until: Until = None,
-    title: Annotated[str, typer.Option("--title", "-q", help="Part of the title.")] = "",
+    title: Annotated[str, typer.Option("--title", "-q", help="Filter by title.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Sessions per page.")] = 25,
-    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the previous page.")] = None,
     tenant: Tenant = None,
     url: Url = None,
     schema: Schema = None,
@@ -128,7 +128,7 @@ def export(
     schema: Schema = None,
     config: Config = None,
 ) -> None:
-    """Write a session with its messages, states and artifacts to a file: JSON Lines."""
+    """Export a session as JSON Lines: messages, state, artifacts and memory."""
     from lango.cli.output.session_files import atomic_file, export_to
     from lango.store.transfer.export import open_export
 
@@ -162,7 +162,7 @@ def import_session(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Import a session that was exported from this database or another: all of it or nothing."""
+    """Import an exported session, from any database: all of it or nothing."""
     from lango.cli.output.session_files import import_from
 
     place = (url, schema, config)
@@ -171,18 +171,19 @@ def import_session(
     if as_json:
         key = done.key
         names = {"id": done.public_id, "app": key.app_name, "user": key.user_id}
-        counts = {"entries": done.entries, "artifacts": done.artifacts}
+        counts = {"entries": done.entries, "artifacts": done.artifacts, "memories": done.memories}
         print_json({**names, "alias": key.session_id, **counts})
         return
-    artifacts = f" and {done.artifacts:,} artifacts" if done.artifacts else ""
-    whose = f"{one_line(done.key.user_id, 80)} in {one_line(done.key.app_name, 80)}"
-    typer.echo(f"{done.public_id} of {whose}: {done.entries:,} entries{artifacts}.")
+    others = {"artifacts": done.artifacts, "entries of memory": done.memories}
+    counts = "".join(f", {count:,} {what}" for what, count in others.items() if count)
+    owner = f"{one_line(done.key.user_id, 80)} in {one_line(done.key.app_name, 80)}"
+    typer.echo(f"{done.public_id} of {owner}: {done.entries:,} entries{counts}.")
 
 
 @app.command()
 def delete(
     sessions: Annotated[
-        list[str], typer.Argument(metavar="SESSION…", help="`ses_…`, or their own ids.")
+        list[str], typer.Argument(metavar="SESSION…", help="`ses_…`, or their own ids if unique.")
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")] = False,
     app: AppName = None,
@@ -192,7 +193,7 @@ def delete(
     schema: Schema = None,
     config: Config = None,
 ) -> None:
-    """Delete sessions with all that is kept of them; turns of theirs that run are stopped."""
+    """Delete sessions with all their data, and stop their turns."""
     place = (url, schema, config)
 
     async def look(opened: OpenStore) -> list[SessionSummary]:
@@ -229,14 +230,16 @@ async def find(
     if len(exact or summaries) == 1:
         return (exact or summaries)[0]
     if summaries:
-        whose = ", ".join(
+        choices = ", ".join(
             f"{summary.public_id} ({summary.app_name}, {summary.user_id})" for summary in summaries
         )
-        raise ConfigError(f"Several sessions are called {session}: say --app, --user, or {whose}.")
+        raise ConfigError(
+            f"Several sessions are called {session}: pass --app, --user, or {choices}."
+        )
     where = "".join((f" of {user}" if user else "", f" in {app}" if app else ""))
     raise SessionNotFoundError(
-        f"There is no session {session}{where}. `lango sessions list` shows those there are; "
-        "--tenant says whose."
+        f"Session {session}{where} not found. "
+        f"Run `{command_of(opened.place, 'sessions', 'list')}`, or pass --tenant."
     )
 
 
@@ -266,8 +269,8 @@ def _show_list(page: Page[SessionSummary]) -> None:
 
 def _listed(summary: SessionSummary) -> str:
     title = f" {one_line(summary.title, 60)!r}" if summary.title else ""
-    whose = f"{one_line(summary.user_id, 40)} in {one_line(summary.app_name, 40)}"
-    return f"{summary.public_id}{title} of {whose}, {summary.message_count:,} messages"
+    owner = f"{one_line(summary.user_id, 40)} in {one_line(summary.app_name, 40)}"
+    return f"{summary.public_id}{title} of {owner}, {summary.message_count:,} messages"
 
 
 def _described(summary: SessionSummary) -> list[str]:

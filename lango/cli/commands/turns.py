@@ -11,7 +11,7 @@ import typer
 
 from lango.cli.completing import AnyUser, AppName
 from lango.cli.opened import OpenStore, with_store, with_turns
-from lango.cli.options import Config, Json, Schema, Tenant, Url
+from lango.cli.options import Config, Json, Schema, Tenant, Url, command_of
 from lango.cli.output.moments import Since, Until, age, span
 from lango.cli.output.tables import Column, print_json, print_page
 from lango.core.causes import Cause, Causes
@@ -41,21 +41,21 @@ _COLUMNS: Final = (
     Column("message", is_text=True),
 )
 
-TurnId = Annotated[str, typer.Argument(metavar="TURN", help="Its id, `turn_…`.")]
+TurnId = Annotated[str, typer.Argument(metavar="TURN", help="The id of the turn, `turn_…`.")]
 
 
 @app.command("list")
 def list_turns(
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Of this session alone.")
+        str | None, typer.Option("--session", "-s", help="Filter by session.")
     ] = None,
     app: AppName = None,
     user: AnyUser = None,
-    status: Annotated[TurnState | None, typer.Option(help="In this state alone.")] = None,
+    status: Annotated[TurnState | None, typer.Option(help="Filter by state.")] = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 25,
-    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Turns per page.")] = 25,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the previous page.")] = None,
     tenant: Tenant = None,
     url: Url = None,
     schema: Schema = None,
@@ -96,7 +96,7 @@ def show(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show a turn on a time axis: its model calls, tools, retries, waits, and why it failed."""
+    """Show a turn on a time axis: model calls, tools, retries, waits, and why it failed."""
 
     async def read(opened: OpenStore) -> tuple[Turn, Timeline, Causes]:
         from lango.insight.timeline import read_timeline
@@ -104,7 +104,7 @@ def show(
 
         database = opened.store.database
         store = SqlTurnStore(database)
-        with _known(turn):
+        with _known(turn, opened.place):
             stored_turn = await store.get(opened.tenant, turn)
         timeline = await read_timeline(database, stored_turn)
         related = [await store.get(opened.tenant, turn_id) for turn_id in timeline.turns]
@@ -132,13 +132,15 @@ def cancel(
     schema: Schema = None,
     config: Config = None,
 ) -> None:
-    """Cancel a turn: a queued one ends, a running one is asked to stop, a finished one stays."""
-    with _known(turn):
+    """Cancel a turn that is queued or running; a finished one does not change."""
+    with _known(turn, (url, schema, config)):
         stored_turn = _with_turns((url, schema, config), tenant, lambda turns: turns.cancel(turn))
     if stored_turn.state == "running":
         typer.echo(f"Turn {stored_turn.id} runs, and was asked to stop.")
+    elif stored_turn.state == "cancelled":
+        typer.echo(f"Turn {stored_turn.id} is cancelled.")
     else:
-        typer.echo(f"Turn {stored_turn.id} is {stored_turn.state}.")
+        typer.echo(f"Turn {stored_turn.id} had ended before: {stored_turn.state}.")
 
 
 @app.command()
@@ -150,7 +152,7 @@ def retry(
     config: Config = None,
 ) -> None:
     """Submit the message of a failed or cancelled turn again, as a new turn."""
-    with _known(turn):
+    with _known(turn, (url, schema, config)):
         new = _with_turns((url, schema, config), tenant, lambda turns: turns.retry(turn))
     _print_accepted(new)
 
@@ -158,16 +160,16 @@ def retry(
 @app.command()
 def deliver(
     turn: TurnId,
-    call: Annotated[str, typer.Option(help="The call, as the turn's `waits_for` has it.")],
-    result: Annotated[str, typer.Option(help="What the call gave, as JSON.")],
+    call: Annotated[str, typer.Option(help="The id of the call, from the turn's `waits_for`.")],
+    result: Annotated[str, typer.Option(help="The result, as JSON.")],
     tenant: Tenant = None,
     url: Url = None,
     schema: Schema = None,
     config: Config = None,
 ) -> None:
-    """Deliver the result of a long-running tool call, as a new turn; the same again is that one."""
+    """Deliver the result of a long-running tool call, as a new turn (idempotent)."""
     payload = _parsed(result)
-    with _known(turn):
+    with _known(turn, (url, schema, config)):
         new = _with_turns(
             (url, schema, config), tenant, lambda turns: turns.deliver(turn, call, payload)
         )
@@ -191,7 +193,7 @@ def _with_turns(place: Place, tenant: str | None, work: Callable[[Turns], Awaita
 
 
 @contextmanager
-def _known(turn: str) -> Generator[None]:
+def _known(turn: str, place: Place) -> Generator[None]:
     """Add a hint to TurnNotFoundError; check the turn's id."""
     from lango.core.ids import check_id
     from lango.errors import TurnNotFoundError
@@ -201,8 +203,7 @@ def _known(turn: str) -> Generator[None]:
         yield
     except TurnNotFoundError as error:
         raise TurnNotFoundError(
-            f"There is no turn {turn}. `lango turns list` shows those there are; --tenant says "
-            "whose."
+            f"Turn {turn} not found. Run `{command_of(place, 'turns', 'list')}`, or pass --tenant."
         ) from error
 
 

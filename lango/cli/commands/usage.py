@@ -31,7 +31,7 @@ def usage(
         list[str] | None,
         typer.Option(
             metavar="|".join(BY),
-            help="What to tell apart (day, if not said); again for more than one.",
+            help="Group by this; repeat for several (default: day).",
             autocompletion=lambda: list(BY),
         ),
     ] = None,
@@ -45,15 +45,15 @@ def usage(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show the tokens and the cost of model calls, of 30 days unless it says otherwise."""
+    """Sum the tokens and the cost of model calls (default: the last 30 days)."""
     chosen = _checked(by or ())
 
     async def read(opened: OpenStore) -> UsageReport:
         from lango.insight.usage import recent_usage
         from lango.store.insight.usage import read_usage
 
-        whose = recent_usage(opened.tenant, since, until, user, app)
-        return await read_usage(opened.store.database, whose, chosen)
+        usage_filter = recent_usage(opened.tenant, since, until, user, app)
+        return await read_usage(opened.store.database, usage_filter, chosen)
 
     report = with_store((url, schema, config), tenant, read)
     if as_json:

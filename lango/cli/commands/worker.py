@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lango.cli.options import Config, Url
-from lango.cli.output.logs import log_warnings
-from lango.cli.preflight import checked_settings, require_server
+from lango.cli.output.logs import LogFormatOption, log_as, log_warnings, say
+from lango.cli.preflight import checked_settings, measure, require_server
 from lango.server.listening import listen, require_free
 
 if TYPE_CHECKING:
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 Apps = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[APPS]...",
-        help="Apps of the settings, or package.module:attribute; all of the settings if none.",
+        metavar="APPS",
+        help="Apps of the settings, or package.module:attribute (default: all of the settings).",
         show_default=False,
     ),
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option(min=1, help="Turns at a time; by default what the settings say."),
+    typer.Option(min=1, help="Concurrent turns (default: `worker.concurrency` of the settings)."),
 ]
 ProbePort = Annotated[
     int | None,
     typer.Option(
         min=0,
         max=65535,
-        help="Answer /healthz and /readyz on this port of `server.host`; 0 for any that is free.",
+        help="Answer /healthz, /readyz and, with `metrics.enabled`, /metrics on this port of "
+        "`server.host`; 0 for any free one.",
     ),
 ]
 _PROBE_OPTIONS: Final = ("--probe-port", "the setting server.host")
@@ -45,12 +46,16 @@ def worker(
     apps: Apps = None,
     concurrency: Concurrency = None,
     probe_port: ProbePort = None,
+    log_format: LogFormatOption = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
-    """Run turns until stopped. The first Ctrl-C or SIGTERM drains; the second exits at once."""
+    """Run turns. The first Ctrl-C or SIGTERM drains; the second exits immediately."""
     log_warnings(turns=True)
+    log_as(log_format)
     loaded = checked_settings(url, config, apps or [])
+    log_as(log_format, loaded.settings.log_format)
+    measure(loaded.settings)
     if probe_port is not None:
         require_server()
         require_free(loaded.settings.server.host, probe_port, _PROBE_OPTIONS)
@@ -71,7 +76,7 @@ async def _work(
             await _run(application, worker)
         else:
             await _run_with_probes(application, worker, probe_port)
-    _say("Stopped.")
+    say("Stopped.")
 
 
 async def _run(application: Application, worker: TurnWorker) -> None:
@@ -82,27 +87,37 @@ async def _run(application: Application, worker: TurnWorker) -> None:
     stop_requested = asyncio.Event()
     await warm_up()
     _hear_signals(stop_requested)
-    await worker.start()
-    _say(_started(application, worker))
-    await stop_requested.wait()
-    _say(_stopping(application, worker))
+    starting = asyncio.create_task(worker.start_when_released())
+    stopping = asyncio.create_task(stop_requested.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # the database is held
+        starting.cancel()
+        return
+    await starting
+    say(_started(application, worker))
+    await stopping
+    say(_stopping(application, worker))
     await worker.stop(application.settings.worker.drain)
 
 
 async def _run_with_probes(application: Application, worker: TurnWorker, port: int) -> None:
+    from lango.server.metrics import metrics_beside_probes
     from lango.server.process import serve
     from lango.server.routes.probes import create_probes
 
+    app = create_probes(application)
     with listen(application.settings.server.host, port, _PROBE_OPTIONS) as listening:
-        answers = f"Probes are answered on port {listening.getsockname()[1]}."
-        await serve(
-            create_probes(application),
-            listening,
-            worker=worker,
-            drain=application.settings.worker.drain,
-            on_ready=lambda: _say(f"{_started(application, worker)} {answers}"),
-            on_stop=lambda: _say(_stopping(application, worker)),
-        )
+        async with metrics_beside_probes(app) as measured:
+            what = "Probes and metrics" if measured else "Probes"
+            answers = f"{what} are answered on port {listening.getsockname()[1]}."
+            await serve(
+                app,
+                listening,
+                worker=worker,
+                drain=application.settings.worker.drain,
+                on_ready=lambda: say(f"{_started(application, worker)} {answers}"),
+                on_stop=lambda: say(_stopping(application, worker)),
+            )
 
 
 def _started(application: Application, worker: TurnWorker) -> str:
@@ -139,7 +154,3 @@ def _hear_signals(stop_requested: asyncio.Event) -> None:
 
     for number in both:
         loop.add_signal_handler(number, stop)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

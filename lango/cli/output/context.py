@@ -31,6 +31,7 @@ _WHY: Final[dict[WhyNotSent, str]] = {
     "budget": "over the token budget",
     "window": "over the model's window",
     "refused": "refused as too long",
+    "summarised": "replaced by the summary",
     "not_given": "not loaded, or not for this agent",
 }
 _WORDS: Final[dict[str, str]] = {"started": "under way", "cut_off": "cut off with its worker"}
@@ -74,14 +75,16 @@ def _listed(call: ContextCall) -> str:
     sent = f"{call.estimated:,} tokens, {_counted(call.messages_sent)}"
     cut = f", {call.left_out:,} left out" if call.left_out else ""
     failed = "" if call.outcome == "completed" else f"; {_WORDS.get(call.outcome, call.outcome)}"
-    return f"  {call.call}  {call.started:%Y-%m-%d %H:%M:%S}  {sent}{cut}{failed}"
+    summary = " for a summary" if call.kind == "summary" else ""
+    return f"  {call.call}  {call.started:%Y-%m-%d %H:%M:%S}  {sent}{summary}{cut}{failed}"
 
 
 def _of_call(call: ContextView) -> Iterator[str]:
     attempt = call.attempt
     tries = f", attempt {attempt.number}" if attempt.number > 1 else ""
     by = f" by {call.agent}" if call.agent else ""
-    yield one_line(f"{call.call or 'A call'} to {_model(attempt)}{by}{tries}", 200)
+    what = " for a summary" if call.kind == "summary" else ""
+    yield one_line(f"{call.call or 'A call'} to {_model(attempt)}{by}{what}{tries}", 200)
     yield f"  turn    {one_line(call.turn, 100) or '-'}"
     yield f"  time    {_times(attempt)}"
     for earlier in call.attempts[:-1]:
@@ -177,6 +180,7 @@ def _message(section: ContextSection, agent: str) -> _Line:
     name = f"{section.role} ({section.author})" if is_anothers else section.role
     tools = ", ".join(section.tools)
     marks = [
+        f"replaces {_numbers(section.replaces)}" if section.replaces else "",
         "shortened" if section.shortened else "",
         "retold as a user's words" if section.retold else "",
         f"from {tools}" if tools and section.role == "tool" else "",

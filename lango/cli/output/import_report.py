@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn
 from rich.table import Table
 
 from lango.adk.sessions.import_adk import ImportReport, import_adk
+from lango.cli.output.session_files import progress_bar
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.transfer.adk_source import AdkSource
 
@@ -18,22 +19,8 @@ async def import_with_progress(
     """Import, with a progress bar."""
     async with AdkSource(source_url) as source, SqlSessionStore(url, schema=schema) as store:
         _, events = await source.count()
-        with _progress() as progress:
-            copying = progress.add_task("copying", total=events)
-            return await import_adk(
-                source, store, tenant=tenant, watch=lambda done: progress.advance(copying, done)
-            )
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("events"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )
+        with progress_bar("copying events", events, MofNCompleteColumn()) as advance:
+            return await import_adk(source, store, tenant=tenant, watch=advance)
 
 
 def show_report(report: ImportReport) -> None:
@@ -58,7 +45,7 @@ def _shown(text: str) -> str:
 def _lines(report: ImportReport) -> list[tuple[str, str]]:
     sessions = f"{report.sessions:,} ({report.new_sessions:,} new"
     if report.continued_sessions:
-        sessions += f", {report.continued_sessions:,} used here since and left as they are"
+        sessions += f", {report.continued_sessions:,} changed here since and left as they are"
     events = f"{report.events:,} ({report.added:,} added"
     if report.empty_events:
         events += f", {report.empty_events:,} that carry nothing and are not kept"

@@ -23,18 +23,21 @@ def moment_of(text: str) -> datetime:
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as problem:
         raise typer.BadParameter(
-            f"{text!r} is no time. Say how long ago (7d, 12h, 30m), or a day or time: 2026-01-31."
+            f"{text!r} is no time. Pass an age (7d, 12h, 30m), or a day or time: 2026-01-31."
         ) from problem
 
 
 Since = Annotated[
     datetime | None,
     typer.Option(
-        parser=moment_of, metavar="WHEN", help="Not before: 7d, 12h, or a time like 2026-01-31."
+        parser=moment_of,
+        metavar="WHEN",
+        help="From an age (7d, 12h) or a time (2026-01-31) on.",
     ),
 ]
 Until = Annotated[
-    datetime | None, typer.Option(parser=moment_of, metavar="WHEN", help="Before, likewise.")
+    datetime | None,
+    typer.Option(parser=moment_of, metavar="WHEN", help="Before an age or a time."),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.markup import escape
 
+from lango.cli.options import Place, command_of
 from lango.cli.output.printable import one_line, printable
 from lango.core.causes import cause_of
 from lango.core.turns.events import (
@@ -24,17 +25,22 @@ from lango.core.turns.events import (
     ReasoningDelta,
     Retrying,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnEvent,
 )
 from lango.errors import LangoError
 
 _MARGIN = 4
+_CLEAR_LINE = "\r\x1b[K"
 _ELSEWHERE = "The turn failed in another process."
 
 
 class Screen(Protocol):
     """Shows the events of a turn."""
+
+    speaker: str
+    """The agent whose messages need no name: the root agent, or the one that took over."""
 
     def show(self, event: TurnEvent) -> None:
         """Show one event."""
@@ -46,6 +52,7 @@ class JsonScreen:
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
+        self.speaker = ""
 
     def show(self, event: TurnEvent) -> None:
         """Print the event, with the cause of a failure: the terminal is the developer's own."""
@@ -61,15 +68,24 @@ class JsonScreen:
 class TextScreen:
     """For people: prints the answer on standard output, and dimmed notes on standard error."""
 
-    def __init__(self, *, thoughts: bool = False, notes: Console | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        thoughts: bool = False,
+        notes: Console | None = None,
+        place: Place = (None, None, None),
+    ) -> None:
+        self.speaker = ""
         self._thoughts = thoughts
+        self._place = place
         self._out = sys.stdout
         self._notes = notes or Console(stderr=True, highlight=False)
         self._streamed: set[str] = set()
         self._in_line = False
+        self._shows_progress = False  # in a line of the terminal that the next output replaces
         self._open: str | None = None  # the message being written
         self._waiting_texts: dict[str, str] = {}  # texts of concurrent messages, in order
-        self._completed: set[str] = set()  # those of them that are complete
+        self._authors: dict[str, str] = {}  # of those of them that are complete
 
     def show(self, event: TurnEvent) -> None:
         """Show an event, as text of the answer or as a note."""
@@ -77,7 +93,7 @@ class TextScreen:
             case MessageDelta():
                 self._add(event.message, event.text)
             case MessageCompleted():
-                self._complete(event.message, event.text)
+                self._complete(event.message, event.author, event.text)
             case MessageReset() if event.message in self._waiting_texts:
                 del self._waiting_texts[event.message]
             case MessageReset():
@@ -85,17 +101,20 @@ class TextScreen:
                 self._close(event.message)
             case ReasoningDelta():
                 self._think(event.text)
+            case AgentChanged():
+                self.speaker = event.agent
+                self._note(_remark(event))
             case Completed() | Cancelled() | InputRequired():
                 self._show_waiting()
                 self._note(_remark(event))
             case Failed():
                 self._show_waiting()
-                self._note(_reason(event), style="red", full=True)
+                self._note(_reason(event, self._place), style="red", full=True)
             case ToolFinished() if event.error is not None:
                 why = event.cause or event.error
                 self._note(f"← {event.name} failed: {why}", style="yellow", full=True)
             case _:
-                self._note(_remark(event))
+                self._show_call(event)
 
     def _add(self, message: str, text: str) -> None:
         """Add text to a message; messages of concurrent agents are shown one after the other."""
@@ -107,18 +126,22 @@ class TextScreen:
         else:
             self._waiting_texts[message] = self._waiting_texts.get(message, "") + text
 
-    def _complete(self, message: str, text: str) -> None:
+    def _complete(self, message: str, author: str, text: str) -> None:
         if message == self._open:
-            self._end_line()
+            self._name(author)
             self._close(message)
         elif message in self._waiting_texts:
-            self._completed.add(message)
+            self._authors[message] = author
         elif message not in self._streamed and self._open is None:
             self._write(text)
-            self._end_line()
+            self._name(author)
         elif message not in self._streamed:
             self._waiting_texts[message] = text
-            self._completed.add(message)
+            self._authors[message] = author
+
+    def _name(self, author: str) -> None:
+        """End a message; if another agent than the speaker wrote it, name that agent below it."""
+        self._note("" if author in ("", self.speaker) else f"— {author}")
 
     def _close(self, message: str) -> None:
         """Close the open message, then write those that came while it was open."""
@@ -128,8 +151,8 @@ class TextScreen:
         while self._waiting_texts and self._open is None:
             following = next(iter(self._waiting_texts))
             self._write(self._waiting_texts.pop(following))
-            if following in self._completed:
-                self._end_line()
+            if following in self._authors:
+                self._name(self._authors.pop(following))
             else:
                 self._open = following
 
@@ -141,17 +164,37 @@ class TextScreen:
 
     def _think(self, text: str) -> None:
         if self._thoughts:
+            self._clear_progress()
             self._notes.print(f"[dim]{escape(printable(text))}[/]", end="")
             self._in_line = True
+
+    def _show_call(self, event: TurnEvent) -> None:
+        """Show a step of a call; progress at a terminal in place of the progress before it."""
+        text = _remark(event)
+        if not (isinstance(event, ToolProgress) and self._notes.is_terminal):
+            self._note(text)
+            return
+        self._end_line()
+        shown = one_line(text, self._notes.width - _MARGIN)
+        self._notes.print(f"[dim]{escape(shown)}[/]", end="")
+        self._shows_progress = True
+
+    def _clear_progress(self) -> None:
+        if self._shows_progress:
+            self._notes.file.write(_CLEAR_LINE)
+            self._notes.file.flush()
+        self._shows_progress = False
 
     def _write(self, text: str) -> None:
         if not text:
             return
+        self._clear_progress()
         self._out.write(printable(text))
         self._out.flush()
         self._in_line = not text.endswith("\n")
 
     def _end_line(self) -> None:
+        self._clear_progress()
         if self._in_line:
             self._out.write("\n")
             self._out.flush()
@@ -170,12 +213,14 @@ def _is_foreign(event: Failed) -> bool:
     return not isinstance(event.error, LangoError)
 
 
-def _reason(event: Failed) -> str:
+def _reason(event: Failed, place: Place) -> str:
     """Why the turn failed; if another process ran it, the command that shows the cause."""
     if _is_foreign(event):
         return str(cause_of(event.error))
     if event.error_id:
-        return f"{_ELSEWHERE} `lango turns show {event.error_id}` shows the cause."
+        return (
+            f"{_ELSEWHERE} `{command_of(place, 'turns', 'show', event.error_id)}` shows the cause."
+        )
     return str(event.error)
 
 
@@ -187,6 +232,10 @@ def _remark(event: TurnEvent) -> str:
                 f"{name}={_json(value)}" for name, value in event.arguments.items()
             )
             return f"→ {event.name}({arguments})"
+        case ToolProgress():
+            of = "" if event.total is None else f" of {event.total:g}"
+            text = f" · {event.text}" if event.text else ""
+            return f"… {event.name}: {event.current:g}{of}{text}"
         case ToolFinished():
             return f"← {event.name}: {_json(event.result)}"
         case AgentChanged():
@@ -196,7 +245,7 @@ def _remark(event: TurnEvent) -> str:
         case MessageReset():
             return "the message starts again"
         case Cancelled():
-            return "stopped; what was said so far is kept"
+            return "stopped; the text so far is kept"
         case _:
             return ""
 

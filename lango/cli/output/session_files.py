@@ -30,7 +30,7 @@ Advance = Callable[[int], None]
 async def export_to(export: SessionExport, file: BinaryIO) -> int:
     """Write an export, and return its size."""
     size = 0
-    with _bar("exporting", export.entries, MofNCompleteColumn()) as advance:
+    with progress_bar("exporting", export.entries, MofNCompleteColumn()) as advance:
         async for line in export.lines(advance):
             size += file.write(line)
     return size
@@ -40,7 +40,7 @@ async def export_to(export: SessionExport, file: BinaryIO) -> int:
 def atomic_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
     """A file to write; it gets its name only when it is complete."""
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already. Choose another name, or say --force.")
+        raise ConfigError(f"{path} exists already. Choose another name, or pass --force.")
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
@@ -56,10 +56,11 @@ def atomic_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
 
 async def import_from(opened: OpenStore, path: Path, names: dict[str, str | None]) -> RestoreResult:
     """Import the session of a file."""
-    to = NewNames(opened.tenant, **names)
+    to, database = NewNames(opened.tenant, **names), opened.store.database
+    passes = 1 if database.objects is None else 2
     try:
-        with _bar("importing", _size(path), DownloadColumn()) as advance:
-            return await restore_session(opened.store.database, lambda: _lines(path, advance), to)
+        with progress_bar("importing", passes * _size(path), DownloadColumn()) as advance:
+            return await restore_session(database, lambda: _lines(path, advance), to)
     except OSError as error:
         raise ImportSourceError(f"{path} cannot be read: {error.strerror}.") from error
 
@@ -76,7 +77,7 @@ def _lines(path: Path, advance: Advance) -> Iterator[bytes]:
 
 
 @contextmanager
-def _bar(what: str, total: int, figures: ProgressColumn) -> Generator[Advance]:
+def progress_bar(what: str, total: int, figures: ProgressColumn) -> Generator[Advance]:
     """Show a progress bar on standard error if it is a terminal; yields how to advance it."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), figures, TimeRemainingColumn())

@@ -13,6 +13,8 @@ import typer
 from lango.cli.output.printable import one_line
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from lango.core.messages.streams import Usage
 
 _MAX_CELL: Final = 200
@@ -38,14 +40,26 @@ def print_table(
 ) -> None:
     """Print a table as wide as the terminal, without empty columns."""
     from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(table_of(columns, rows, console.width, total=total))
+
+
+def table_of(
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[str]],
+    width: int,
+    *,
+    total: Sequence[str] | None = None,
+) -> Table:
+    """A table of at most `width` characters, without empty columns."""
     from rich.markup import escape
     from rich.table import Table
 
     cells = [[one_line(cell, _MAX_CELL) for cell in row] for row in rows]
     widths = _widths(columns, [*cells, *([total] if total else [])])
-    console = Console(highlight=False)
-    shown = _fitting(columns, widths, console.width)
-    rooms = _rooms(columns, widths, shown, console.width)
+    shown = _fitting(columns, widths, width)
+    rooms = _rooms(columns, widths, shown, width)
     table = Table(box=None, pad_edge=False, show_footer=total is not None)
     for number in shown:
         column = columns[number]
@@ -58,7 +72,21 @@ def print_table(
         )
     for row in cells:
         table.add_row(*(escape(one_line(row[number], rooms[number])) for number in shown))
-    console.print(table)
+    return table
+
+
+def print_folded(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]) -> None:
+    """Print a table with nothing cut; rows come with whether they stand out or are dimmed."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for cells, stands_out in rows:
+        table.add_row(*map(escape, cells), style="" if stands_out else "dim")
+    Console(highlight=False).print(table)
 
 
 def print_page(

@@ -20,8 +20,8 @@ _NAME: Final = 18
 _TOOK: Final = 9
 _NARROWEST: Final = 12
 _WIDEST: Final = 60
-_SAID: Final = 300
-_ERROR: Final = MAX_TEXT + _SAID
+_SHOWN: Final = 300
+_ERROR: Final = MAX_TEXT + _SHOWN
 _WAITING: Final = ("queue", "retry", "wait")
 _LETTERS: Final = {"waiting": "░", "working": "█"}
 _PLAIN: Final = ("completed", "")
@@ -34,7 +34,7 @@ def drawn(turn: Turn, timeline: Timeline, causes: Causes) -> Iterator[str]:
     yield from _head(turn, timeline, end, causes.get(turn.id))
     yield ""
     yield from _steps(timeline, end)
-    yield from _errors(timeline)
+    yield from _errors(timeline, turn.id)
     if timeline.more:
         yield f"Only the first {len(timeline.steps):,} steps are shown."
     if not timeline.log_kept:
@@ -53,11 +53,13 @@ def _head(turn: Turn, timeline: Timeline, end: datetime, cause: Cause | None) ->
     took = span((end - timeline.started).total_seconds())
     yield f"{turn.id} {turn.state}{' for' if timeline.ended is None else ' in'} {took}"
     yield f"  session  {timeline.session}"
-    yield f"  whose    {one_line(f'{turn.session.user_id} in {turn.session.app_name}', 200)}"
+    yield f"  user     {one_line(f'{turn.session.user_id} in {turn.session.app_name}', 200)}"
     yield f"  began    {exact(timeline.started)}"
+    if timeline.trace_id is not None:
+        yield f"  trace    {timeline.trace_id}"
     yield f"  tokens   {_tokens(timeline.usage)}{_cost(timeline.cost)}"
     if turn.input.get("text"):
-        yield f"  said     {one_line(str(turn.input['text']), _SAID)}"
+        yield f"  message  {one_line(str(turn.input['text']), _SHOWN)}"
     if turn.error:
         error = str(cause or f"{turn.error.get('type')}: {turn.error.get('message')}")
         yield f"  error    {one_line(error, _ERROR)}"
@@ -77,13 +79,20 @@ def _steps(timeline: Timeline, end: datetime) -> Iterator[str]:
         yield f"{_name(step):{_NAME}}{bar}{took:>{_TOOK}}  {note}".rstrip()
 
 
-def _errors(timeline: Timeline) -> Iterator[str]:
-    """All errors in full, with the ids under which they are logged."""
-    failed = [step for step in timeline.steps if step.error is not None and step.kind != "retry"]
+def _errors(timeline: Timeline, turn_id: str) -> Iterator[str]:
+    """The errors of steps in full, with the ids under which they are logged.
+
+    Without that of the turn itself, which its head has.
+    """
+    failed = [
+        step
+        for step in timeline.steps
+        if step.error is not None and step.kind != "retry" and step.error.error_id != turn_id
+    ]
     if failed:
         yield ""
     for step in failed:
-        yield f"{step.kind} {one_line(step.name, _SAID)}".rstrip() + f": {_error_text(step)}"
+        yield f"{step.kind} {one_line(step.name, _SHOWN)}".rstrip() + f": {_error_text(step)}"
 
 
 def _error_text(step: Step) -> str:

@@ -111,6 +111,9 @@ class Limits:
         return rooms
 
 
+Tokens = Callable[[Message], int]
+
+
 @dataclass(frozen=True, slots=True)
 class FittedConversation:
     """A conversation that fits its limits."""
@@ -119,6 +122,13 @@ class FittedConversation:
     tokens: int
     left_out: int = 0
     shortened: tuple[str, ...] = ()  # ids of the calls whose outputs were shortened
+    summaries: range = range(0)  # the places of summaries, after which messages were left out
+
+
+def no_summaries(messages: Sequence[Message]) -> int:
+    """The number of leading summaries in a conversation that has none."""
+    del messages
+    return 0
 
 
 def open_turn(messages: Sequence[Message]) -> int:
@@ -141,10 +151,12 @@ def fit(
     room: int | None,
     calibration: Calibration | None = None,
     opens: Callable[[Sequence[Message]], int] = open_turn,
+    summarised: Callable[[Sequence[Message]], int] = no_summaries,
 ) -> FittedConversation:
     """The newest messages that fit the room, with all messages of the open turn.
 
-    Calls and their results stay together. `opens` finds the index where the open turn begins.
+    Calls and their results stay together. `opens` finds the index where the open turn begins,
+    `summarised` the number of leading summaries: they stay before any other older message.
     Raises ContextTooLongError if the open turn does not fit even with its outputs shortened.
     """
     tokens = (calibration or Calibration()).tokens
@@ -158,27 +170,39 @@ def fit(
         raise ContextTooLongError(
             f"The open turn alone has about {needed} tokens, and there is room for {room}."
         )
-    older = [_shorter(message, room // _SHARE, tokens) for message in messages[:start]]
+    summaries = _newest_that_fit(
+        messages[: min(summarised(messages), start)], room - needed, tokens
+    )
+    needed += sum(map(tokens, messages[summaries.start : summaries.stop]))
+    older = [
+        _shorter(message, room // _SHARE, tokens) for message in messages[summaries.stop : start]
+    ]
     room_for_older = room - needed
     recent = (
         token_budget_truncate(older, room_for_older, tokens=tokens) if room_for_older > 0 else []
     )
-    fitted = [*recent, *turn]
-    before = messages[len(messages) - len(fitted) :]
+    newest = [*recent, *turn]
     return FittedConversation(
-        fitted,
+        [*messages[summaries.start : summaries.stop], *newest],
         needed + sum(map(tokens, recent)),
-        left_out=start - len(recent),
-        shortened=_changed(before, fitted),
+        left_out=start - len(recent) - len(summaries),
+        shortened=_changed(messages[len(messages) - len(newest) :], newest),
+        summaries=summaries,
     )
+
+
+def _newest_that_fit(summaries: Sequence[Message], room: int, tokens: Tokens) -> range:
+    """The places of the newest summaries that fit."""
+    first = len(summaries)
+    while first > 0 and tokens(summaries[first - 1]) <= room:
+        first -= 1
+        room -= tokens(summaries[first])
+    return range(first, len(summaries))
 
 
 def _changed(before: Sequence[Message], after: Sequence[Message]) -> tuple[str, ...]:
     pairs = zip(before, after, strict=True)
     return tuple(call.id for old, new in pairs if new is not old for call in new.tool_calls)
-
-
-Tokens = Callable[[Message], int]
 
 
 def _shortened(messages: Sequence[Message], room: int, tokens: Tokens) -> list[Message]:

@@ -12,6 +12,8 @@ from lango.core.messages.streams import Usage
 CallOutcome = Literal["completed", "failed", "cancelled", "started", "cut_off"]
 """`started`: in progress. `cut_off`: its worker died or lost the turn, and its usage is unknown.
 A worker that was only frozen still records the outcome when it wakes up."""
+CallKind = Literal["answer", "summary"]
+"""What a call is for: an agent's next answer, or a summary of the conversation so far."""
 CutReason = Literal["", "budget", "window", "refused"]
 """Why messages were left out: the token budget, the model's window, or the model refused more."""
 
@@ -62,6 +64,7 @@ class ModelCall:
     first_seq: int | None = None  # of the oldest stored message sent; None: not known exactly
     last_seq: int | None = None  # of the newest
     price: float | None = None  # US dollars; None: unknown
+    kind: CallKind = "answer"
     system: PromptPart | None = None
     tools: PromptPart | None = None
     # The primary key of the session in lango's store; None: stored elsewhere, or unknown.

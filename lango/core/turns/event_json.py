@@ -7,7 +7,15 @@ from typing import Any, Final, cast
 
 from lango import errors
 from lango.core.messages.streams import Usage
-from lango.core.turns.events import KINDS, Approval, ApprovalRequired, Failed, TurnEvent
+from lango.core.turns.events import (
+    KINDS,
+    Approval,
+    ApprovalRequired,
+    CredentialRequest,
+    CredentialRequired,
+    Failed,
+    TurnEvent,
+)
 from lango.core.values import JsonObject
 from lango.errors import AgentNotFoundError, LangoError, TurnError
 
@@ -21,6 +29,8 @@ def event_of(kind: str, data: JsonObject) -> TurnEvent | None:
         return None
     if event_class is ApprovalRequired:
         return ApprovalRequired(_approval(data))
+    if event_class is CredentialRequired:
+        return CredentialRequired(_credential(data))
     known = (field.name for field in fields(event_class) if field.name in data)
     values = {name: _value(name, data[name]) for name in known}
     if event_class is Failed:
@@ -49,6 +59,13 @@ def usage_of(data: JsonObject) -> Usage:
 def _approval(data: JsonObject) -> Approval:
     values = {name: data[name] for name in ("name", "arguments", "hint", "agent")}
     return Approval(id=data["approval"], call_id=data["call"], **values)
+
+
+def _credential(data: JsonObject) -> CredentialRequest:
+    values = {name: data[name] for name in ("name", "kind", "agent")}
+    return CredentialRequest(
+        id=data["credential"], call_id=data["call"], auth_uri=data.get("auth_uri"), **values
+    )
 
 
 def error_of(data: JsonObject) -> LangoError:

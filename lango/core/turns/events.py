@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from lango.core.causes import Cause
 from lango.core.messages.streams import Usage
@@ -46,6 +46,25 @@ class Approval:
     def answer(self, approved: bool, payload: Any = None) -> Answer:
         """An answer to this approval."""
         return Answer(self.id, approved, payload)
+
+
+CredentialKind = Literal["oauth2", "api_key", "basic", "bearer", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRequest:
+    """A tool call that waits for a user's credential. Nothing here is secret."""
+
+    id: str  # unique in the session, unlike a call's id
+    call_id: str
+    name: str  # of the tool, or of the toolset that needs it to list its tools
+    kind: CredentialKind
+    auth_uri: str | None = None  # where the user consents, for oauth2
+    agent: str = ""
+
+    def answer(self, credential: Any) -> Answer:
+        """An answer with a credential: see docs/how-to/tool-credentials.md for its forms."""
+        return Answer(self.id, True, credential)
 
 
 class Event:
@@ -94,6 +113,7 @@ class MessageDelta(Event):
     type: ClassVar[str] = "message.delta"
     message: str
     text: str
+    author: str | None = None  # the agent, in the first of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +123,7 @@ class ReasoningDelta(Event):
     type: ClassVar[str] = "thought.delta"
     message: str
     text: str
+    author: str | None = None  # the agent, in the first of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +156,18 @@ class ToolStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ToolProgress(Event):
+    """How far a running tool is. It replaces the progress before it, and no history keeps it."""
+
+    type: ClassVar[str] = "tool.progress"
+    call: str
+    name: str
+    current: float
+    total: float | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFinished(Event):
     """The tool returned a result or an error."""
 
@@ -163,6 +196,20 @@ class ApprovalRequired(Event):
         """The approval with the field names of other events, where `call` is a call's id."""
         values = storable_json(asdict(self.approval))
         return {"approval": values.pop("id"), "call": values.pop("call_id"), **values}
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRequired(Event):
+    """A tool call waits for a user's credential."""
+
+    type: ClassVar[str] = "credential.required"
+    request: CredentialRequest
+
+    def data(self) -> JsonObject:
+        """The request with the field names of other events, where `call` is a call's id."""
+        values = storable_json(asdict(self.request))
+        named = {"credential": values.pop("id"), "call": values.pop("call_id"), **values}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +282,10 @@ TurnEvent = (
     | MessageCompleted
     | MessageReset
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | ApprovalRequired
+    | CredentialRequired
     | AgentChanged
     | Retrying
     | End

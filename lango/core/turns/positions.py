@@ -2,8 +2,8 @@
 
 Streamed text may reach a reader before the event that will contain it is written to the log. The
 reader is then within that event: it has the first `length` characters of it. An attempt that is
-lost leaves its unwritten event behind, and another attempt writes a different one under the same
-number; `epoch` tells the two apart.
+lost has left an unwritten event, and another attempt writes a different one under the same
+number; `epoch` distinguishes the two.
 """
 
 from __future__ import annotations

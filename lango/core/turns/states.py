@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from lango.core.ids import check_id
 from lango.core.turns.events import Event
-from lango.core.turns.inputs import as_submitted
+from lango.core.turns.inputs import as_submitted, title_of
 from lango.core.values import JsonObject, storable_json
 from lango.errors import InvalidRunAtError, InvalidTimeLimitError
 
@@ -55,6 +54,8 @@ SUSPECT_AFTER: Final = 2
 """A turn that has lost this many workers is a suspect, and runs with care."""
 SUSPECTS_TOGETHER: Final = 8
 """Suspects that a worker runs concurrently; one that has lost more workers is its only suspect."""
+RETRY_OF: Final = "retry-of-"
+"""How the idempotency key of a retry begins; the id of the first turn follows."""
 ANY_LOSSES: Final = 1_000_000
 """More workers than a turn can lose."""
 TIME_LIMIT: Final = 3600.0
@@ -74,6 +75,7 @@ class NewTurn:
     time_limit: float = TIME_LIMIT
     key_id: str | None = None  # the API key, or token's user, whose limits it counts towards
     cost_limit: float | None = None  # US dollars: it fails once that caller's day has cost this
+    turn_limit: int | None = None  # it is refused while that caller has so many open turns
 
     def checked(self) -> NewTurn:
         """This turn, validated and as storable JSON.
@@ -95,7 +97,13 @@ class NewTurn:
             self.time_limit,
             self.key_id,
             self.cost_limit,
+            self.turn_limit,
         )
+
+    @property
+    def title(self) -> str:
+        """The title of a session without one whose first turn this is; empty for an answer."""
+        return title_of(str(self.input.get("text", "")))
 
     def hash(self, app: str, *answers: str) -> str:
         """The SHA-256 (hex) by which two turns under one idempotency key count as the same.
@@ -124,13 +132,6 @@ def _is_moment(value: Any) -> bool:
     """Whether this is an aware datetime that every time zone can represent."""
     is_aware = isinstance(value, datetime) and value.utcoffset() is not None
     return is_aware and 1971 <= value.year <= 9998
-
-
-def kept_time_limit(stored: float) -> float:
-    """The time limit of a stored turn, corrected: older versions stored it unchecked."""
-    if math.isnan(stored):
-        return TIME_LIMIT
-    return min(max(stored, 0.0), MAX_TIME_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from lango.core.messages.messages import Message
 
-EARLIER: Final = "(What was said before is left out.)"
+EARLIER: Final = "(Earlier messages are left out.)"
 """The user's text inserted before a truncated conversation that starts with an answer."""
 GO_ON: Final = "Go on."
 """The user's text appended when the conversation ends with an answer or is empty."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 from lango.core.ids import new_id
 from lango.core.messages.messages import Reasoning, ToolCall
@@ -19,13 +18,22 @@ from lango.core.messages.streams import (
     ToolCallDone,
     Usage,
 )
-from lango.core.values import MAX_DEPTH, JsonObject, joined, storable_text
+from lango.core.values import (
+    MAX_DEPTH,
+    JsonObject,
+    is_deeper,
+    joined,
+    storable_text,
+    strict_json_value,
+)
 from lango.errors import BadStreamError
 from lango.providers.base import ModelRequest
 from lango.providers.shared.names import ToolNames
 from lango.providers.shared.opaque import pack
 
 _CUT: Final[tuple[FinishReason, ...]] = ("length", "content_filter")
+_WHOLE: Final[tuple[FinishReason, ...]] = ("stop", "tool_calls")
+_NO_ARGUMENTS: Final = frozenset({"", "null"})
 _ADK_PREFIX: Final = "adk-"  # ADK treats such ids as its own and strips them
 Nothing: Final[tuple[StreamEvent, ...]] = ()
 
@@ -109,13 +117,14 @@ class Assembly:
         shown = storable_text(text)
         return (ReasoningDone(Reasoning(shown, self.provider, self.model, opaque)),)
 
-    def call(self, call_id: str | None, name: str | None, arguments: str) -> None:
-        """Add a tool call; one that was cut off with the answer is left out."""
+    def call(self, call_id: str | None, name: str | None, arguments: str) -> bool:
+        """Add a tool call; False if it was cut off with the answer, and is left out."""
         call_input = self._arguments(name or "", arguments)
         if call_input is None:
-            return
+            return False
         real = self._names.real(storable_text(name or ""))
         self._calls.append(ToolCall(self._free_id(call_id), real, call_input))
+        return True
 
     def end(self) -> Iterator[StreamEvent]:
         """The last events: complete calls, then Done; BadStreamError without a finish marker."""
@@ -135,12 +144,16 @@ class Assembly:
         """The arguments if they are an object; None if the answer was cut off within them."""
         problem = "a tool call without a name"
         if name:
-            if not arguments.strip() and self._names.real(name) not in self._demanding:
+            if arguments.strip() in _NO_ARGUMENTS and self._needs_none(name):
                 arguments = "{}"
             problem = problem_of_arguments(arguments)
         if problem and self.finish not in _CUT:
             self.broken(f"The model's answer holds {problem}: {name[:80]}".rstrip(": "))
         return None if problem else arguments
+
+    def _needs_none(self, name: str) -> bool:
+        """Whether a call without arguments is complete, and not cut off before them."""
+        return self.finish in _WHOLE and self._names.real(name) not in self._demanding
 
     def _free_id(self, call_id: str | None) -> str:
         chosen_id = storable_text(call_id or "")
@@ -171,29 +184,11 @@ class Assembly:
 def problem_of_arguments(arguments: str) -> str:
     """What is wrong with a call's arguments; empty if they are a storable JSON object."""
     try:
-        value: Any = json.loads(arguments, parse_constant=_no_constant)
+        value: Any = strict_json_value(arguments)
     except (ValueError, RecursionError):
         return "a tool call with broken arguments"
     if not isinstance(value, dict):
         return "a tool call whose arguments are no object"
-    if _deeper_than(cast(JsonObject, value), MAX_DEPTH):
+    if is_deeper(value, MAX_DEPTH):
         return f"a tool call with arguments nested deeper than {MAX_DEPTH}"
     return ""
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _deeper_than(value: JsonObject, depth: int) -> bool:
-    level: list[Any] = [value]
-    while level and depth:
-        depth -= 1
-        level = [item for outer in level for item in _inside(outer)]
-    return any(isinstance(item, dict | list) for item in level)
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(cast(JsonObject, value).values())
-    return cast(list[Any], value) if isinstance(value, list) else []

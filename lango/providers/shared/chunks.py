@@ -44,6 +44,7 @@ class ChunkStream:
         self._resources = resources
         self._parser = EventStreamParser()
         self._events: Iterator[ServerSentEvent] = iter(())
+        self._is_first = True
 
     def __aiter__(self) -> ChunkStream:
         return self
@@ -57,7 +58,14 @@ class ChunkStream:
                 chunk = self._read(name, data)
                 if chunk is not None:
                     return chunk
-            self._events = iter(self._parser.feed(await anext(self._pieces)))
+            piece = await anext(self._pieces)
+            if self._is_first and (start := piece.lstrip()):
+                self._is_first = False
+                if start.startswith(b"{"):  # no event stream: an error, or a whole answer
+                    rest = [more async for more in self._pieces]
+                    self._events = iter([(b"", b"".join((start, *rest)))])
+                    continue
+            self._events = iter(self._parser.feed(piece))
 
     async def aclose(self) -> None:
         """Release the connection, even if the answer was not read to its end."""

@@ -34,6 +34,8 @@ BY_STATUS: Final[Mapping[int, type[ModelError]]] = {
 }
 """Errors by status, if no code is more specific; other 4xx: bad request, 5xx: unavailable."""
 
+_GENERAL: Final = frozenset({None, BadRequestError, ModelUnavailableError})
+"""What servers report for many reasons; a prompt that is too long may be one of them."""
 _TRANSPORTS: Final = frozenset({"aiohttp", "anyio", "httpcore", "httpcore2", "httpx", "httpx2"})
 _MAX_SECONDS: Final = 86_400.0
 
@@ -51,7 +53,7 @@ class VendorError:
 
 @dataclass(frozen=True, slots=True)
 class FaultTable:
-    """One API's errors: its codes, and the phrases for a prompt that is too long."""
+    """One API's errors: its codes, and phrases (in lower case) for a prompt that is too long."""
 
     codes: Mapping[str, type[ModelError]]
     too_long: tuple[str, ...] = ()
@@ -68,11 +70,15 @@ class FaultTable:
 
     def _kind(self, reported: VendorError) -> type[ModelError]:
         kind = next((self.codes[code] for code in reported.codes if code in self.codes), None)
-        if kind in (None, BadRequestError) and any(
-            words in reported.message for words in self.too_long
-        ):
+        if kind in _GENERAL and self._is_too_long(reported.message):
             return ContextTooLongError
+        if kind is BadRequestError and (reported.status or 0) >= 400:
+            return by_status(reported.status)  # DeepSeek: an empty account is an invalid request
         return kind or by_status(reported.status)
+
+    def _is_too_long(self, message: str) -> bool:
+        message = message.lower()
+        return any(words in message for words in self.too_long)
 
 
 def by_status(status: int | None) -> type[ModelError]:

@@ -12,6 +12,7 @@ from lango.core.values import json_object, json_text
 
 _LETTERS: Final = string.digits + string.ascii_letters
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_FIRST: Final = frozenset(string.digits + "-")  # Gemini refuses such names
 _NAME_ROOM: Final = 64
 
 
@@ -74,4 +75,7 @@ def arguments_text(text: str) -> str:
 
 def wire_name(name: str) -> str:
     """A name without the characters that APIs refuse."""
-    return _ILLEGAL.sub("_", name)[:_NAME_ROOM] or "unknown"
+    legal = _ILLEGAL.sub("_", name)
+    if legal[:1] in _NOT_FIRST:
+        legal = f"_{legal}"
+    return legal[:_NAME_ROOM] or "unknown"

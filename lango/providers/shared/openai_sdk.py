@@ -49,10 +49,14 @@ FAULTS: Final = FaultTable(
         "invalid_request_error": BadRequestError,
     },
     too_long=(
-        "maximum context length",  # OpenAI, vLLM, OpenRouter
+        "context length",  # OpenAI, vLLM, SGLang, LM Studio, OpenRouter
         "context window",  # OpenAI's Responses, LM Studio
         "context size",  # llama.cpp, Ollama
-        "Prompt is too long",
+        "prompt is too long",
+        "maximum model length",  # vLLM
+        "maximum prompt length",  # xAI
+        "exceeded model token limit",  # Moonshot
+        "input is too long",  # Bedrock, by way of a gateway
         "too large for model with",  # Mistral
     ),
 )
@@ -131,11 +135,10 @@ def reported_error(
 
 
 def _read_chunk(name: bytes, data: bytes) -> JsonObject | None:
-    del name
     if not data:
         return None
     chunk = json_chunk(data)
-    error: Any = chunk.get("error")
+    error: Any = chunk.get("error") or (chunk if name == b"error" else None)
     if error:
         raise reported_error(
             error, error if isinstance(error, str) else "The server reported an error."

@@ -14,6 +14,15 @@ _PLAIN_KEYS: Final = frozenset(
     {"type", "anyOf", "allOf", "$ref", "$defs", "enum", "const", "description", "title"}
 ) | {"properties", "required", "additionalProperties", "items"}
 
+_NEVER_STRICT: Final = frozenset({"oneOf", "allOf", "not", "if", "prefixItems"}) | {
+    "dependentRequired",
+    "dependentSchemas",
+    "patternProperties",
+}
+_STRICT_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+
 EMPTY: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
@@ -44,6 +53,10 @@ def is_open(schema: JsonObject) -> bool:
 
 def is_strict(schema: JsonObject) -> bool:
     """Whether OpenAI's strict mode accepts it: closed objects, every property required."""
+    if not _NEVER_STRICT.isdisjoint(schema) or ("$ref" in schema and len(schema) > 1):
+        return False
+    if schema.get("format", "date") not in _STRICT_FORMATS:
+        return False
     properties = cast(JsonObject, schema.get("properties") or {})
     if schema.get("type") == "object" or properties:
         named = set(cast(list[str], schema.get("required") or []))

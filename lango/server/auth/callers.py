@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Final, Protocol, cast, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, cast
 
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
 
+from lango.core.current import current_tenant
 from lango.core.keys import ADMIN, CHAT, NO_LIMITS, KeyLimits
-from lango.core.tenants import current_tenant
 from lango.errors import ForbiddenError
 from lango.server.routes.schemas import Id
 
@@ -32,38 +33,44 @@ class NamedCaller(Caller):
     user: str
 
 
-class Identity(Protocol):
+class Identity(ABC):
     """Identifies the callers of requests."""
 
+    @abstractmethod
     async def caller(self, request: Request) -> Caller:
         """The caller; UnauthorizedError if it is unknown, ForbiddenError if it is not allowed."""
-        ...
+
+    async def recheck(self, request: Request) -> None:
+        """UnauthorizedError if the credential of a request is no longer valid."""
+        del request
+
+    async def admit(self, caller: Caller) -> None:
+        """KeyLimitError if this caller may not have another turn now."""
+        del caller
+
+    async def limits_of(self, tenant: str, key_id: str) -> KeyLimits:
+        """The limits of a caller that is not here: of the key or user that submitted a turn."""
+        del tenant, key_id
+        return NO_LIMITS
+
+
+def identity_of(request: Request) -> Identity:
+    """The identity of the request's application."""
+    return cast("Identity", request.app.state.identity)
 
 
 async def caller(request: Request) -> Caller:
     """The caller of this request, identified once per request."""
     known = cast("Caller | None", getattr(request.state, "caller", None))
     if known is None:
-        identity = cast("Identity", request.app.state.identity)
-        known = request.state.caller = await identity.caller(request)
+        known = request.state.caller = await identity_of(request).caller(request)
         current_tenant.set(known.tenant)
     return known
 
 
-@runtime_checkable
-class Rechecks(Protocol):
-    """An identity whose credentials can be revoked or expire."""
-
-    async def recheck(self, request: Request) -> None:
-        """UnauthorizedError if the credential of a request is no longer valid."""
-        ...
-
-
 async def recheck(request: Request) -> None:
     """UnauthorizedError if the credential of a request in progress is no longer valid."""
-    identity = cast("object", request.app.state.identity)
-    if isinstance(identity, Rechecks):
-        await identity.recheck(request)
+    await identity_of(request).recheck(request)
 
 
 AnyCaller = Annotated[Caller, Depends(caller)]
@@ -71,10 +78,16 @@ AnyCaller = Annotated[Caller, Depends(caller)]
 
 async def named_caller(known: AnyCaller) -> NamedCaller:
     """The caller, if it acts for a user: every session and turn belongs to one."""
-    return _named(known)
+    return named(known)
 
 
-def _named(known: Caller) -> NamedCaller:
+def named(known: Caller, user: str | None = None) -> NamedCaller:
+    """The caller as the user that it acts for: its own, or `user`, which it may name.
+
+    ForbiddenError without a user, or without the scope chat.
+    """
+    if user is not None:
+        known = replace(known, user=user, scopes=known.scopes - {ADMIN})
     if CHAT not in known.scopes:
         raise ForbiddenError("This needs a credential with the scope chat.")
     if known.user is None:
@@ -99,7 +112,7 @@ async def view(known: AnyCaller) -> View:
     """What the caller may get by id: its user's resources, or as an admin all of its tenant."""
     if ADMIN in known.scopes:
         return View(known.tenant, None)
-    return View(known.tenant, _named(known).user)
+    return View(known.tenant, named(known).user)
 
 
 async def listed_view(
@@ -116,7 +129,7 @@ async def listed_view(
         return View(known.tenant, user)
     if everyone or user not in (None, known.user):
         raise ForbiddenError("Others' sessions need a credential with the scope admin.")
-    return View(known.tenant, _named(known).user)
+    return View(known.tenant, named(known).user)
 
 
 async def admin(known: AnyCaller) -> Caller:

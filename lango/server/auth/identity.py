@@ -11,8 +11,8 @@ from fastapi import Request
 from lango.core.ids import check_id
 from lango.core.keys import ACT_AS, ADMIN, NO_LIMITS, SCOPES, KeyLimits, KeyText, holds_key
 from lango.errors import ForbiddenError, InvalidIdError, UnauthorizedError
-from lango.server.auth.callers import Caller
-from lango.server.auth.limits import Attempts, Clock, Rates, TurnLimits
+from lango.server.auth.callers import Caller, Identity
+from lango.server.auth.limits import Attempts, Clock, Rates, check_turn_limits
 from lango.store.allowances import Allowances
 from lango.store.db.database import Database
 from lango.store.keys import ApiKey, KeyStore
@@ -21,6 +21,8 @@ USER_HEADER: Final = "Lango-User"
 LOCAL_USER: Final = "user"
 """The user of this machine; `lango chat` uses the same name."""
 RUN_KEY: Final = "this-run"
+OF_ISSUER: Final = "oidc_"
+"""How the key ids of tokens' users begin; no API key has such an id."""
 TRUST: Final = 5.0
 """Seconds for which a key's lookup is cached: revocation takes effect within this time."""
 _MAX_KNOWN: Final = 10_000
@@ -43,16 +45,19 @@ class CredentialKind(Protocol):
         """Check a credential again, without counting a request; UnauthorizedError if not valid."""
         ...
 
+    async def limits_of(self, tenant: str, key_id: str) -> KeyLimits:
+        """The limits of a caller of this kind."""
+        ...
 
-class Credentials:
+
+class Credentials(Identity):
     """Identifies callers by API keys, and by tokens if an issuer is configured."""
 
     def __init__(
         self, keys: Keys, tokens: CredentialKind | None = None, run_key: RunKey | None = None
     ) -> None:
-        allowances = Allowances(keys.database)
-        self._rates = Rates(allowances, keys.clock)
-        self._turns = TurnLimits(allowances)
+        self._allowances = Allowances(keys.database)
+        self._rates = Rates(self._allowances, keys.clock)
         self._keys = keys
         self._tokens = tokens
         self._run_key = run_key
@@ -81,10 +86,14 @@ class Credentials:
             return self._keys
         return self._tokens
 
-    async def admit(self, request: Request, caller: Caller) -> None:
+    async def admit(self, caller: Caller) -> None:
         """KeyLimitError if this caller may not have another turn now."""
-        del request
-        await self._turns.check(caller)
+        await check_turn_limits(self._allowances, caller)
+
+    async def limits_of(self, tenant: str, key_id: str) -> KeyLimits:
+        """The limits of an API key, or of the users of tokens; NO_LIMITS for an unknown key."""
+        holder = self._tokens if key_id.startswith(OF_ISSUER) else None
+        return await (holder or self._keys).limits_of(tenant, key_id)
 
 
 class Keys:
@@ -110,6 +119,10 @@ class Keys:
     async def recheck(self, request: Request, credential: str) -> None:
         """UnauthorizedError if the key is no longer valid."""
         await self._key(request, credential)
+
+    async def limits_of(self, tenant: str, key_id: str) -> KeyLimits:
+        """The limits of a key; NO_LIMITS if there is none of that id."""
+        return await self._keys.limits_of(tenant, key_id)
 
     async def _key(self, request: Request, credential: str) -> ApiKey:
         key_text = KeyText.read(credential)

@@ -1,9 +1,9 @@
 """Limits of a caller: requests per minute, concurrent turns, cost per day.
 
 The database counts them for all processes together. Turns and cost are checked before a turn is
-accepted, so turns submitted at the same moment may pass together; cost is checked again when the
-turn starts. The cost of a running turn is unknown until it is spent. A repeated request gets the
-turn that was accepted before, without a check.
+accepted: turns again in the transaction that accepts it, cost when the turn starts. The cost of
+a running turn is unknown until it is spent. A repeated request gets the turn that was accepted
+before, without a check.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Protocol, cast, runtime_checkable
+from typing import Annotated, Final
 from weakref import WeakValueDictionary
 
 from fastapi import Depends, Request
 
 from lango.errors import KeyLimitError, TooManyAttemptsError
-from lango.server.auth.callers import Caller, NamedCaller, User
-from lango.server.auth.quotas import RETRY_AFTER_TURN
+from lango.server.auth.callers import Caller, NamedCaller, User, identity_of
 from lango.server.backend import EndpointServices, Served
 from lango.store.allowances import Allowances
 
@@ -36,37 +35,6 @@ _SHARES: Final = 30  # a process takes 1/30 of a minute's requests at a time
 _SHARE_LASTS: Final = 10.0
 
 Clock = Callable[[], float]
-
-
-class Buckets:
-    """Token buckets by name: each starts full and refills at a constant rate."""
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        # By bucket: its tokens, and their time.
-        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, name: str, most: int, per_second: float) -> float:
-        """Take one token and return 0, or take none and return the seconds until there is one."""
-        tokens, moment = self._now(name, most, per_second)
-        self._keep(name, tokens - 1 if tokens >= 1 else tokens, moment)
-        return 0.0 if tokens >= 1 else (1 - tokens) / per_second
-
-    def wait(self, name: str, most: int, per_second: float) -> float:
-        """The seconds until there is a token, or 0. Takes none."""
-        tokens, moment = self._now(name, most, per_second)
-        self._keep(name, tokens, moment)
-        return 0.0 if tokens >= 1 else (1 - tokens) / per_second
-
-    def _now(self, name: str, most: int, per_second: float) -> tuple[float, float]:
-        moment = self._clock()
-        tokens, since = self._tokens.pop(name, (float(most), moment))
-        return min(tokens + (moment - since) * per_second, float(most)), moment
-
-    def _keep(self, name: str, tokens: float, moment: float) -> None:
-        self._tokens[name] = (tokens, moment)
-        if len(self._tokens) > _MAX_BUCKETS:
-            self._tokens.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -129,10 +97,14 @@ class Attempts:
 
     An address has MAX_CONCURRENT_LOOKUPS concurrent lookups; others wait. So valid keys that arrive
     together, as after a restart, do not count as guesses, and concurrent guesses gain nothing.
+    What is no key costs no lookup, and a token a check of its signature: such requests are refused
+    at once, and are not counted. Counting them would lock out the users of a shared address.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._buckets = Buckets(clock)
+        self._clock = clock
+        # The keys that each address may still send, and when that was counted: a token bucket.
+        self._allowed: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._at_a_time: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -140,51 +112,45 @@ class Attempts:
         """Allow one key lookup within the block; TooManyAttemptsError if too many were wrong."""
         slots = self._at_a_time.setdefault(address, asyncio.Semaphore(MAX_CONCURRENT_LOOKUPS))
         async with slots:
-            wait = self._buckets.wait(address, MAX_ATTEMPTS, ATTEMPTS_A_SECOND)
-            if wait:
-                raise TooManyAttemptsError(retry_after=wait)
+            allowed = self._refilled(address)
+            if allowed < 1:
+                raise TooManyAttemptsError(retry_after=(1 - allowed) / ATTEMPTS_A_SECOND)
             yield
 
     def count_unknown(self, address: str) -> None:
         """Count an unknown key."""
-        self._buckets.take(address, MAX_ATTEMPTS, ATTEMPTS_A_SECOND)
+        allowed = self._refilled(address)
+        self._allowed[address] = (allowed - 1 if allowed >= 1 else allowed, self._clock())
+        self._allowed.move_to_end(address)
+        if len(self._allowed) > _MAX_BUCKETS:
+            self._allowed.popitem(last=False)
+
+    def _refilled(self, address: str) -> float:
+        allowed, since = self._allowed.get(address, (MAX_ATTEMPTS, self._clock()))
+        return min(allowed + (self._clock() - since) * ATTEMPTS_A_SECOND, MAX_ATTEMPTS)
 
 
-class TurnLimits:
-    """Checks whether a caller may have another turn."""
-
-    def __init__(self, allowances: Allowances) -> None:
-        self._allowances = allowances
-
-    async def check(self, caller: Caller) -> None:
-        """KeyLimitError if it has reached its limit of open turns, or of today's cost."""
-        most = caller.limits.turns
-        if most is not None and await self._allowances.open_turns(caller.key_id) >= most:
-            raise KeyLimitError(
-                f"This caller may have {most} turns at once, and has them.",
-                limit="turns",
-                retry_after=RETRY_AFTER_TURN,
-            )
-        if caller.limits.cost is not None:
-            await self._allowances.check_cost(caller.tenant, caller.key_id, caller.limits.cost)
-
-
-@runtime_checkable
-class Admits(Protocol):
-    """An identity that also limits its callers' turns."""
-
-    async def admit(self, request: Request, caller: Caller) -> None:
-        """KeyLimitError if this caller may not have another turn now."""
-        ...
+async def check_turn_limits(allowances: Allowances, caller: Caller) -> None:
+    """KeyLimitError if a caller has reached its limit of open turns, or of today's cost."""
+    if caller.limits.turns is not None:
+        await allowances.check_turns(caller.key_id, caller.limits.turns)
+    if caller.limits.cost is not None:
+        await allowances.check_cost(caller.tenant, caller.key_id, caller.limits.cost)
 
 
 class Admission:
-    """Checks whether the caller of a request, and its tenant, may have another turn."""
+    """Checks whether the caller of a request, and its tenant, may have another turn.
 
-    def __init__(self, request: Request, user: NamedCaller, served: EndpointServices) -> None:
+    `data`: the bytes of files in the turn's message.
+    """
+
+    def __init__(
+        self, request: Request, user: NamedCaller, served: EndpointServices, *, data: int = 0
+    ) -> None:
         self.user = user
+        self._data = data
         self._request = request
-        self._quotas = served.quotas
+        self._served = served
         self._taken = False
 
     async def take(self) -> None:
@@ -194,11 +160,16 @@ class Admission:
         """
         if self._taken:
             return
-        identity = cast("object", self._request.app.state.identity)
-        if isinstance(identity, Admits):
-            await identity.admit(self._request, self.user)
-        await self._quotas.take_turn(self.user.tenant)
+        await admit_turn(self._request, self.user, self._served)
+        if self._data:
+            await self._served.quotas.take_bytes(self.user.tenant, self._data)
         self._taken = True
+
+
+async def admit_turn(request: Request, caller: Caller, served: EndpointServices) -> None:
+    """Count one more turn of a caller, which may be an admin that acts for no user."""
+    await identity_of(request).admit(caller)
+    await served.quotas.take_turn(caller.tenant)
 
 
 async def admission(request: Request, user: User, served: Served) -> Admission:

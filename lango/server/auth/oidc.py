@@ -19,12 +19,12 @@ from joserfc.errors import (
 from joserfc.jws import CompactSignature, JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 
-from lango.config.settings import OidcSettings
+from lango.config.server import OidcSettings
 from lango.core.ids import check_id
 from lango.core.keys import CHAT, SCOPES, KeyLimits, with_implied
 from lango.errors import InvalidIdError, UnauthorizedError
 from lango.server.auth.callers import Caller
-from lango.server.auth.identity import caller_of
+from lango.server.auth.identity import OF_ISSUER, caller_of
 from lango.server.auth.jwks import KeySource
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA", "Ed25519")
@@ -78,6 +78,11 @@ class Tokens:
         """UnauthorizedError if the token is no longer valid."""
         del request
         await self._checked(credential)
+
+    async def limits_of(self, tenant: str, key_id: str) -> KeyLimits:
+        """The limits that every user of the issuer has."""
+        del tenant, key_id
+        return self._limits
 
     async def _checked(self, token: str) -> Mapping[str, Any]:
         """The claims of a token, after its signature and claims have been checked."""
@@ -133,8 +138,8 @@ def _read(token: str) -> tuple[CompactSignature, str | None, str]:
 
 
 def _key_id(tenant: str, user: str) -> str:
-    """The key id of a user's tokens, for limits; no API key has such an id."""
-    return f"oidc_{sha256(json.dumps([tenant, user]).encode()).hexdigest()[:32]}"
+    """The key id of a user's tokens, for limits."""
+    return f"{OF_ISSUER}{sha256(json.dumps([tenant, user]).encode()).hexdigest()[:32]}"
 
 
 def _id(claims: Mapping[str, Any], claim: str) -> str:

@@ -14,6 +14,7 @@ from lango.server.auth.callers import Caller, Identity
 from lango.server.auth.identity import Credentials, Keys, RunKey, local_caller
 from lango.server.auth.oidc import Tokens
 from lango.server.http.hosts import host_of
+from lango.server.listening import web_address
 from lango.server.routes.console import PATH
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
@@ -39,7 +40,7 @@ async def identity_for(
     if insecure:
         if not local:
             raise ConfigError(
-                f"--insecure-no-auth is for this machine alone, not for {host}. "
+                f"--insecure-no-auth accepts loopback addresses only, not {host}. "
                 "Leave it out, or serve on 127.0.0.1."
             )
         return AuthPolicy(NoAuth(tenant), _open_lines(host, port))
@@ -49,7 +50,7 @@ async def identity_for(
         return AuthPolicy(identity, (_console_line(host, port),))
     if not local:
         raise ConfigError(
-            f"Others can reach {host}, and there is no credential to tell them by. Make a key with "
+            f"{host} is not a loopback address, and no credential exists. Make a key with "
             "`lango keys create`, or set server.oidc; without, serve on 127.0.0.1."
         )
     key = KeyText.new()
@@ -57,7 +58,7 @@ async def identity_for(
     return AuthPolicy(identity, _key_lines(host, port, key))
 
 
-class NoAuth:
+class NoAuth(Identity):
     """Treats every caller as the local user, but refuses requests that may come from elsewhere.
 
     A web page can make a browser send requests here, also through a host name of its own that
@@ -85,27 +86,18 @@ def _refuse_others(request: Request) -> None:
     if len(hosts) != 1 or not is_loopback(host_of(hosts[0])):
         raise ForbiddenError("Without credentials this server is localhost, and no other host.")
     origins = headers.getlist("origin")
-    if any(_site(origin) != hosts[0].lower() for origin in origins):
+    if any(origin.partition("://")[2].lower() != hosts[0].lower() for origin in origins):
         raise ForbiddenError(
             "Without credentials the server refuses requests from a page of another site."
         )
 
 
-def _site(origin: str) -> str:
-    """Host and port of an origin, as a Host header has them."""
-    return origin.partition("://")[2].lower()
-
-
-def _address(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
 def _console_line(host: str, port: int) -> str:
-    return f"The console is at {_address(host, port)}{PATH}/."
+    return f"The console is at {web_address(host, port)}{PATH}/."
 
 
 def _open_lines(host: str, port: int) -> tuple[str, ...]:
-    where = _address(host, port)
+    where = web_address(host, port)
     return (
         f"{where} has no authentication: every user of this machine can do anything there.",
         _console_line(host, port),
@@ -116,6 +108,6 @@ def _key_lines(host: str, port: int, key: KeyText) -> tuple[str, ...]:
     return (
         "There are no API keys yet (`lango keys create`): only this machine can reach the server,",
         "with a key for this run:",
-        f"  {_address(host, port)}{PATH}/#key={key.text}",
-        f"  curl -H 'Authorization: Bearer {key.text}' {_address(host, port)}/v1/agents",
+        f"  {web_address(host, port)}{PATH}/#key={key.text}",
+        f"  curl -H 'Authorization: Bearer {key.text}' {web_address(host, port)}/v1/agents",
     )

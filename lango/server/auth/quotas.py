@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lango.config.settings import QuotaSettings
+from lango.config.server import QuotaSettings
 from lango.errors import QuotaError
+from lango.store.allowances import RETRY_AFTER_TURN
 from lango.store.db.database import Database
 from lango.store.quotas import count_open_turns, sum_file_bytes, sum_history_tokens
 
@@ -23,8 +24,6 @@ FRESH: Final = 1.0
 """Seconds for which a count from the database is used."""
 HISTORY_FRESH: Final = 10.0
 """The same for the history: its sum reads a row for each session."""
-RETRY_AFTER_TURN: Final = 2.0
-"""Seconds until a retry: when a turn will end is unknown."""
 _RETRY_AFTER_DELETE: Final = 60.0
 _MAX_TENANTS: Final = 10_000
 
@@ -65,7 +64,7 @@ class Quotas:
 
     async def take_turn(self, tenant: str) -> None:
         """Count one more turn; QuotaError at the quota of open turns or of the history."""
-        await self._check_history(tenant)
+        await self.take_history(tenant)
         most = self._settings.open_turns
         if most is None:
             return
@@ -82,20 +81,22 @@ class Quotas:
             )
         usage.used += 1
 
-    async def _check_history(self, tenant: str) -> None:
+    async def take_history(self, tenant: str, tokens: int = 0) -> None:
+        """Count tokens; QuotaError at the quota of the history, or if they would exceed it."""
         most = self._settings.history_tokens
         if most is None:
             return
         usage = await self._tokens.of(
             tenant, lambda: sum_history_tokens(self._database(), tenant), HISTORY_FRESH
         )
-        if usage.used >= most:
+        if usage.used >= most or usage.used + tokens > most:
             raise QuotaError(
                 f"The history of this tenant may have {most} tokens, and has {usage.used}. "
                 "Delete sessions that are not needed.",
                 quota="history_tokens",
                 retry_after=_RETRY_AFTER_DELETE,
             )
+        usage.used += tokens
 
     async def take_bytes(self, tenant: str, size: int) -> None:
         """Count a file; QuotaError if the tenant's files would together exceed their quota."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, NoReturn, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from lango.core.values import MAX_DEPTH
+from lango.core.values import MAX_DEPTH, is_deeper, strict_json_value
 from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
 from lango.server.auth.callers import caller
 from lango.server.backend import services_of
@@ -19,6 +18,9 @@ _JSON: Final = "application/json"
 
 class JsonRoute(APIRoute):
     """A route for known callers; its body, if it has one, is bounded JSON."""
+
+    may_lack_body = False
+    """Whether a request without a body is passed on, instead of being refused for its type."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, after checks of the credential and then of the body.
@@ -30,7 +32,8 @@ class JsonRoute(APIRoute):
 
         async def checked(request: Request) -> Response:
             await caller(request)
-            readable = await _read(request) if has_body else request
+            is_read = has_body and not (self.may_lack_body and _lacks_body(request))
+            readable = await _read(request) if is_read else request
             async with services_of(request.app).slots.slot() as slot:
                 request.state.slot = slot
                 return await handle(readable)
@@ -60,6 +63,11 @@ def refuse_encodings(request: Request) -> None:
         raise MediaTypeError("The body must be sent as it is, without `Content-Encoding`.")
 
 
+def _lacks_body(request: Request) -> bool:
+    length = request.headers.get("content-length", "0")
+    return length == "0" and "transfer-encoding" not in request.headers
+
+
 async def _read(request: Request) -> Request:
     refuse_encodings(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -76,32 +84,9 @@ async def _read(request: Request) -> Request:
 
 def _parsed(body: bytes) -> Any:
     try:
-        value = json.loads(body, parse_constant=_refuse)
+        value = strict_json_value(body)
     except (ValueError, RecursionError) as problem:
         raise InvalidBodyError("The body is not JSON.") from problem
-    if _is_deeper(value, MAX_DEPTH):
+    if is_deeper(value, MAX_DEPTH):
         raise InvalidBodyError(f"The body is nested deeper than {MAX_DEPTH} levels.")
     return value
-
-
-def _refuse(_: str) -> NoReturn:
-    raise ValueError("NaN and the infinities are no JSON.")
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects are nested deeper than this; checks level by level."""
-    level = _containers([value])
-    for _ in range(levels):
-        level = _containers(item for container in level for item in container)
-    return bool(level)
-
-
-def _containers(values: Iterable[Any]) -> list[Iterable[Any]]:
-    """The lists and objects among some values, each as an iterable of its items."""
-    containers: list[Iterable[Any]] = []
-    for value in values:
-        if isinstance(value, dict):
-            containers.append(cast("dict[str, Any]", value).values())
-        elif isinstance(value, list):
-            containers.append(cast("list[Any]", value))
-    return containers

@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lango.core.extras import install
 from lango.errors import ConfigError, ServerBusyError
+from lango.server.http.access_log import HEADER as REQUEST_ID
+from lango.server.http.access_log import log_refusal
+from lango.server.http.headers import JsonHeaders
 from lango.server.http.hosts import PROBES
 from lango.server.http.problems import answer
 
@@ -43,9 +47,7 @@ MAX_HEAD_BYTES: Final = 65_536
 """Limit of the bytes of a request's head."""
 MAX_PIPELINED: Final = 16
 """Pipelined requests per connection: sent without waiting for the answers."""
-_REFUSAL: Final = "HTTP/1.1 {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-_LATE: Final = _REFUSAL.format("408 Request Timeout").encode()
-_TOO_LONG: Final = _REFUSAL.format("431 Request Header Fields Too Large").encode()
+_REFUSAL: Final = "HTTP/1.1 {:d} {}\r\n{}: {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class OpenConnections:
@@ -108,11 +110,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._until = 0.0  # the client's deadline, by the loop's clock
         self._head = 0  # bytes received of it
         self._parsed_head = 0  # of these, path and headers of the current request
+        self._began = 0.0  # when the connection or its last request began
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Wait for a request."""
         super().connection_made(transport)
+        self._began = self.loop.time()
         self._all.add(self)
         self._wait()
 
@@ -127,8 +131,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._wait_no_more()
 
     def on_message_begin(self) -> None:
-        """Start counting the bytes of a request's head."""
+        """Start counting the bytes and the time of a request's head."""
         self._parsed_head = 0
+        self._began = self.loop.time()
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -160,10 +165,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse malformed data; during an answer, only close the connection."""
+        del msg  # uvicorn logs it
         if self._is_in_head and self._parsed_head > MAX_HEAD_BYTES:
-            self._refuse(_TOO_LONG)
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         elif self._is_in_head:
-            super().send_400_response(msg)
+            self._refuse(HTTPStatus.BAD_REQUEST)
         else:
             self.transport.close()
 
@@ -201,7 +207,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._head > MAX_HEAD_BYTES:
             if self.cycle and self.cycle.more_body:  # its request was answered early
                 self.transport.close()
-            self._refuse(_TOO_LONG)
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         elif self._timer is None:
             self._wait()
 
@@ -227,13 +233,17 @@ class LimitedProtocol(HttpToolsProtocol):
         elif self._until > self.loop.time():  # more data has come
             self._timer = self.loop.call_at(self._until, self._give_up)
         elif self._is_in_head:
-            self._refuse(_LATE)
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT)
         else:
             self.transport.close()
 
-    def _refuse(self, answer: bytes) -> None:
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer a request that the application never sees, and close the connection."""
         if not self.transport.is_closing():
-            self.transport.write(answer)
+            client = self.client[0] if self.client else None
+            sent_id = log_refusal(client, status, self.loop.time() - self._began)
+            answer = _REFUSAL.format(status, status.phrase, REQUEST_ID, sent_id)
+            self.transport.write(answer.encode())
             self.transport.close()
 
 
@@ -246,20 +256,24 @@ class _TooLongError(Exception):
 
 
 class ConnectionLimit:
-    """Middleware that answers ServerBusyError above the limit of connections."""
+    """Middleware that answers ServerBusyError above the limit of connections.
 
-    def __init__(self, app: ASGIApp, connections: OpenConnections) -> None:
+    `served` is the application below all middleware, whose forms of problems it uses.
+    """
+
+    def __init__(self, app: ASGIApp, connections: OpenConnections, served: ASGIApp) -> None:
         self._app = app
         self._connections = connections
+        self._served = served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it and close its connection."""
         if not self._connections.are_too_many or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
-        refusal = answer(ServerBusyError(), scope)
+        refusal = answer(ServerBusyError(), {**scope, "app": self._served})
         refusal.headers["Connection"] = "close"
-        await refusal(scope, receive, send)
+        await JsonHeaders(refusal)(scope, receive, send)
 
 
 def connection_limit(most: int) -> int:

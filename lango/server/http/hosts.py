@@ -21,7 +21,7 @@ def allowed_hosts(address: str, configured_hosts: Sequence[str]) -> tuple[str, .
     """The hosts of a server on an address: localhost, the address, and those of the settings."""
     if not configured_hosts and not is_loopback(address):
         raise ConfigError(
-            f"Others reach a server on {address} by some name. Say which in server.allowed_hosts: "
+            f"Clients reach a server on {address} by a host name. List it in server.allowed_hosts: "
             "names, *.example.com for all below one, or * for any."
         )
     return (*LOOPBACK, address, *configured_hosts)

@@ -22,6 +22,8 @@ from lango import errors
 from lango.core.ids import new_id
 from lango.core.values import storable_json
 from lango.errors import LangoError
+from lango.telemetry.logs import FIELDS
+from lango.telemetry.tracing.current import current_trace_id, tracer
 
 logger = logging.getLogger(__name__)
 
@@ -32,15 +34,18 @@ STATUS: Final[dict[type[BaseException], int]] = {
     errors.ForbiddenError: 403,
     errors.ApprovalNotFoundError: 404,
     errors.CallNotFoundError: 404,
+    errors.CredentialNotFoundError: 404,
     errors.ModelCallNotFoundError: 404,
     errors.SessionNotFoundError: 404,
     errors.TurnNotFoundError: 404,
+    errors.CredentialsDisabledError: 409,
     errors.SessionBusyError: 409,
     errors.SessionExistsError: 409,
     errors.TurnConflictError: 409,
     errors.BodyTooLargeError: 413,
     errors.MediaTypeError: 415,
     errors.WrongHostError: 421,
+    errors.CredentialRefusedError: 422,
     errors.InvalidIdError: 422,
     errors.InvalidTimeLimitError: 422,
     errors.InvalidRunAtError: 422,
@@ -60,6 +65,8 @@ _TYPE: Final = "urn:lango:error:{}"
 _INTERNAL: Final = "Something went wrong here; the log of the server says what, under `error_id`."
 _INVALID: Final = "The request does not have the form it should."
 _FIELD_ROOM: Final = 100
+MAX_FIELDS: Final = 20
+"""How many wrong fields an answer names: a body may have hundreds of thousands."""
 
 
 class FieldProblem(BaseModel):
@@ -77,6 +84,9 @@ class Problem(BaseModel):
     status: int
     detail: str | None = Field(default=None, description="More about this case.")
     error_id: str | None = Field(default=None, description="What the server's log knows it by.")
+    trace_id: str | None = Field(
+        default=None, description="The trace of the request, if the server sends traces."
+    )
     errors: list[FieldProblem] | None = Field(
         default=None, description="What is wrong with the request."
     )
@@ -116,25 +126,29 @@ def _headers(error: BaseException, status: int) -> dict[str, str]:
     if status == HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, LangoError) and error.retryable:
-        seconds = cast("float | None", getattr(error, "retry_after", None))
-        return {"Retry-After": str(math.ceil(seconds or RETRY_AFTER))}
+        return {"Retry-After": str(math.ceil(error.retry_after or RETRY_AFTER))}
     return {}
 
 
 Form = Callable[[Problem, dict[str, str]], JSONResponse]
 """Makes the response of a problem."""
-_FORMS: Final[dict[str, Form]] = {}
 
 
-def use_form(prefix: str, form: Form) -> None:
-    """Use another form for the problems of paths with this prefix."""
-    _FORMS[prefix] = form
+def use_form(app: FastAPI, prefix: str, form: Form) -> None:
+    """Use another form for the problems of an app's paths with this prefix."""
+    app.state.forms = _forms_of(app) | {prefix: form}
+
+
+def _forms_of(app: object) -> dict[str, Form]:
+    state = getattr(app, "state", None)
+    return cast("dict[str, Form]", getattr(state, "forms", {}))
 
 
 def _respond(problem: Problem, scope: Scope, headers: dict[str, str] | None = None) -> JSONResponse:
-    for prefix, form in _FORMS.items():
+    for prefix, form in _forms_of(scope.get("app")).items():
         if scope["path"].startswith(prefix):
             return form(problem, headers or {})
+    problem.trace_id = current_trace_id()
     body = storable_json(problem.model_dump(exclude_none=True))
     return JSONResponse(body, problem.status, headers, MEDIA_TYPE)
 
@@ -143,13 +157,17 @@ def logged_problem(error: BaseException, scope: Scope) -> tuple[Problem, dict[st
     """The problem and headers for an error; a server error is logged with its `error_id`."""
     problem = problem_of(error)
     if problem.error_id is not None:
+        tracing = tracer()
+        if tracing is not None:
+            tracing.note_error(problem.error_id)
         # Without the query string, which may hold secrets; the path is quoted, as it may hold
         # a line break.
         what = (problem.error_id, scope.get("method"), quote(str(scope.get("path"))))
+        known_by = {FIELDS: {"error_id": problem.error_id}}
         if isinstance(error, errors.ServerBusyError):  # thousands of them may come at once
-            logger.warning("%s: %s %s was refused: the server is busy.", *what)
+            logger.warning("%s: %s %s was refused: the server is busy.", *what, extra=known_by)
         else:
-            logger.error("%s: %s %s failed.", *what, exc_info=error)
+            logger.error("%s: %s %s failed.", *what, exc_info=error, extra=known_by)
     return problem, _headers(error, problem.status)
 
 
@@ -171,7 +189,7 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 
 def fields_of(error: RequestValidationError) -> list[FieldProblem]:
     """What is wrong with a request, without the values that were sent."""
-    details = error.errors()
+    details = error.errors()[:MAX_FIELDS]
     return [
         FieldProblem(at=_place(detail["loc"]), problem=str(detail["msg"])) for detail in details
     ]
@@ -210,7 +228,7 @@ class Unexpected:
         try:
             await self.app(scope, receive, watch)
         except ClientDisconnect:
-            logger.info("A client went away before it had said what it wants.")
+            logger.info("A client disconnected before its request was complete.")
         except Exception as error:
             if has_begun:
                 raise

@@ -153,6 +153,8 @@ class Streams:
                     slot.end()
                 except LangoError as error:
                     logger.info("a credential could not be checked again: %s", error)
+                except Exception:  # the other streams must be checked nevertheless
+                    logger.exception("a credential could not be checked again")
 
     def _check(self, who: Caller) -> None:
         of_tenant = [slot.holder for slot in self.slots if slot.tenant == who.tenant]
@@ -180,13 +182,21 @@ def _holder(who: Caller) -> tuple[str, str | None]:
 
 
 class EventStream(StreamingResponse):
-    """A streaming response. If the client disconnects, the turn continues."""
+    """A streaming response. If the client disconnects, the turn continues.
+
+    `when_cut` is sent last if the server ends the stream before its source ends.
+    """
 
     def __init__(
-        self, slot: StreamSlot, source: AsyncGenerator[bytes], headers: dict[str, str] | None = None
+        self,
+        slot: StreamSlot,
+        source: AsyncGenerator[bytes],
+        headers: dict[str, str] | None = None,
+        *,
+        when_cut: bytes = b"",
     ) -> None:
         self._slot = slot
-        self._pipe = _Pipe(source)
+        self._pipe = _Pipe(source, when_cut)
         body = self._pipe.chunks(slot.heartbeat)
         super().__init__(body, headers=_HEADERS | (headers or {}), media_type=MEDIA_TYPE)
 
@@ -205,8 +215,9 @@ class EventStream(StreamingResponse):
 class _Pipe:
     """Reads ahead of a client, so that a heartbeat can be sent while the source is silent."""
 
-    def __init__(self, source: AsyncGenerator[bytes]) -> None:
+    def __init__(self, source: AsyncGenerator[bytes], when_cut: bytes) -> None:
         self._source = source
+        self._when_cut = when_cut
         self._waiting: list[bytes] = []
         self._some = Subscription()
         self._room = asyncio.Event()
@@ -220,6 +231,8 @@ class _Pipe:
 
     def _over(self, _: object) -> None:
         self._is_over = True
+        if self._when_cut:
+            self._waiting.append(self._when_cut)
         self._some.wake()
 
     async def _read(self) -> None:
@@ -231,10 +244,11 @@ class _Pipe:
                     while len(self._waiting) >= _AHEAD:
                         self._room.clear()
                         await self._room.wait()
+            self._when_cut = b""
         except TurnNotFoundError:
             logger.info("A stream ends, for its turn was deleted.")
         except Exception:
-            logger.exception("A stream ends early; its client can go on from where it is.")
+            logger.exception("A stream ends early; its client can resume it by Last-Event-ID.")
 
     async def chunks(self, heartbeat: float) -> AsyncIterator[bytes]:
         """What the source yields, as it comes; a comment after `heartbeat` seconds of silence."""

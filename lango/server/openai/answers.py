@@ -15,6 +15,7 @@ from lango.core.turns.events import (
     ApprovalRequired,
     Cancelled,
     Completed,
+    CredentialRequired,
     Failed,
     InputRequired,
     MessageCompleted,
@@ -24,9 +25,9 @@ from lango.core.turns.events import (
     error_data,
 )
 from lango.core.values import JsonObject, json_text
-from lango.errors import TurnCancelledError, TurnError
+from lango.errors import TurnCancelledError, TurnError, TurnNotFoundError
 from lango.server.http.streams import MEDIA_TYPE
-from lango.server.openai.errors import NO_RETRY, failure
+from lango.server.openai.errors import failure, interruption, turn_error
 from lango.server.openai.schemas import (
     CHUNK,
     ChatChoice,
@@ -38,15 +39,18 @@ from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn
 
 _DONE: Final = b"data: [DONE]\n\n"
+_DELETED: Final = "The session was deleted, and its turns with it."
 _BETWEEN: Final = "\n\n"  # messages of one turn
 _WAITS: Final = (
     "The call {name}({arguments}) waits for approval. Answer it in the server's /console/, or with "
     'POST /v1/turns/{turn}/approvals {{"call": "{call}", "approved": true}}, or false.'
 )
+_NEEDS: Final = "The tool {name} needs a credential of yours ({kind}): {where}"
+_ANSWER: Final = "send it with POST /v1/turns/{turn}/approvals"
 
 Events = AsyncGenerator[LoggedEvent]
 Remember = Callable[[str | None], Awaitable[None]]
-"""Records the answer that the client is about to have; None if it has an unknown part of it."""
+"""Records the answer that the client is about to have; None for an unknown part of it."""
 
 
 class DeltaReader:
@@ -76,7 +80,13 @@ class DeltaReader:
             self._sent_texts.pop(data["message"], None)
             self._newest = ""
         elif event.type == ApprovalRequired.type:
-            yield from self._say(data["approval"], self._notice(data))
+            notice = {"name": data["name"], "arguments": json_text(data["arguments"])}
+            notice |= {"turn": self._turn.id, "call": data["approval"]}
+            yield from self._say(data["approval"], _WAITS.format(**notice))
+        elif event.type == CredentialRequired.type:
+            where = data.get("auth_uri") or _ANSWER.format(turn=self._turn.id)
+            text = _NEEDS.format(name=data["name"], kind=data["kind"], where=where)
+            yield from self._say(data["credential"], text)
         elif event.type in (Completed.type, InputRequired.type, Failed.type, Cancelled.type):
             self._end(event)
 
@@ -88,14 +98,6 @@ class DeltaReader:
         self._sent_texts[message] = self._sent_texts.get(message, "") + text
         self.text += between + text
         yield {"content": between + text}
-
-    def _notice(self, data: JsonObject) -> str:
-        return _WAITS.format(
-            name=data["name"],
-            arguments=json_text(data["arguments"]),
-            turn=self._turn.id,
-            call=data["approval"],
-        )
 
     def _end(self, event: LoggedEvent) -> None:
         self.usage = usage_of(event.data.get("usage"))
@@ -113,7 +115,7 @@ async def completion(turn: Turn, events: Events, remember: Remember) -> Response
                 for _ in reading.read(event):
                     pass
     if reading.error is not None:
-        return JSONResponse(failure(reading.error).model_dump(), 500, NO_RETRY)
+        return turn_error(failure(reading.error))
     await remember(reading.text)
     thoughts: JsonObject = {"reasoning_content": reading.thoughts} if reading.thoughts else {}
     return _completion_response(
@@ -175,21 +177,25 @@ async def chunks(
 ) -> AsyncGenerator[bytes]:
     """The answer of a turn as it comes; the last chunk has the usage."""
     reading, chunk = DeltaReader(turn), _Chunks(turn.id, turn.session.app_name)
-    answer: str | None = None
+    await remember(None)  # before the client has any text: this process may be killed at any time
+    yield chunk.first()
     try:
-        yield chunk.first()
         async with aclosing(events):
             async for event in events:
                 for delta in reading.read(event):
                     yield chunk.delta(delta)
-        if reading.error is None:
-            answer = reading.text
-    finally:  # before the client gets the end and continues, or after it has disconnected
-        await remember(answer)
+    except TurnNotFoundError:
+        reading.error = error_data(TurnNotFoundError(_DELETED))
     if reading.error is None:
+        await remember(reading.text)  # before the client has the end and continues
         yield chunk.last(reading.usage, usage_apart=usage_apart)
     else:
-        yield _frame(failure(reading.error).model_dump())
+        yield _frame(failure(reading.error))
+
+
+def interruption_frame(turn: Turn) -> bytes:
+    """The end of a stream that the server ends early; without it, clients take it for complete."""
+    return _frame(interruption(turn.id))
 
 
 def _frame(data: JsonObject) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -12,12 +10,18 @@ from fastapi import APIRouter, Header, Request, Response
 from lango.errors import ServerBusyError, UnknownAppError
 from lango.server.auth.callers import SECURED, AnyCaller, recheck
 from lango.server.auth.limits import Admitting
-from lango.server.backend import Served
+from lango.server.backend import EndpointServices, Served
 from lango.server.http import problems
-from lango.server.http.request_slots import release_slot
-from lango.server.http.streams import MEDIA_TYPE, EventStream, StreamSlot
-from lango.server.openai.answers import chunks, completion, local_answer
-from lango.server.openai.errors import OpenAIRoute, responses
+from lango.server.http.streams import MEDIA_TYPE, EventStream
+from lango.server.http.waiting import answer_while_connected
+from lango.server.openai.answers import chunks, completion, interruption_frame, local_answer
+from lango.server.openai.errors import (
+    TURN_ERROR_STATUS,
+    OpenAIRoute,
+    interruption,
+    responses,
+    turn_error,
+)
 from lango.server.openai.schemas import ChatCompletion, ChatRequest, ModelInfo, ModelList
 from lango.server.openai.sessions import ConversationSubmitter, SentConversation
 from lango.server.openai.tasks import task_answer
@@ -32,13 +36,13 @@ router = APIRouter(
 )
 
 _NO_MODEL: Final = (
-    "No model of that name is served here; GET /openai/v1/models lists those that are."
+    "No model named {name!r} is served here; GET /openai/v1/models lists those that are."
 )
-_GONE: Final = 499  # only for the access log: the client has disconnected
+_MAX_NAME: Final = 100  # characters of an unknown model's name in the error
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
 }
-_NAMED = Header(description="The session to go on in, by its id or an alias.")
+_NAMED = Header(description="The session to continue, by its id or an alias.")
 SessionId = Annotated[Id | None, _NAMED]
 ChatId = Annotated[Id | None, Header(alias="X-OpenWebUI-Chat-Id", description="The same.")]
 
@@ -52,15 +56,14 @@ async def list_models(_: AnyCaller, served: Served) -> ModelList:
 @router.get("/models/{model}", responses=responses(404))
 async def get_model(_: AnyCaller, served: Served, model: str) -> ModelInfo:
     """An agent, as a model."""
-    if model not in served.options.apps:
-        raise UnknownAppError(_NO_MODEL)
+    _check_model(served, model)
     return ModelInfo(id=model)
 
 
 @router.post(
     "/chat/completions",
     response_model=ChatCompletion,
-    responses=_STREAM | responses(404, 409, 413, 415, 500),
+    responses=_STREAM | responses(404, 409, 413, 415, TURN_ERROR_STATUS, 500),
 )
 async def create_chat_completion(
     chat_request: ChatRequest,
@@ -72,8 +75,7 @@ async def create_chat_completion(
     chat_id: ChatId = None,
 ) -> Response:
     """Submit the new messages of a conversation. Disconnecting does not stop the turn."""
-    if chat_request.model not in served.options.apps:
-        raise UnknownAppError(_NO_MODEL)
+    _check_model(served, chat_request.model)
     sent = SentConversation.of(chat_request)
     if served.options.openai_tasks == "local" and (text := task_answer(sent)) is not None:
         return local_answer(chat_request, text)
@@ -91,34 +93,17 @@ async def create_chat_completion(
         events = served.backend.turns_for(user.tenant).events(turn)
         if chat_request.stream:
             frames = chunks(turn, events, remember, usage_apart=chat_request.tells_usage_apart)
-            return EventStream(slot, frames, headers)
-        answer = await _wait_for_answer(request, slot, completion(turn, events, remember))
+            return EventStream(slot, frames, headers, when_cut=interruption_frame(turn))
+        try:
+            answer = await answer_while_connected(request, slot, completion(turn, events, remember))
+        except ServerBusyError:  # the server stops: a retry returns this turn only under a key
+            if idempotency_key is not None:
+                raise
+            answer = turn_error(interruption(turn.id))
         answer.headers.update(headers)
         return answer
 
 
-async def _wait_for_answer(
-    request: Request, slot: StreamSlot, work: Coroutine[Any, Any, Response]
-) -> Response:
-    """Wait for an answer, until the client disconnects or the server stops."""
-    release_slot(request)
-    waiting, gone = asyncio.create_task(work), asyncio.create_task(_disconnected(request))
-    slot.run(waiting)
-    try:
-        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.done():
-            return Response(status_code=_GONE)
-        if waiting.cancelled():
-            raise ServerBusyError
-        return waiting.result()
-    finally:
-        slot.leave()
-        for task in (waiting, gone):
-            task.cancel()
-        await asyncio.wait({waiting, gone})
-
-
-async def _disconnected(request: Request) -> None:
-    """Wait until the client disconnects."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _check_model(served: EndpointServices, name: str) -> None:
+    if name not in served.options.apps:
+        raise UnknownAppError(_NO_MODEL.format(name=name[:_MAX_NAME]))

@@ -115,6 +115,10 @@ class ErrorBody(BaseModel):
     type: str
     param: str | None = None
     code: str | None = None
+    error_id: str | None = Field(
+        default=None, description="What the server's log knows it by; only where there is one."
+    )
+    trace_id: str | None = Field(default=None, description="Its trace; only while traces are on.")
 
 
 class ErrorAnswer(BaseModel):

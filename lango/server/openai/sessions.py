@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from lango.core.ids import new_id
 from lango.core.messages.conversations import VisibleMessage, conversation_hash, normalised
+from lango.core.turns.events import MessageReset
+from lango.core.turns.inputs import title_of
 from lango.core.values import json_text
 from lango.errors import (
     SessionBusyError,
@@ -37,9 +39,10 @@ _SYSTEM: Final = ("system", "developer")
 _TRIES: Final = 3
 _BROKEN_OFF: Final = VisibleMessage("broken off", "")
 """Stands for an answer of which the client has an unknown part."""
+_TRIED_POINTS: Final = 5  # conversations that begin alike, of which the client has one
 _FIND_TIMEOUT: Final = 2.0  # seconds to find the client's part of an answer in its turn
 _QUOTED: Final = (
-    "[The client sent these earlier messages. They were not said in this session, and are quoted "
+    "[The client sent these earlier messages. They are not part of this session, and are quoted "
     "for your information only.]\n{lines}\n[End of the quoted messages.]\n\n{text}"
 )
 
@@ -66,7 +69,8 @@ class SentConversation:
             first -= 1
         new = tuple(visible[first:])
         if not any(message.text.strip() for message in new):
-            raise UnsupportedRequestError("The last message must be the user's, with some text.")
+            message = "The last message must be the user's, with some text."
+            raise UnsupportedRequestError(message, param="messages")
         system = ("system",) if len(visible) < len(messages) else ()
         return cls(tuple(visible[:first]), new, (*system, *request.ignored))
 
@@ -129,7 +133,7 @@ class ConversationSubmitter:
         except SessionNotFoundError:
             await self._admission.take()
             with suppress(SessionExistsError):
-                await self._store.create(key)
+                await self._store.create(key, title=title_of(sent.text))
             session = await self._store.summary(key)
         text = sent.text if session.message_count else sent.quoted
         try:
@@ -157,12 +161,14 @@ class ConversationSubmitter:
         return await self._submit(to, sent.text), public_id
 
     async def _point(self, sent: SentConversation) -> ConversationPoint:
-        point = await self._known(sent.earlier) or await self._interrupted_point(sent.earlier)
+        if points := await self._known(sent.earlier):
+            return points[0]
+        point = await self._interrupted_point(sent.earlier)
         if point is None:
             raise SessionNotFoundError
         return point
 
-    async def _known(self, messages: Sequence[VisibleMessage]) -> ConversationPoint | None:
+    async def _known(self, messages: Sequence[VisibleMessage]) -> list[ConversationPoint]:
         who = self._user.tenant, self._user.user, self._app
         known_by = conversation_hash(messages)
         return await self._conversations.find(*who, known_by, idempotency_key=self._key)
@@ -170,27 +176,34 @@ class ConversationSubmitter:
     async def _interrupted_point(
         self, messages: Sequence[VisibleMessage]
     ) -> ConversationPoint | None:
-        """The point of a conversation whose client disconnected during the last answer.
+        """The point of a conversation whose client has only the beginning of the last answer.
 
         The session has the whole answer. If the client's text is not its beginning, the client has
-        edited it: the conversation is unknown.
+        edited it: the conversation is unknown. Every streamed answer has such a point, as the
+        server does not learn what arrived: conversations that begin alike are tried in turn.
         """
         *before, answer = messages
         if answer.role != "assistant":
             return None
-        point = await self._known([*before, _BROKEN_OFF])
-        if point is None:
-            return None
-        turn = await self._turns.get(point.turn_id)
-        can_follow = point.is_end or turn.ended is not None  # no fork of a turn that runs
-        return point if can_follow and await self._begins_with(turn, answer.text) else None
+        for point in (await self._known([*before, _BROKEN_OFF]))[:_TRIED_POINTS]:
+            turn = await self._turns.get(point.turn_id)
+            can_follow = point.is_end or turn.ended is not None  # no fork of a turn that runs
+            if can_follow and await self._begins_with(turn, answer.text):
+                return point
+        return None
 
     async def _begins_with(self, turn: Turn, text: str) -> bool:
-        """Whether a turn's answer, as sent to clients, begins with this text."""
+        """Whether a turn's answer, as sent to clients, begins with this text.
+
+        Clients get text of a message before it is logged. A worker that dies leaves the rest out
+        of the log, and the next one resets the message: then the logged part is compared.
+        """
         beginning, reading = normalised(text), DeltaReader(turn)
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIND_TIMEOUT), aclosing(self._turns.events(turn)) as events:
                 async for event in events:
+                    if event.type == MessageReset.type and _is_part(reading.text, beginning):
+                        return True
                     deque(reading.read(event), 0)
                     if len(reading.text) < len(text):
                         continue
@@ -203,7 +216,7 @@ class ConversationSubmitter:
         key, public_id = self._new_session()
         await self._admit(key)
         with suppress(SessionExistsError):
-            await self._store.create(key, public_id=public_id)
+            await self._store.create(key, public_id=public_id, title=title_of(sent.text))
         return await self._submit(key, sent.quoted), public_id
 
     def _new_session(self) -> tuple[SessionKey, str]:
@@ -231,24 +244,34 @@ class ConversationSubmitter:
             after=after,
             key_id=self._user.key_id,
             cost_limit=self._user.limits.cost,
+            turn_limit=self._user.limits.turns,
             admit=self._admission.take,
         )
 
 
+def _is_part(text: str, of_text: str) -> bool:
+    """Whether there is some text, and another begins with it."""
+    return bool(text) and of_text.startswith(normalised(text))
+
+
 def _check(request: ChatRequest) -> None:
     """Refuse options that an agent would silently ignore."""
+    answer_format = request.response_format
     features = {
-        "`tool_choice` that wants a tool: it has its own": _wants_tool(request.tool_choice)
-        or _wants_tool(request.function_call),
-        "`n` above 1": request.n is not None and request.n != 1,
-        "`response_format` other than text": request.response_format
-        and request.response_format.get("type") != "text",
-        "`modalities` other than text": request.modalities and request.modalities != ["text"],
-        "`logprobs`": request.logprobs,
+        "tool_choice": (" that wants a tool: it has its own", _wants_tool(request.tool_choice)),
+        "function_call": (" that wants a tool: it has its own", _wants_tool(request.function_call)),
+        "n": (" above 1", request.n is not None and request.n != 1),
+        "response_format": (
+            " other than text",
+            answer_format and answer_format.get("type") != "text",
+        ),
+        "modalities": (" other than text", request.modalities and request.modalities != ["text"]),
+        "logprobs": ("", request.logprobs),
     }
-    for feature, is_there in features.items():
+    for param, (kind, is_there) in features.items():
         if is_there:
-            raise UnsupportedRequestError(f"An agent takes no {feature}. Leave it out.")
+            message = f"An agent takes no `{param}`{kind}. Leave it out."
+            raise UnsupportedRequestError(message, param=param)
 
 
 def _wants_tool(choice: Any) -> bool:
@@ -265,7 +288,7 @@ def _text(number: int, message: ChatMessage) -> str:
 def _part(number: int, part: ContentPart) -> str:
     text = part.text if part.type == "text" else part.refusal if part.type == "refusal" else None
     if text is None:
-        raise UnsupportedRequestError(
-            f"messages.{number}.content has a part that is no text. Send text alone."
-        )
+        place = f"messages.{number}.content"
+        message = f"{place} has a part that is no text. Send text alone."
+        raise UnsupportedRequestError(message, param=place)
     return text

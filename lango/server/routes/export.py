@@ -37,7 +37,7 @@ _LINES: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.get("/{session_id}/export", response_class=StreamingResponse, responses=_LINES)
 async def export_session(session: SeenSession, viewer: Viewer, served: Served) -> StreamingResponse:
-    """Export a session with its messages, states and artifacts, for `lango sessions import`."""
+    """Export a session with its messages, states, artifacts and memory, for `lango` to import."""
     # All users of an app share its state: only callers that may see all users get it.
     database, may_see_all = served.store.database, viewer.user is None
     export = await open_export(database, session.key, with_app_state=may_see_all)

@@ -7,12 +7,9 @@ needs no parser.
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Iterator
-from hashlib import sha256
+from collections.abc import AsyncGenerator
 from http import HTTPStatus
-from types import TracebackType
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
@@ -21,10 +18,10 @@ from pydantic import AfterValidator, Field
 from starlette.requests import ClientDisconnect
 
 from lango.adk.artifacts import MAX_NAME
-from lango.config.settings import FileSettings
+from lango.config.server import FileSettings
 from lango.core.messages.file_types import FILE_TYPES, TypeCheck, declared_type
 from lango.core.values import storable_text
-from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
+from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError, UnknownFileError
 from lango.server.auth.callers import SECURED
 from lango.server.backend import Served
 from lango.server.http.bodies import JsonRoute, refuse_encodings
@@ -32,7 +29,7 @@ from lango.server.http.problems import responses
 from lango.server.http.request_slots import release_slot
 from lango.server.routes.schemas import File, FileName, FilePage, Number
 from lango.server.routes.sessions import OwnSession, PageSize, SeenSession
-from lango.store.files.rows import CHUNK
+from lango.store.files.contents import SpooledContent
 from lango.store.files.uploads import NewFile, SqlFileStore, StoredFile
 
 router = APIRouter(
@@ -56,39 +53,16 @@ _UNKNOWN: Final = "application/octet-stream"
 KeptName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(storable_text)]
 
 
-class Upload:
+class Upload(SpooledContent):
     """A file being received: checked, and spooled to disk if large; deleted when the block ends.
 
-    It is saved in the database when it is complete: no transaction may wait for a client.
+    It is saved when it is complete: no transaction may wait for a client.
     """
 
     def __init__(self, declared: str, limits: FileSettings) -> None:
-        self.size = 0
+        super().__init__()
         self._most = limits.max_bytes
         self._check = TypeCheck(declared)
-        self._hash = sha256()
-        self._file = tempfile.SpooledTemporaryFile(max_size=CHUNK)  # noqa: SIM115 - see __exit__
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._file.close()
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the received bytes, in hex."""
-        return self._hash.hexdigest()
-
-    def chunks(self) -> Iterator[bytes]:
-        """The received bytes, from the first."""
-        self._file.seek(0)
-        return iter(lambda: self._file.read(CHUNK), b"")
 
     async def receive(self, request: Request) -> None:
         """Receive the body of a request; BodyTooLargeError above the limit."""
@@ -104,11 +78,9 @@ class Upload:
         self._check.see(b"", last=True)
 
     def _add(self, piece: bytes) -> None:
-        self.size += len(piece)
-        self._make_room(self.size)
+        self._make_room(self.size + len(piece))
         self._check.see(piece)
-        self._hash.update(piece)
-        self._file.write(piece)
+        self.write(piece)
 
     def _make_room(self, size: int) -> None:
         if size > self._most:
@@ -132,7 +104,7 @@ async def upload_file(
     limits = served.options.files
     declared = declared_type(request.headers.get("content-type", ""))
     if declared not in limits.types:
-        raise MediaTypeError(f"Say what the file is by Content-Type: {', '.join(limits.types)}.")
+        raise MediaTypeError(f"Set the Content-Type of the file: {', '.join(limits.types)}.")
     refuse_encodings(request)
     with Upload(declared, limits) as upload:
         release_slot(request)
@@ -174,7 +146,19 @@ async def get_file(
     file = await files.find(session.key, name, version)
     if file is None:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    return StreamingResponse(files.chunks(file), headers=_headers(file), media_type=_type(file))
+    pieces = files.chunks(file)
+    try:
+        first = await anext(pieces)  # what goes wrong here is answered, and not broken off
+    except UnknownFileError:
+        raise HTTPException(HTTPStatus.NOT_FOUND) from None
+    content = _joined(first, pieces)
+    return StreamingResponse(content, headers=_headers(file), media_type=_type(file))
+
+
+async def _joined(first: bytes, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    yield first
+    async for piece in pieces:
+        yield piece
 
 
 def _files(served: Served) -> SqlFileStore:

@@ -1,4 +1,4 @@
-"""What agents did: contexts of model calls, timelines of turns, usage, and the workload."""
+"""What agents did: contexts of model calls, timelines of turns, and usage."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
 
-from lango.core.insight import UsageBy, UsageReport, Workload
+from lango.core.insight import UsageBy, UsageReport
 from lango.errors import ModelCallNotFoundError
 from lango.insight.context import TEXT_ROOM, SessionContext
 from lango.insight.context_reader import ContextReader
 from lango.insight.timeline import Timeline, read_timeline
 from lango.insight.usage import recent_usage
-from lango.server.auth.callers import SECURED, Admin, ListViewer
+from lango.server.auth.callers import SECURED, ListViewer
 from lango.server.backend import Served
 from lango.server.http.bodies import JsonRoute
 from lango.server.http.problems import responses
@@ -22,7 +22,6 @@ from lango.server.routes.schemas import Id
 from lango.server.routes.sessions import OUR_ID, SeenSession, Since, Until
 from lango.server.routes.turns import SeenTurn
 from lango.store.insight.usage import read_usage
-from lango.store.insight.workload import read_workload
 
 contexts = APIRouter(
     prefix="/v1/sessions", tags=["sessions"], dependencies=SECURED, route_class=JsonRoute
@@ -66,22 +65,14 @@ async def get_timeline(turn: SeenTurn, served: Served) -> Timeline:
 async def get_usage(
     viewer: ListViewer,
     served: Served,
-    by: Annotated[
-        list[UsageBy] | None, Query(description="What to tell apart; by default `day`.")
-    ] = None,
-    app: Annotated[Id | None, Query(description="Of this agent alone.")] = None,
+    by: Annotated[list[UsageBy] | None, Query(description="Group by these; default `day`.")] = None,
+    app: Annotated[Id | None, Query(description="Filter by agent.")] = None,
     since: Since = None,
     until: Until = None,
 ) -> UsageReport:
     """Tokens and cost of the user's model calls, by default of the last 30 days."""
-    whose = recent_usage(viewer.tenant, since, until, viewer.user, app)
-    if not timedelta() <= whose.until - whose.since <= LONGEST:
+    usage_filter = recent_usage(viewer.tenant, since, until, viewer.user, app)
+    if not timedelta() <= usage_filter.until - usage_filter.since <= LONGEST:
         problem = f"`since` is before `until`, and at most {LONGEST.days} days."
         raise RequestValidationError([{"loc": ("query", "since"), "msg": problem, "type": "span"}])
-    return await read_usage(served.store.database, whose, by or ())
-
-
-@router.get("/workload", tags=["operations"], responses=responses(401, 403, 421, 429, 503))
-async def get_workload(admin: Admin, served: Served) -> Workload:
-    """The tenant's waiting and running turns, and the live workers. Needs the scope `admin`."""
-    return await read_workload(served.store.database, admin.tenant)
+    return await read_usage(served.store.database, usage_filter, by or ())

@@ -6,6 +6,7 @@ from fastapi import APIRouter, FastAPI, Response, status
 
 from lango.server.backend import Backend, Served, ServerOptions, provide
 from lango.server.health import Alive, Readiness, readiness
+from lango.server.http.traces import NO_TELEMETRY
 
 router = APIRouter(tags=["health"])
 
@@ -28,8 +29,8 @@ async def get_readiness(served: Served, response: Response) -> Readiness:
 
 
 def create_probes(backend: Backend) -> FastAPI:
-    """An application with these probes only, for a worker without a server."""
-    app = FastAPI(openapi_url=None)
+    """An application with these probes, for a worker without a server."""
+    app = FastAPI(openapi_url=None, telemetry=NO_TELEMETRY)
     provide(app, backend, ServerOptions())
     app.include_router(router)
     return app

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import Header
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from lango.core.fleet import FailedTurn, RegisteredWorker, WaitingTurn
 from lango.core.ids import MAX_ID_LENGTH, check_id
 from lango.core.times import moment, moment_or_none
+from lango.core.turns.events import CredentialKind, CredentialRequest
 from lango.core.turns.positions import POSITION
 from lango.core.turns.states import Busy, TurnState
 from lango.core.values import json_value, storable_text
 from lango.errors import InvalidIdError
 from lango.store.files.uploads import StoredFile
-from lango.store.sessions.entries import StoredMessage
+from lango.store.memory.store import MAX_SHOWN, FoundMemory
+from lango.store.sessions.entries import StoredMessage, readable_time
 from lango.store.sessions.listing import Page, SessionSummary
 from lango.store.turns.listing import ListedTurn
 from lango.store.turns.rows import Turn
@@ -108,9 +111,17 @@ class TurnRequest(RequestBody):
 class NewApproval(RequestBody):
     """A person's decision about a tool call that waits for approval."""
 
-    call: Id = Field(description="`approval` or `call` of the event `approval.required`.")
+    call: Id = Field(
+        description=(
+            "`approval` or `call` of the event `approval.required`, or `credential` of "
+            "`credential.required`."
+        )
+    )
     approved: bool
-    payload: Any = Field(default=None, description="What the tool asked for beside a yes or no.")
+    payload: Any = Field(
+        default=None,
+        description="What the tool asked for beside a yes or no; for a credential, the credential.",
+    )
 
 
 class NewResult(RequestBody):
@@ -184,7 +195,7 @@ class SessionMessage(BaseModel):
 
     number: int
     id: str
-    turn: str = Field(description="The turn it was said in.")
+    turn: str = Field(description="The turn of the message.")
     role: str
     author: str
     content: str
@@ -253,6 +264,102 @@ class FilePage(BaseModel):
     )
 
 
+class MemoryItem(BaseModel):
+    """An entry of a user's memory."""
+
+    id: str
+    text: str = Field(description=f"Cut after {MAX_SHOWN:,} characters.")
+    role: str = Field(description="`user` or `assistant`.")
+    author: str
+    session: str | None = Field(
+        description="The session of the message; null if it does not exist here."
+    )
+    alias: str | None = Field(description="That session's alias; null for an entry of the user.")
+    metadata: dict[str, Any] | None
+    at: datetime
+
+    @classmethod
+    def of(cls, stored: FoundMemory) -> MemoryItem:
+        """An entry of the store."""
+        return cls(
+            id=str(stored.pk),
+            text=stored.text,
+            role=stored.role,
+            author=stored.author,
+            session=stored.public_id,
+            alias=stored.session_id or None,
+            metadata=stored.metadata,
+            at=readable_time(stored.timestamp),
+        )
+
+
+class MemoryPage(BaseModel):
+    """Entries of a user's memory: the newest first, or the best matches of a query."""
+
+    entries: list[MemoryItem]
+    next: int | None = Field(
+        default=None, description="`after` of the next page; null on the last one."
+    )
+
+
+class WorkerInfo(BaseModel):
+    """A worker that is registered."""
+
+    id: str
+    state: Literal["alive", "silent"] = Field(
+        description="`silent`: without a recent heartbeat; others resume its turns."
+    )
+    versions: dict[str, str] = Field(description="The fingerprint of each agent it has loaded.")
+    started: datetime
+    seen: datetime = Field(description="Its last heartbeat.")
+    silence: float = Field(description="Seconds since that heartbeat, on the database's clock.")
+    running: int = Field(description="Running turns of the tenant.")
+
+    @classmethod
+    def of(cls, worker: RegisteredWorker) -> WorkerInfo:
+        """A worker of the store: other tenants' turns and the machine are not shown."""
+        return cls(
+            id=worker.id,
+            state=worker.state,
+            versions=dict(worker.versions),
+            started=worker.started,
+            seen=worker.seen,
+            silence=worker.silence,
+            running=worker.running,
+        )
+
+
+class WorkerList(BaseModel):
+    """The registered workers, the oldest first."""
+
+    workers: list[WorkerInfo]
+
+
+class FailureList(BaseModel):
+    """Turns that failed, the last one first."""
+
+    failures: list[FailedTurn]
+    more: bool = Field(description="Whether earlier ones were left out.")
+
+
+class ApprovalList(BaseModel):
+    """Turns whose calls wait for answers, the longest wait first."""
+
+    turns: list[WaitingTurn]
+    more: bool = Field(description="Whether later ones were left out.")
+
+
+class DeletedUser(BaseModel):
+    """The numbers of what was deleted of a user."""
+
+    sessions: int
+    memories: int = Field(description="Entries of memory.")
+    artifacts: int = Field(description="Of the user; those of sessions are not counted.")
+    states: int = Field(description="Keys of the user's state.")
+    model_calls: int = Field(description="Records of sessions that are stored elsewhere.")
+    credentials: int = Field(description="For tools.")
+
+
 class TurnFile(BaseModel):
     """A file of a turn, in the version that was the newest when the turn was submitted."""
 
@@ -268,7 +375,7 @@ class TurnInfo(BaseModel):
     app: str
     user: str
     number: int
-    message: str | None = Field(description="What the user said; null for an answer.")
+    message: str | None = Field(description="The user's message; null for an answer.")
     files: list[TurnFile] = Field(description="What goes with it.")
     state: TurnState
     attempts: int
@@ -279,6 +386,9 @@ class TurnInfo(BaseModel):
     )
     usage: dict[str, Any] | None
     error: dict[str, Any] | None
+    trace_id: str | None = Field(
+        description="Its trace, for a trace viewer; null if it was accepted without traces."
+    )
     last_event: int = Field(description="The number of the newest event of its log.")
     run_at: datetime | None
     created: datetime
@@ -303,6 +413,7 @@ class TurnInfo(BaseModel):
             waits_for=list(turn.waits_for),
             usage=turn.usage,
             error=turn.error,
+            trace_id=turn.trace_id,
             last_event=turn.last_event,
             run_at=moment_or_none(turn.run_at),
             created=moment(turn.created),
@@ -311,11 +422,38 @@ class TurnInfo(BaseModel):
         )
 
 
+class RequiredCredential(BaseModel):
+    """A credential that a tool call waits for, as in the event `credential.required`."""
+
+    credential: str = Field(description="Its id, which the answer names as `call`.")
+    call: str
+    name: str = Field(description="The tool, or the toolset.")
+    agent: str
+    kind: CredentialKind
+    auth_uri: str | None = Field(description="Where the user consents, for `oauth2`.")
+
+    @classmethod
+    def of(cls, request: CredentialRequest) -> RequiredCredential:
+        """A request of a turn."""
+        return cls(
+            credential=request.id,
+            call=request.call_id,
+            name=request.name,
+            agent=request.agent,
+            kind=request.kind,
+            auth_uri=request.auth_uri,
+        )
+
+
 class TurnDetail(TurnInfo):
-    """A turn with its answer."""
+    """A turn with its answer, and the credentials that it waits for."""
+
+    credentials: list[RequiredCredential] = Field(
+        description="The credentials that the turn waits for."
+    )
 
     text: str | None = Field(
-        description="What the agent said last; null unless the turn has completed."
+        description="The agent's final text; null unless the turn has completed."
     )
 
 

@@ -124,9 +124,9 @@ async def _created_by_twin(
 async def list_sessions(
     viewer: ListViewer,
     served: Served,
-    app: Annotated[Id | None, Query(description="Of this agent alone.")] = None,
+    app: Annotated[Id | None, Query(description="Filter by agent.")] = None,
     q: Annotated[str, Query(max_length=MAX_TITLE, description="Part of the title.")] = "",
-    status: Annotated[TurnState | None, Query(description="With this status alone.")] = None,
+    status: Annotated[TurnState | None, Query(description="Filter by status.")] = None,
     since: Since = None,
     until: Until = None,
     cursor: Annotated[str | None, Query(max_length=1_000, description="`next` of a page.")] = None,

@@ -15,7 +15,7 @@ from lango.core.turns.positions import Position
 from lango.core.turns.states import TurnState
 from lango.errors import TurnNotFoundError
 from lango.server.auth.callers import SECURED, AnyCaller, ListViewer, User, Viewer, recheck
-from lango.server.auth.limits import Admission, Admitting
+from lango.server.auth.limits import Admission, Admitting, admit_turn
 from lango.server.backend import EndpointServices, Served
 from lango.server.http.bodies import JsonRoute
 from lango.server.http.problems import responses
@@ -26,6 +26,7 @@ from lango.server.routes.schemas import (
     IdempotencyKey,
     NewApproval,
     NewResult,
+    RequiredCredential,
     TurnDetail,
     TurnInfo,
     TurnListPage,
@@ -133,6 +134,7 @@ async def submit_turn(
             create=False,
             key_id=admission.user.key_id,
             cost_limit=admission.user.limits.cost,
+            turn_limit=admission.user.limits.turns,
             public_id=session.public_id,
             admit=admission.take,
         )
@@ -156,8 +158,8 @@ async def list_turns(
 async def list_all_turns(
     viewer: ListViewer,
     turns: TenantsTurns,
-    app: Annotated[Id | None, Query(description="Of this agent alone.")] = None,
-    state: Annotated[TurnState | None, Query(description="In this state alone.")] = None,
+    app: Annotated[Id | None, Query(description="Filter by agent.")] = None,
+    state: Annotated[TurnState | None, Query(description="Filter by state.")] = None,
     since: Since = None,
     until: Until = None,
     cursor: Annotated[Id | None, Query(description="`next` of a page.")] = None,
@@ -172,7 +174,12 @@ async def list_all_turns(
 async def get_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> TurnDetail:
     """The current state of a turn, and its answer once it has completed."""
     info = TurnInfo.of(turn, (await served.store.summary(turn.session)).public_id)
-    return TurnDetail(**info.model_dump(), text=await turns.answer_text(turn))
+    required = await turns.required_credentials(turn)
+    return TurnDetail(
+        **info.model_dump(),
+        text=await turns.answer_text(turn),
+        credentials=[RequiredCredential.of(request) for request in required],
+    )
 
 
 @router.get(
@@ -211,17 +218,18 @@ async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> Tu
 
 @router.post("/turns/{turn_id}/retry", **_ACCEPTING)
 async def retry_turn(
-    turn: OwnTurn,
-    admission: Admitting,
+    request: Request,
+    turn: SeenTurn,
+    who: AnyCaller,
     turns: TenantsTurns,
     served: Served,
     requested_slot: RequestedSlot,
     thoughts: Thoughts = False,
 ) -> Response:
-    """Submit the message of a failed or cancelled turn again, as a new turn."""
+    """Submit the message of a failed or cancelled turn again, as a new turn of the same user."""
     session = await served.store.summary(turn.session)
     with requested_slot as slot:
-        retried = await turns.retry(turn.id, admit=admission.take)
+        retried = await turns.retry(turn.id, admit=partial(admit_turn, request, who, served))
         return _accepted(retried, session, turns, slot, thoughts=thoughts)
 
 
@@ -248,6 +256,7 @@ class TurnContinuation:
                 idempotency_key=self.idempotency_key,
                 key_id=user.key_id,
                 cost_limit=user.limits.cost,
+                turn_limit=user.limits.turns,
                 admit=self.admission.take,
             )
             return _accepted(new_turn, session, self.turns, slot, thoughts=self.thoughts)
@@ -262,7 +271,7 @@ async def continuation(
     idempotency_key: IdempotencyKey = None,
     thoughts: Thoughts = False,
 ) -> TurnContinuation:
-    """How this request goes on with the turn in its path."""
+    """How this request continues the turn in its path."""
     return TurnContinuation(
         turn, admission, turns, served, requested_slot, idempotency_key, thoughts
     )
@@ -275,7 +284,7 @@ Continuing = Annotated[TurnContinuation, Depends(continuation)]
 async def answer_approval(
     new: NewApproval, turns: TenantsTurns, continuation: Continuing
 ) -> Response:
-    """Answer an approval that a turn waits for. The answer is a new turn, which continues it."""
+    """Answer an approval or a credential request. The answer is a new turn, which continues it."""
     return await continuation.by(turns.answer, Answer(new.call, new.approved, new.payload))
 
 

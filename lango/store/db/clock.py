@@ -19,6 +19,11 @@ def seconds(time: datetime) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
+def seconds_or_none(time: datetime | None) -> float | None:
+    """The same; None for None."""
+    return None if time is None else seconds(time)
+
+
 class _Ago(sa.TypeDecorator[Any]):
     """A time, given by how long ago it was on the database's clock."""
 

@@ -6,6 +6,8 @@ No message shows a password, a statement or its parameters.
 from __future__ import annotations
 
 import re
+import sqlite3
+import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +19,24 @@ from sqlalchemy import exc
 from lango.errors import StoreError, StoreUnavailableError, UnsupportedUrlError
 from lango.store.db.engines import is_sqlite, store_url
 from lango.store.db.retry import is_transient
+from lango.store.db.sqlite.engine import is_in_memory
 
 _STARTUP_REFUSED: Final = "unsupported startup parameter"
 """PgBouncer's answer to settings of a connection, which it does not have in transaction mode."""
 _THROUGH_PGBOUNCER: Final = (
     "In transaction mode, set `store.pooled: true` (or `?pooled=true` in the URL), and "
     "`store.direct_url` to the URL of the database itself; in session mode, list the settings in "
-    "its `ignore_startup_parameters` (docs/how-to/postgresql.md)."
+    "its `ignore_startup_parameters`."
 )
+_TLS_REFUSED: Final = "rejected SSL upgrade"
+"""asyncpg's error for a server without TLS."""
+_TLS: Final = (
+    "`store.tls_ca` (or `sslrootcert` in the URL) must be the CA that signed it, and with "
+    "`store.tls: verify-full` it must be valid for the host in the URL."
+)
+_NO_TLS: Final = "`store.tls` (or `sslmode` in the URL) requires it: set `ssl = on` on the server."
+WRONG_FOLDER: Final = " Run the command in the folder of your lango.yaml, or correct the URL."
+"""What to do if a command that only reads finds no SQLite file."""
 _CLASS_PREFIX: Final = re.compile(r"^<class '[^']*'>: ")
 
 
@@ -34,15 +46,22 @@ def in_words(url: str) -> Generator[None]:
     where = place(store_url(url))
     try:
         yield
+    except ssl.SSLCertVerificationError as error:
+        why = error.verify_message.rstrip(".")
+        raise StoreError(f"The certificate of {where} is refused: {why}. {_TLS}") from error
     except TimeoutError as error:
         raise StoreUnavailableError(f"No answer in time from {where}.") from error
     except OSError as error:
         why = error.strerror or str(error)
+        if _TLS_REFUSED in why:
+            raise StoreError(f"{where} does not offer TLS. {_NO_TLS}") from error
         raise StoreUnavailableError(f"Nothing answers at {where}: {why}.") from error
-    except exc.DBAPIError as error:
-        if _STARTUP_REFUSED in str(error.orig):
+    except (exc.DBAPIError, sqlite3.Error) as error:  # the second, of a prepared statement
+        why = str(getattr(error, "orig", error))
+        if _STARTUP_REFUSED in why:
             raise UnsupportedUrlError(f"{where} is PgBouncer. {_THROUGH_PGBOUNCER}") from error
-        why = _CLASS_PREFIX.sub("", str(error.orig)).partition("\n")[0]
+        require_file(url, may_create=True)  # SQLite itself does not say that the folder is missing
+        why = _CLASS_PREFIX.sub("", why).partition("\n")[0]
         kind = StoreUnavailableError if is_transient(error) else StoreError
         raise kind(f"{where}: {why.rstrip('.')}.") from error
     except exc.ArgumentError as error:  # a SQLite URL with too few slashes
@@ -56,13 +75,27 @@ def place(url: sa.URL) -> str:
     return f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
 
 
-def require_file(url: str, *, may_create: bool = False) -> None:
+def require_file(url: str, *, may_create: bool = False, advice: str = "") -> None:
     """Refuse a SQLite file that does not exist: merely opening it would create it."""
-    parsed = store_url(url)
-    if not is_sqlite(parsed) or not parsed.database:
+    file = _sqlite_file(url)
+    if file is None:
         return
-    file = Path(parsed.database)
     if may_create and not file.parent.is_dir():
         raise StoreError(f"There is no folder {file.parent} for {file.name}.")
     if not may_create and not file.is_file():
-        raise StoreError(f"There is no file {file}.")
+        raise StoreError(f"There is no file {file}.{advice}")
+
+
+def is_missing_file(url: str) -> bool:
+    """Whether the store is a SQLite file that does not exist yet."""
+    file = _sqlite_file(url)
+    return file is not None and not file.is_file()
+
+
+def _sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite URL; None of a database in memory, or of a URI, which SQLite reads."""
+    parsed = store_url(url)
+    if not is_sqlite(parsed) or is_in_memory(parsed):
+        return None
+    name = str(parsed.database)
+    return None if name.startswith("file:") else Path(name)

@@ -19,8 +19,9 @@ from lango.store.db.engines import (
     IDLE_TIMEOUT,
     POOL_TIMEOUT,
     READ_ONLY,
+    STATEMENT_TIMEOUT,
+    close_engine,
     create_engine,
-    is_in_memory,
     is_pooled,
     is_sqlite,
     pooled_url,
@@ -31,9 +32,13 @@ from lango.store.db.engines import (
 from lango.store.db.leases import Leases
 from lango.store.db.pooler import local_settings
 from lango.store.db.retry import as_lango_errors, is_locked_out, retrying
+from lango.store.db.sqlite.engine import is_in_memory
+from lango.store.db.sqlite.file import SqliteFile
+from lango.store.db.sqlite.log import WriteAheadLog
 from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
 from lango.store.db.stuck_transactions import END_SILENT
 from lango.store.db.waiting import FairSemaphore, SessionQueues, acquired
+from lango.store.files.objects import ObjectStore
 from lango.store.schema import migrate
 from lango.store.schema.tables import app_states
 from lango.store.sessions.entries import SessionKey
@@ -63,7 +68,8 @@ class Database:
 
     `pool_size` connections are for turns and appends, `pool_overflow` for all other work. An
     operation that gets none in `pool_timeout` seconds is retried, then raises StoreBusyError.
-    `pooled`: the URL leads to a pooler in transaction mode, `direct_url` past it.
+    `pooled`: the URL leads to a pooler in transaction mode, `direct_url` past it. `objects` is the
+    URL of an object store, which then has the bytes of files.
     """
 
     def __init__(
@@ -76,7 +82,9 @@ class Database:
         pool_timeout: float = POOL_TIMEOUT,
         pooled: bool = False,
         direct_url: str | None = None,
+        objects: str | None = None,
     ) -> None:
+        self.objects = None if objects is None else ObjectStore(objects)
         self.url = pooled_url(store_url(url), pooled=pooled, direct_url=direct_url)
         self.schema = schema
         self.is_sqlite = is_sqlite(self.url)
@@ -86,13 +94,11 @@ class Database:
         self._queues = SessionQueues(pool_timeout)
         self._engine: AsyncEngine | None = None
         self._leases: Leases | None = None
+        self._file: SqliteFile | None = None  # of a database in a SQLite file
         self._opening = asyncio.Lock()
         self._closed = False
         # Tasks wait for a connection here, not at the pool, which knows no tenants.
         self._connections = FairSemaphore(self._beside_leases())
-        # A SQLite file has one writer. Our writers wait for each other here, where a release
-        # wakes the next one at once: at the file they would have to poll.
-        self._one_writer = FairSemaphore(1) if self.is_sqlite else None
 
     async def open(self) -> AsyncEngine:
         """Open the engine, and check its schema once; a new SQLite file gets its tables here.
@@ -104,24 +110,29 @@ class Database:
 
     async def _opened(self) -> AsyncEngine:
         if self._closed:
-            raise StoreError("The store is closed: `open` it to go on.")
+            raise StoreError("The store is closed: call `open` to use it again.")
         if self._engine is not None:
             return self._engine
         async with self._opening:
             if self._engine is None:
+                log = WriteAheadLog()
                 engine = create_engine(
                     self.url,
                     schema=self.schema,
-                    pool_size=self._pool_size + self._pool_overflow,
+                    # One more for the writer of a SQLite file, who must not wait for readers.
+                    pool_size=self._pool_size + self._pool_overflow + int(self.is_sqlite),
                     pool_timeout=self._pool_timeout,
+                    log=log,
                 )
                 try:
                     with in_words(self.url.render_as_string(hide_password=False)):
                         await migrate.ensure(engine, create=self.is_sqlite)
                 except BaseException:
-                    await engine.dispose()
+                    await close_engine(engine)
                     raise
-                if not self.is_sqlite:
+                if self.is_sqlite and not self.is_in_memory:
+                    self._file = SqliteFile(self.url, log, self._pool_timeout, STATEMENT_TIMEOUT)
+                elif not self.is_sqlite:
                     self._leases = Leases(engine, self._pool_size, self._pool_timeout)
                 self._engine = engine
         return self._engine
@@ -133,7 +144,7 @@ class Database:
         """
         engine = await self._opened()
         with as_lango_errors():
-            async with self._acquired(self._connections):
+            async with self._slot():
                 await migrate.ensure(engine, create=False)
             if not self.is_sqlite:
                 await _refuse_read_only(engine)
@@ -159,8 +170,9 @@ class Database:
             return self._pool_size + self._pool_overflow
         return max(self._pool_overflow, 1)
 
-    def _acquired(self, of: FairSemaphore | None) -> AbstractAsyncContextManager[None]:
-        return nullcontext() if of is None else acquired(of, self._pool_timeout)
+    def _slot(self) -> AbstractAsyncContextManager[None]:
+        """Inside, one of the engine's connections is free for this task."""
+        return acquired(self._connections, self._pool_timeout)
 
     def queue_of(self, session: SessionKey | None) -> AbstractAsyncContextManager[None]:
         """Wait for this process's other writers to the session, before a write waits for its row.
@@ -185,12 +197,18 @@ class Database:
     @property
     def is_in_memory(self) -> bool:
         """Whether the database lives in this object alone, and has no twin."""
-        return is_in_memory(self.url)
+        return self.is_sqlite and is_in_memory(self.url)
 
     @property
     def is_pooled(self) -> bool:
         """Whether the URL leads to a pooler in transaction mode."""
         return is_pooled(self.url)
+
+    @property
+    def use(self) -> dict[str, tuple[int, int]]:
+        """The connections of each pool that are in use, and the most that may be."""
+        others = {"other": (self._connections.used, self._connections.limit)}
+        return others if self._leases is None else {"turns": self._leases.use, **others}
 
     async def missing_settings(self) -> list[str]:
         """Statements that would give a pooled database the settings that transactions set now."""
@@ -214,10 +232,13 @@ class Database:
         async with self._opening:  # what is just being opened is closed as well
             engine, self._engine = self._engine, None
             leases, self._leases = self._leases, None
+            file, self._file = self._file, None
         if leases is not None:
             await leases.close()
+        if file is not None:
+            await file.close()
         if engine is not None:
-            await engine.dispose()
+            await close_engine(engine)
 
     @overload
     async def read(self, work: Prepared, /, **values: Any) -> Sequence[Row]: ...
@@ -229,7 +250,8 @@ class Database:
         """Read one snapshot, and retry after a transient fault.
 
         `work` is a function of the connection and `args`, or a prepared statement, whose rows are
-        returned: on PostgreSQL, that is one round trip.
+        returned: on PostgreSQL, that is one round trip. On SQLite, the statement blocks the event
+        loop: what may take long is read by a function, whose statements run in a thread.
         """
         if isinstance(work, Prepared):
             return await retrying(partial(self._read_rows, work, values))
@@ -240,19 +262,31 @@ class Database:
 
     @overload
     async def write(
-        self, work: Work[*Args, T], /, *args: *Args, session: SessionKey | None = None
+        self,
+        work: Work[*Args, T],
+        /,
+        *args: *Args,
+        session: SessionKey | None = None,
+        is_long: bool = False,
     ) -> T: ...
 
     async def write(
-        self, work: Any, /, *args: Any, session: SessionKey | None = None, **values: Any
+        self,
+        work: Any,
+        /,
+        *args: Any,
+        session: SessionKey | None = None,
+        is_long: bool = False,
+        **values: Any,
     ) -> Any:
         """Do work in a transaction, and retry all of it after a transient fault.
 
-        `work` as for `read`. Few writers to `session` run at a time.
+        `work` as for `read`. Few writers to `session` run at a time. Work whose statements may
+        take long is done in a thread on SQLite, where others block the event loop.
         """
         if isinstance(work, Prepared):
             return await retrying(partial(self._write_rows, work, values))
-        return await retrying(partial(self._write, work, args, session))
+        return await retrying(partial(self._write, work, args, session, is_long))
 
     async def transact(
         self,
@@ -270,20 +304,33 @@ class Database:
 
     async def _read_rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Row]:
         if self.is_sqlite:
-            async with self.snapshot() as connection:
-                return await CoreTransaction(connection).all(statement, **values)
+            return await self._read_rows_of_sqlite(statement, values)
         return await (await self._leased()).find(statement, values)
 
     async def _write(
-        self, work: Callable[..., Awaitable[T]], args: Sequence[Any], session: SessionKey | None
+        self,
+        work: Callable[..., Awaitable[T]],
+        args: Sequence[Any],
+        session: SessionKey | None,
+        is_long: bool,
     ) -> T:
-        async with self.begin(session) as connection:
+        async with self.begin(session, is_long=is_long) as connection:
             return await work(connection, *args)
+
+    async def _read_rows_of_sqlite(
+        self, statement: Prepared, values: Mapping[str, Any]
+    ) -> Sequence[Row]:
+        await asyncio.sleep(0)  # a task that reads in a loop must let the others run
+        await self._opened()
+        if self._file is not None:
+            return self._file.find(statement, values)
+        async with self.snapshot() as connection:
+            return await CoreTransaction(connection).all(statement, **values)
 
     async def _write_rows(self, statement: Prepared, values: Mapping[str, Any]) -> Sequence[Row]:
         if self.is_sqlite:
-            async with self.begin() as connection:
-                return await CoreTransaction(connection).all(statement, **values)
+            async with self.transaction() as transaction:
+                return await transaction.all(statement, **values)
         leases = await self._leased()
         try:
             return await leases.find(statement, values)
@@ -298,19 +345,27 @@ class Database:
             return await work(transaction, *args)
 
     @asynccontextmanager
-    async def begin(self, session: SessionKey | None = None) -> AsyncGenerator[AsyncConnection]:
+    async def begin(
+        self, session: SessionKey | None = None, *, is_long: bool = False
+    ) -> AsyncGenerator[AsyncConnection]:
         """One try of a `write`: a transaction that commits at the end."""
-        engine = await self._opened()
-        one_writer = self._acquired(self._one_writer)
-        connection_free = self._acquired(self._connections)
-        queue, begun = self.queue_of(session), engine.begin()
+        engine, file = await self._opened(), self._file
+        if file is None:
+            begun = self._begin(engine)
+        else:
+            begun = file.begin_long(engine) if is_long else file.begin_short()
         try:
             with as_lango_errors():
-                async with queue, one_writer, connection_free, begun as connection:
+                async with self.queue_of(session), begun as connection:
                     yield connection
         except Exception as error:
             await self._after(error)
             raise
+
+    @asynccontextmanager
+    async def _begin(self, engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+        async with self._slot(), engine.begin() as connection:
+            yield connection
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
@@ -320,15 +375,27 @@ class Database:
         if not self.is_sqlite:
             options |= {"isolation_level": "REPEATABLE READ"}
         with as_lango_errors():
-            async with self._acquired(self._connections), engine.connect() as connection:
+            async with self._slot(), engine.connect() as connection:
                 yield await connection.execution_options(**options)
+
+    @asynccontextmanager
+    async def brief_snapshot(self) -> AsyncGenerator[Transaction]:
+        """`snapshot` for a few prepared statements: on SQLite, they block the event loop."""
+        await self._opened()
+        if self._file is None:
+            async with self.snapshot() as connection:
+                yield CoreTransaction(connection)
+            return
+        await asyncio.sleep(0)  # a task that reads in a loop must let the others run
+        async with self._file.snapshot() as transaction:
+            yield transaction
 
     @asynccontextmanager
     async def transaction(self, session: SessionKey | None = None) -> AsyncGenerator[Transaction]:
         """One try of a `transact`: a transaction that commits at the end."""
         if self.is_sqlite:
-            async with self.begin() as connection:
-                yield CoreTransaction(connection)
+            async with self._sqlite_transaction() as transaction:
+                yield transaction
             return
         leases = await self._leased()
         try:
@@ -337,6 +404,16 @@ class Database:
         except Exception as error:
             await self._after(error)
             raise
+
+    @asynccontextmanager
+    async def _sqlite_transaction(self) -> AsyncGenerator[Transaction]:
+        await self._opened()
+        if self._file is None:
+            async with self.begin() as connection:
+                yield CoreTransaction(connection)
+            return
+        async with self._file.transaction() as transaction:
+            yield transaction
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The rows of one hand-written statement, on PostgreSQL: one round trip, one try."""

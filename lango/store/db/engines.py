@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -16,7 +12,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.util import greenlet_spawn
 
 from lango.core.extras import install
 from lango.core.values import json_text
@@ -30,32 +27,23 @@ from lango.store.db.liveness import (
 )
 from lango.store.db.pooler import SEARCH_PATH, LocalSettings, pooled_class
 from lango.store.db.retry import is_cancelled, is_out_of_step, is_read_only
-from lango.store.db.sqlite_driver import connector
+from lango.store.db.sqlite.engine import create_sqlite_engine
+from lango.store.db.sqlite.log import WriteAheadLog
 
 _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
     "sqlite": "sqlite+aiosqlite",
 }
-_NETWORK_FILE_SYSTEMS: Final = {
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "9p",
-    "afs",
-    "fuse.sshfs",
-    "ceph",
-    "glusterfs",
-}
 
 NAME: Final = "lango"
 """The name of our connections in `pg_stat_activity`, unless the URL sets another."""
 
 CONNECT_TIMEOUT: Final = 10.0
+STATEMENT_TIMEOUT: Final = 30.0
+"""Seconds that a statement may take; on SQLite, that it may wait for the writer."""
 IDLE_TIMEOUT: Final = 3
-"""Seconds a transaction may wait for its own process before PostgreSQL ends it.
+"""Seconds a transaction may wait for its own process before it is rolled back.
 
 Short, as a frozen process can have several of them, each waiting for the one before.
 """
@@ -102,11 +90,6 @@ def is_sqlite(url: sa.URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
-def is_in_memory(url: sa.URL) -> bool:
-    """Whether the database lives in this process alone."""
-    return is_sqlite(url) and url.database in (None, "", ":memory:")
-
-
 def has_several_hosts(url: sa.URL) -> bool:
     """Whether the URL names several servers, as libpq does: `?host=one,two`."""
     return "," in f"{url.host or ''}{url.query.get('host', '')}"
@@ -150,12 +133,16 @@ def create_engine(
     schema: str | None = None,
     pool_size: int = 10,
     pool_timeout: float = POOL_TIMEOUT,
-    statement_timeout: float = 30.0,
+    statement_timeout: float = STATEMENT_TIMEOUT,
+    log: WriteAheadLog | None = None,
 ) -> AsyncEngine:
-    """An engine for the store; errors never carry the parameters, which are users' texts."""
+    """An engine for the store; errors never carry the parameters, which are users' texts.
+
+    With `log`, the commits to a SQLite file do not wait for the disk: the caller syncs it.
+    """
     if is_sqlite(url):
         pool = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout}
-        return _sqlite_engine(url, schema, statement_timeout, pool)
+        return create_sqlite_engine(url, schema, statement_timeout, pool, log)
     settings = {"application_name": str(url.query.get("application_name", NAME))}
     of_sessions = _timeouts(statement_timeout) | ({SEARCH_PATH: quoted(schema)} if schema else {})
     local = LocalSettings(of_sessions) if is_pooled(url) else None
@@ -179,6 +166,22 @@ def create_engine(
     if local is not None:
         local.listen(engine)
     return engine
+
+
+async def close_engine(engine: AsyncEngine) -> None:
+    """Close every connection: an idle one now, one in use when it is returned.
+
+    `AsyncEngine.dispose` leaves those in use to the garbage collector, and puts a new pool in place
+    of the old one. SQLAlchemy keeps the listeners of both under the old one's address: once another
+    pool has that address, a garbage collection while it gets its listeners breaks their registry.
+    """
+    pool = engine.sync_engine.pool
+    event.listen(pool, "checkin", _close_returned)
+    await greenlet_spawn(pool.dispose)
+
+
+def _close_returned(_: object, entry: ConnectionPoolEntry) -> None:
+    entry.close()
 
 
 def _drop_if_read_only(context: ExceptionContext) -> None:
@@ -266,81 +269,3 @@ def _postgres_connector(
     if local is not None:
         return partial(connect_pooled, local)
     return partial(connect, connection_class=kind)
-
-
-def _sqlite_engine(
-    url: sa.URL, schema: str | None, busy_timeout: float, pool: dict[str, Any]
-) -> AsyncEngine:
-    if schema:
-        raise UnsupportedUrlError("SQLite has no schemas: leave `schema` out, or use PostgreSQL.")
-    if is_in_memory(url):
-        pool = {"poolclass": StaticPool}  # one connection: each would be a database of its own
-    else:
-        refuse_network_file_system(Path(str(url.database)))
-    _keep_values_from_logs()
-    engine = create_async_engine(
-        url,
-        hide_parameters=True,
-        json_serializer=json_text,
-        async_creator=connector(url, busy_timeout),
-        **pool,
-    )
-    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-    event.listen(engine.sync_engine, "begin", _begin_sqlite)
-    event.listen(engine.sync_engine, "handle_error", _is_not_harmed)
-    return engine
-
-
-def _keep_values_from_logs() -> None:
-    """Keep aiosqlite from logging statements with their values if only the root is at DEBUG.
-
-    To log them, set the level of the logger `aiosqlite` itself.
-    """
-    driver = logging.getLogger("aiosqlite")
-    if driver.level == logging.NOTSET:
-        driver.setLevel(logging.INFO)
-
-
-def _prepare_sqlite(connection: Any, _record: object) -> None:
-    """WAL: readers and a writer do not wait for each other. We begin transactions ourselves."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.close()
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    """Take the write lock at once: one taken later fails with "database is locked" under load."""
-    read_only = connection.get_execution_options().get("lango_read_only", False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-
-def _is_not_harmed(context: ExceptionContext) -> None:
-    """Keep a connection when the task that waited for its thread is cancelled.
-
-    SQLAlchemy would close it. That ends a database in memory; and one in a file keeps the locks
-    of a closed connection until its last statement is released: by a traceback, say, that waits
-    for the garbage collector. So it is kept, and rolled back as after any error.
-    """
-    if isinstance(context.original_exception, asyncio.CancelledError):
-        context.is_disconnect = False
-
-
-def refuse_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
-    """Refuse a network file system: SQLite's locks do not hold there."""
-    if not mounts.exists():
-        return
-    target = os.path.realpath(path)
-    best, kind = "", ""
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        _, point, fs_type, *_ = line.split(" ")
-        point = point.replace("\\040", " ")
-        inside = target == point or target.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, fs_type
-    if kind in _NETWORK_FILE_SYSTEMS:
-        raise UnsupportedUrlError(
-            f"{path} lies on a network file system ({kind}), where SQLite loses writes. "
-            "Put the file on a local disk, or use PostgreSQL."
-        )

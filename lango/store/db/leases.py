@@ -94,6 +94,11 @@ class Leases:
         self._for_transactions = FairSemaphore(max(limit - _ALONE, 1))
         self._closed = False
 
+    @property
+    def use(self) -> tuple[int, int]:
+        """The connections in use, and the most that may be."""
+        return self._slots.used, self._slots.limit
+
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The rows of one statement: one round trip, if it needs no settings of its own."""
         if self._local.missing:
@@ -178,14 +183,14 @@ class Leases:
         await asyncio.shield(_invalidate(lease.connection))
 
     async def _drop_for_good(self, leases: Sequence[Lease]) -> None:
-        """Drop connections of no more use; a pooler closes those that end in a transaction."""
+        """Drop unused connections; a pooler closes those that end in a transaction."""
         if self._local.is_pooled:
             await asyncio.gather(*map(_begin_or_not, leases))
         for lease in leases:
             await self._drop(lease)
 
     async def close(self) -> None:
-        """Return all connections to the pool; those in use follow when they are released."""
+        """Return all connections to the pool; those in use are closed when they are released."""
         self._closed = True
         while self._idle:
             lease = self._idle.pop()

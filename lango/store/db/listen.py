@@ -6,14 +6,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from itertools import chain, repeat
 from typing import Any, Final, NoReturn
 
 from lango.core.backoff import delays
 from lango.core.ids import new_id
 from lango.errors import StoreError
 from lango.store.db.database import Database
-from lango.store.db.engines import CONNECT_TIMEOUT, create_engine
+from lango.store.db.engines import CONNECT_TIMEOUT, close_engine, create_engine
 from lango.store.db.liveness import answers
 
 logger = logging.getLogger(__name__)
@@ -24,8 +23,6 @@ _CHANNEL: Final = "lango"
 _SEND: Final = "select pg_notify($1, $2)"
 _PROBE_EVERY: Final = 10.0  # seconds between probes of a silent server
 _ARRIVAL_TIMEOUT: Final = 2.0
-_BACKOFF_STEPS: Final = 8
-_MAX_WAIT: Final = 2.0
 _NO_SESSION: Final = (
     "A pooler in transaction mode delivers no notifications: set `store.direct_url` to the URL of "
     "the database itself."
@@ -54,8 +51,7 @@ class Notices:
         if not self.database.can_listen:
             raise StoreError(_NO_SESSION)
         while True:
-            waits = chain(delays(_BACKOFF_STEPS), repeat(_MAX_WAIT))
-            for wait in waits:
+            for wait in delays():
                 try:
                     await self._listen_once(on_notification, on_connect)
                     break  # it was connected: restart with short waits
@@ -111,7 +107,7 @@ class Notices:
                 await asyncio.shield(connection.invalidate())
                 await connection.close()
         finally:
-            await engine.dispose()
+            await close_engine(engine)
 
 
 def _without_arguments(call: Callable[[], None]) -> Callable[..., None]:

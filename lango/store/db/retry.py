@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import chain, repeat
 from typing import Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -20,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from lango.core.backoff import delays
 from lango.errors import LangoError, StoreBusyError, StoreUnavailableError
+from lango.store.db.sqlite.driver import ROLLED_BACK
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 RETRIES: Final = 9  # over about seven seconds
 RETRY_FOR: Final = 30.0
 """Seconds after which nothing is retried, if each try takes long, as with a locked row."""
-_MAX_WAIT: Final = 2.0
 _outlasts_outages: ContextVar[bool] = ContextVar("lango_outlasts_outages", default=False)
 
 _READ_ONLY: Final = "25006"
@@ -69,6 +69,7 @@ _SQLITE_TRANSIENT: Final = (
     "database is locked",
     "database or disk is full",
     "disk I/O error",
+    ROLLED_BACK,
 )
 _DUPLICATE_STATE: Final = "23505"
 _SQLITE_DUPLICATE: Final = "UNIQUE constraint failed"
@@ -99,6 +100,8 @@ def is_transient(error: BaseException) -> bool:
     if any(state in _TRANSIENT_STATES or state.startswith("08") for state in states(error)):
         return True
     for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return False
         if isinstance(cause, (ConnectionError, TimeoutError, OSError)):
             return True
         if type(cause).__name__ in _CONNECTION_GONE:
@@ -155,9 +158,7 @@ def outlast_outages() -> None:
 
 def _waits() -> Iterator[float]:
     """Seconds between tries: for ever in a task that outlasts outages."""
-    if _outlasts_outages.get():
-        return chain(delays(RETRIES), repeat(_MAX_WAIT))
-    return delays(RETRIES)
+    return delays(None if _outlasts_outages.get() else RETRIES)
 
 
 def _is_over(error: BaseException, began: float, tried: float) -> bool:

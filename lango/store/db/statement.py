@@ -1,19 +1,21 @@
 """Statements that are built once, with bind parameters for their values.
 
-To build, look up and run a statement costs SQLAlchemy some ten times the CPU of sending it. On
-PostgreSQL these are compiled once and sent on a leased connection (ADR 3), on SQLite SQLAlchemy
-runs them like any other: each is written once.
+To build, look up and run a statement costs SQLAlchemy some ten times the CPU of sending it. These
+are compiled once, and sent on a leased connection (ADR 3), or executed on SQLite's own (ADR 28):
+each is written once.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+_Decode = Callable[[Any], Any]
 
 
 class Row(Protocol):
@@ -32,11 +34,13 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DriverStatement:
-    """A statement as asyncpg takes it."""
+    """A statement as asyncpg or sqlite3 takes it."""
 
     sql: str
     places: tuple[_Place, ...]
     row: Callable[[Iterable[Any]], Row]
+    decoders: tuple[_Decode | None, ...] = ()
+    """For each column, what makes its value; empty if the driver makes them all."""
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """The values in the order of the statement's arguments."""
@@ -48,7 +52,13 @@ class DriverStatement:
 
     def rows(self, records: Iterable[Iterable[Any]]) -> list[Row]:
         """The returned records as rows."""
-        return [self.row(record) for record in records]
+        if not self.decoders:
+            return [self.row(record) for record in records]
+        return [self.row(self._decoded(record)) for record in records]
+
+    def _decoded(self, record: Iterable[Any]) -> Iterator[Any]:
+        for value, decode in zip(record, self.decoders, strict=True):
+            yield value if decode is None else decode(value)
 
 
 class Prepared:
@@ -58,16 +68,21 @@ class Prepared:
     SQLAlchemy, the statement writes the columns that have a value.
     """
 
-    def __init__(self, statement: sa.Executable) -> None:
-        self.statement: Final = statement
+    def __init__(self, statement: sa.Executable, *, on_sqlite: sa.Executable | None = None) -> None:
+        self._statement = statement
+        self._on_sqlite = statement if on_sqlite is None else on_sqlite
         self._wired: dict[tuple[str, ...], DriverStatement] = {}
 
+    def of(self, dialect: sa.Dialect) -> sa.Executable:
+        """The statement for SQLAlchemy."""
+        return self._on_sqlite if dialect.name == "sqlite" else self._statement
+
     def wired(self, dialect: sa.Dialect, names: Iterable[str]) -> DriverStatement:
-        """The statement for PostgreSQL, with values of these names."""
-        key = tuple(names)
+        """The statement for the driver of a dialect, with values of these names."""
+        key = (dialect.name, *names)
         known = self._wired.get(key)
         if known is None:
-            known = self._wired[key] = _wired(self.statement, dialect, key)
+            known = self._wired[key] = _wired(self.of(dialect), dialect, key[1:])
         return known
 
 
@@ -80,8 +95,19 @@ def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> DriverS
         if name not in names and bind.required:
             raise TypeError(f"The statement has no value for {name}.")
         places.append(_Place(name if name in names else None, bind.effective_value, encode))
-    row = row_of_columns(*statement.exported_columns.keys())
-    return DriverStatement(str(compiled), tuple(places), row)
+    columns = statement.exported_columns
+    row, decoders = row_of_columns(*columns.keys()), _decoders(columns.values(), dialect)
+    return DriverStatement(str(compiled), tuple(places), row, decoders)
+
+
+def _decoders(columns: Iterable[Any], dialect: sa.Dialect) -> tuple[_Decode | None, ...]:
+    """What makes the values of columns; asyncpg makes them itself."""
+    if dialect.name == "postgresql":
+        return ()
+    decoders = tuple(
+        column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
+    )
+    return decoders if any(decoders) else ()
 
 
 def row_of_columns(*columns: str) -> Callable[[Iterable[Any]], Row]:
@@ -114,7 +140,7 @@ class CoreTransaction:
 
     async def all(self, statement: Prepared, **values: Any) -> Sequence[Row]:
         """The rows of a statement."""
-        result = await self.connection.execute(statement.statement, values)
+        result = await self.connection.execute(statement.of(self.connection.dialect), values)
         return result.all() if result.returns_rows else []
 
     async def one(self, statement: Prepared, **values: Any) -> Row | None:
@@ -123,7 +149,7 @@ class CoreTransaction:
 
     async def each(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run a statement for several sets of values."""
-        await self.connection.execute(statement.statement, list(rows))
+        await self.connection.execute(statement.of(self.connection.dialect), list(rows))
 
 
 def only(rows: Sequence[Row]) -> Row | None:

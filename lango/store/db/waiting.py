@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Container
 from contextlib import asynccontextmanager
 from typing import Final
 
-from lango.core.tenants import current_tenant
+from lango.core.current import current_tenant
 from lango.errors import StoreBusyError
 from lango.store.sessions.entries import SessionKey
 
@@ -20,15 +20,56 @@ PER_SESSION: Final = 2
 
 More would wait there for the session's row, each with a connection that other sessions need.
 """
+_WOKEN_AT_ONCE: Final = 4
+"""Tasks that may take a `BriefLock` one after another before the event loop does anything else."""
+
+
+class FairQueue:
+    """Tasks that wait: tenants take turns, and those of a tenant are in order."""
+
+    def __init__(self) -> None:
+        # By tenant, the next one first. Cancelled tasks are left in it.
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of tenants that may have a task here."""
+        return len(self._waiting)
+
+    def join(self) -> asyncio.Future[None]:
+        """What this task has to await until it is woken."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(current_tenant.get(), deque()).append(waiter)
+        return waiter
+
+    def wake_next(self, skip: Container[str] = ()) -> str | None:
+        """Wake the next task of a tenant not in `skip`; its tenant, or None if none waits."""
+        while (tenant := self._next_tenant(skip)) is not None:
+            tasks = self._waiting.pop(tenant)
+            while tasks and tasks[0].done():  # cancelled: they cost their tenant no turn
+                tasks.popleft()
+            if tasks:
+                tasks.popleft().set_result(None)
+                if tasks:
+                    self._waiting[tenant] = tasks  # after the others
+                return tenant
+        return None
+
+    def _next_tenant(self, skip: Container[str]) -> str | None:
+        return next((tenant for tenant in self._waiting if tenant not in skip), None)
 
 
 class FairSemaphore:
     """A semaphore at which tenants take turns, and the tasks of a tenant wait in order."""
 
     def __init__(self, value: int) -> None:
+        self.limit = value
         self._free = value
-        # By tenant, the next one first. Cancelled tasks are left in it.
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._queue = FairQueue()
+
+    @property
+    def used(self) -> int:
+        """The number of slots that are taken."""
+        return self.limit - self._free
 
     def locked(self) -> bool:
         """Whether a task would have to wait."""
@@ -39,8 +80,7 @@ class FairSemaphore:
         if self._free:
             self._free -= 1
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(current_tenant.get(), deque()).append(waiter)
+        waiter = self._queue.join()
         try:
             await waiter
         except asyncio.CancelledError:
@@ -50,27 +90,80 @@ class FairSemaphore:
 
     def release(self) -> None:
         """Release a slot, to the next waiting task if there is one."""
-        next_waiter = self._next()
-        if next_waiter is None:
+        if self._queue.wake_next() is None:
             self._free += 1
-        else:
-            next_waiter.set_result(None)
 
-    def _next(self) -> asyncio.Future[None] | None:
-        while self._waiting:
-            tenant, tasks = self._waiting.popitem(last=False)
-            while tasks and tasks[0].done():  # cancelled: they cost their tenant no turn
-                tasks.popleft()
-            if tasks:
-                first = tasks.popleft()
-                if tasks:
-                    self._waiting[tenant] = tasks  # after the others
-                return first
-        return None
+
+class BriefLock:
+    """A lock that most tasks release before any other task runs: they await nothing inside.
+
+    A semaphore that hands each release to the next task would be held until that task runs, one
+    pass of the event loop later; all that come meanwhile wait in line, and on a busy loop the line
+    never ends. Here a release wakes several tasks, tenants by turns, and each takes the lock when
+    it runs. One that finds it taken again is among the first of the next time.
+    """
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._queue = FairQueue()
+        self._woken = 0
+        self._too_late: deque[asyncio.Future[None]] = deque()  # woken, but the lock was taken
+        self._first = 0  # tasks that were too late once, and go before all that come now
+
+    def locked(self) -> bool:
+        """Whether a task would have to wait."""
+        return self._is_held or bool(self._first)
+
+    async def acquire(self) -> None:
+        """Take the lock, once it is free."""
+        if self.locked():
+            await self._woken_by(self._queue.join())
+            if self._is_held:
+                await self._be_first()
+        self._is_held = True
+
+    async def _be_first(self) -> None:
+        self._first += 1
+        try:
+            while self._is_held:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._too_late.append(waiter)
+                await self._woken_by(waiter)
+        finally:
+            self._first -= 1
+
+    async def _woken_by(self, waiter: asyncio.Future[None]) -> None:
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():  # it was woken, and another has to be
+                self._woken -= 1
+                self._wake()
+            raise
+        self._woken -= 1
+
+    def release(self) -> None:
+        """Release the lock, and wake tasks that wait for it."""
+        self._is_held = False
+        self._wake()
+
+    def _wake(self) -> None:
+        while not self._is_held and self._woken < _WOKEN_AT_ONCE and self._wake_next():
+            self._woken += 1
+
+    def _wake_next(self) -> bool:
+        while self._too_late:
+            waiter = self._too_late.popleft()
+            if not waiter.done():  # cancelled
+                waiter.set_result(None)
+                return True
+        return self._queue.wake_next() is not None
 
 
 @asynccontextmanager
-async def acquired(lock: FairSemaphore | asyncio.Semaphore, seconds: float) -> AsyncGenerator[None]:
+async def acquired(
+    lock: FairSemaphore | BriefLock | asyncio.Semaphore, seconds: float
+) -> AsyncGenerator[None]:
     """Hold a semaphore inside; StoreBusyError if it is not free in time."""
     if lock.locked():  # a timer only for those that wait
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,10 +12,15 @@ from lango.core.values import JsonObject
 from lango.store.db.clock import seconds
 from lango.store.db.database import Database
 from lango.store.files import rows as artifact_rows
+from lango.store.files.contents import ObjectContent
 from lango.store.files.rows import ARTIFACT, NewArtifact, of_key
+from lango.store.files.storage import loaded, stored_artifact
 from lango.store.schema.tables import artifacts
 from lango.store.sessions.append import missing
 from lango.store.sessions.entries import SessionKey, SessionRef
+
+_MAX_VERSION: Final = (1 << 31) - 1
+"""The largest number that the column can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class StoredArtifact:
 
 
 class SqlArtifactStore:
-    """Artifacts in the session store's database, so that every process sees them."""
+    """Artifacts beside the sessions of a database, so that every process sees them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -46,14 +51,24 @@ class SqlArtifactStore:
         `requires_session`, SessionNotFoundError if there is none (unless the artifact is the
         user's); else the session may be stored elsewhere.
         """
-        named = new.named  # before the first try: a retry reuses it
-        return await self._database.write(_save, key, named, requires_session, session=key)
+        # Before the first try: a retry reuses the name and the object.
+        named = await stored_artifact(self._database, key.tenant, new.named)
+        return await self._database.write(
+            _save, key, named, requires_session, session=key, is_long=named.is_long
+        )
 
     async def load(
         self, key: SessionKey, name: str, version: int | None = None, *, with_data: bool = True
     ) -> StoredArtifact | None:
         """One version, by default the newest."""
-        return await self._database.read(_load, key, name, version, with_data)
+        if version is not None and not 0 <= version <= _MAX_VERSION:
+            return None
+        found = await self._database.read(_load, key, name, version, with_data)
+        if found is None:
+            return None
+        artifact, content = found
+        data = await loaded(self._database, {name: content})
+        return replace(artifact, data=data[name]) if data else None
 
     async def names(self, key: SessionKey) -> list[str]:
         """The names of a session's (or a user's) artifacts."""
@@ -65,7 +80,9 @@ class SqlArtifactStore:
 
     async def delete(self, key: SessionKey, name: str) -> None:
         """Delete an artifact with all its versions."""
-        await self._database.write(artifact_rows.delete_artifacts, of_key(key, ARTIFACT, name))
+        await self._database.write(
+            artifact_rows.delete_artifacts, of_key(key, ARTIFACT, name), is_long=True
+        )
 
 
 async def _save(
@@ -86,12 +103,12 @@ async def _load(
     name: str,
     version: int | None,
     with_data: bool,
-) -> StoredArtifact | None:
+) -> tuple[StoredArtifact, bytes | ObjectContent] | None:
     row = await artifact_rows.find_version(connection, key, name, version)
     if row is None:
         return None
-    chunks = await artifact_rows.read_chunks(connection, [row.pk]) if with_data else {}
-    return _stored(row, chunks.get(row.pk, b""))
+    contents = await artifact_rows.read_contents(connection, [row] if with_data else [])
+    return _stored(row), contents.get(row.pk, b"")
 
 
 async def _names(connection: AsyncConnection, key: SessionKey) -> list[str]:
@@ -107,7 +124,7 @@ async def _versions(
     return [_stored(row) for row in rows]
 
 
-def _stored(row: sa.Row[Any], data: bytes = b"") -> StoredArtifact:
+def _stored(row: sa.Row[Any]) -> StoredArtifact:
     return StoredArtifact(
         name=row.name,
         version=row.version,
@@ -115,5 +132,4 @@ def _stored(row: sa.Row[Any], data: bytes = b"") -> StoredArtifact:
         part=row.part,
         metadata=row.about or {},
         created=seconds(row.created),
-        data=data,
     )

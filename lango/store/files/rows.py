@@ -1,26 +1,33 @@
-"""Artifacts and data moved out of events: rows in two tables, the bytes in chunks of 1 MiB."""
+"""Artifacts and data moved out of events: their rows, and their bytes in chunks of 1 MiB.
+
+A row with an `object_key` has no chunks: `storage.py` has stored its bytes before.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.ids import check_key, new_id
 from lango.core.values import JsonObject
+from lango.errors import StoreError
 from lango.store.db.clock import now
 from lango.store.db.upserts import upsert
-from lango.store.schema.tables import artifact_chunks, artifacts, sessions
+from lango.store.files.contents import BytesInMemory, Content, ObjectContent
+from lango.store.schema.tables import artifact_chunks, artifacts, object_deletions, sessions
 from lango.store.sessions.entries import Blob, SessionKey
 from lango.store.sessions.load import key_is
 
-CHUNK: Final = 1 << 20
+LARGE: Final = 16 << 20
+"""Bytes that take long to write: SQLite takes some 1.5 ms for each MB."""
 ARTIFACT: Final = "artifact"
 EVENT_DATA: Final = "event"
+_ROW_WITHIN: Final = 12 * 3600.0
+"""Seconds after which an object gets no first row any more: the sweep may be deleting it."""
 
 # The empty version that ADK's rewind saves over an artifact that it removes.
 HIDDEN_TYPE: Final = "application/octet-stream"
@@ -34,49 +41,11 @@ ROW: Final = [
     artifacts.c.mime_type,
     artifacts.c.size,
     artifacts.c.sha256,
+    artifacts.c.object_key,
     artifacts.c.part,
     artifacts.c.metadata.label("about"),
     artifacts.c.created,
 ]
-
-
-class Content(Protocol):
-    """Bytes to save that need not be in memory; read again when a transaction is retried."""
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Their SHA-256, in hex."""
-        ...
-
-    def chunks(self) -> Iterator[bytes]:
-        """All of them in order, CHUNK at a time."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class BytesInMemory:
-    """Bytes in memory."""
-
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return len(self.data)
-
-    @property
-    def sha256(self) -> str:
-        """Their SHA-256, in hex."""
-        return hashlib.sha256(self.data).hexdigest()
-
-    def chunks(self) -> Iterator[bytes]:
-        """All of them in order, CHUNK at a time."""
-        return (self.data[start : start + CHUNK] for start in range(0, len(self.data), CHUNK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +61,17 @@ class NewArtifact:
     call_id: str | None = None  # the call that saves it: a repeated save is recognised by it
 
     @property
+    def content(self) -> Content:
+        """The bytes to save."""
+        return BytesInMemory(self.data) if isinstance(self.data, bytes) else self.data
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the database takes long to write it."""
+        content = self.content
+        return content.size > LARGE and not isinstance(content, ObjectContent)
+
+    @property
     def named(self) -> NewArtifact:
         """The same, with an id of its own if no call saves it."""
         return self if self.call_id is not None else replace(self, call_id=new_id("save"))
@@ -99,16 +79,8 @@ class NewArtifact:
 
 def of_key(key: SessionKey, kind: str, name: str | None = None) -> sa.ColumnElement[bool]:
     """The artifacts of a session (or, with session id "", of a user)."""
-    conditions = [
-        artifacts.c.tenant == key.tenant,
-        artifacts.c.app_name == key.app_name,
-        artifacts.c.user_id == key.user_id,
-        artifacts.c.session_id == key.session_id,
-        artifacts.c.kind == kind,
-    ]
-    if name is not None:
-        conditions.append(artifacts.c.name == name)
-    return sa.and_(*conditions)
+    names = key.of_part | {"kind": kind} | ({} if name is None else {"name": name})
+    return sa.and_(*(artifacts.c[column] == value for column, value in names.items()))
 
 
 async def hold_session(
@@ -164,21 +136,20 @@ async def insert_artifact(
     InvalidIdError if the name is too long.
     """
     check_key("artifact name", *key.columns, new.name)
-    content = BytesInMemory(new.data) if isinstance(new.data, bytes) else new.data
+    content = new.content
+    object_key = _referable(content).key if isinstance(content, ObjectContent) else None
     pk = await connection.scalar(
         upsert(connection, artifacts)
         .on_conflict_do_nothing()
         .values(
-            tenant=key.tenant,
-            app_name=key.app_name,
-            user_id=key.user_id,
-            session_id=key.session_id,
+            **key.of_part,
             kind=new.kind,
             name=new.name,
             version=version,
             mime_type=new.mime_type,
             size=content.size,
             sha256=content.sha256,
+            object_key=object_key,
             call_id=new.call_id,
             part=new.part,
             metadata=new.metadata,
@@ -194,38 +165,55 @@ async def insert_artifact(
     return True
 
 
+def _referable(content: ObjectContent) -> ObjectContent:
+    """The content; StoreError if the sweep may take its object for one that gets no row."""
+    if content.age > _ROW_WITHIN:
+        raise StoreError("The file was stored too long before its row. Save it again.")
+    return content
+
+
 async def find_version(
     connection: AsyncConnection,
     key: SessionKey,
     name: str,
     version: int | None,
     kind: str = ARTIFACT,
+    *,
+    locked: bool = False,
 ) -> sa.Row[Any] | None:
-    """One version's row, by default the newest."""
+    """One version's row, by default the newest; `locked` against deletion, to copy it."""
     statement = sa.select(*ROW).where(of_key(key, kind, name))
     if version is not None:
         statement = statement.where(artifacts.c.version == version)
+    if locked:
+        statement = statement.with_for_update(read=True, key_share=True)
     return (
         await connection.execute(statement.order_by(artifacts.c.version.desc()).limit(1))
     ).one_or_none()
 
 
-async def read_chunk(connection: AsyncConnection, artifact_pk: int, number: int) -> bytes | None:
-    """One chunk of an artifact's bytes; None if it does not exist."""
-    of_chunk = (artifact_chunks.c.artifact_pk == artifact_pk, artifact_chunks.c.number == number)
-    return await connection.scalar(sa.select(artifact_chunks.c.data).where(*of_chunk))
+async def read_contents(
+    connection: AsyncConnection, rows: Sequence[sa.Row[Any]]
+) -> dict[int, bytes | ObjectContent]:
+    """The contents of versions, by the keys of their rows: bytes, or where the object is."""
+    stored: dict[int, bytes | ObjectContent] = {
+        row.pk: ObjectContent(row.object_key, row.size, row.sha256)
+        for row in rows
+        if row.object_key is not None
+    }
+    return stored | await _read_chunks(connection, [row.pk for row in rows if row.pk not in stored])
 
 
-async def read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[int, bytes]:
-    """The bytes of several artifacts."""
-    rows = await connection.execute(
-        sa.select(artifact_chunks.c.artifact_pk, artifact_chunks.c.data)
-        .where(artifact_chunks.c.artifact_pk.in_(pks))
-        .order_by(artifact_chunks.c.artifact_pk, artifact_chunks.c.number)
-    )
+async def _read_chunks(connection: AsyncConnection, pks: Sequence[int]) -> dict[int, bytes]:
     chunks_by_pk: dict[int, list[bytes]] = {pk: [] for pk in pks}
-    for pk, data in rows:
-        chunks_by_pk[pk].append(data)
+    if pks:
+        rows = await connection.execute(
+            sa.select(artifact_chunks.c.artifact_pk, artifact_chunks.c.data)
+            .where(artifact_chunks.c.artifact_pk.in_(pks))
+            .order_by(artifact_chunks.c.artifact_pk, artifact_chunks.c.number)
+        )
+        for pk, data in rows:
+            chunks_by_pk[pk].append(data)
     return {pk: b"".join(chunks) for pk, chunks in chunks_by_pk.items()}
 
 
@@ -239,16 +227,12 @@ async def save_blobs(connection: AsyncConnection, key: SessionKey, blobs: Iterab
 
 async def read_blobs(
     connection: AsyncConnection, key: SessionKey, names: Sequence[str]
-) -> dict[str, bytes]:
-    """The bytes that were moved out of events, by name."""
-    rows = await connection.execute(
-        sa.select(artifacts.c.name, artifacts.c.pk).where(
-            of_key(key, EVENT_DATA), artifacts.c.name.in_(names)
-        )
-    )
-    pks = {row.name: row.pk for row in rows}
-    data = await read_chunks(connection, list(pks.values()))
-    return {name: data[pk] for name, pk in pks.items()}
+) -> dict[str, bytes | ObjectContent]:
+    """The contents that were moved out of events, by name."""
+    statement = sa.select(*ROW).where(of_key(key, EVENT_DATA), artifacts.c.name.in_(names))
+    rows = (await connection.execute(statement)).all()
+    contents = await read_contents(connection, rows)
+    return {row.name: contents[row.pk] for row in rows}
 
 
 async def restore_version(
@@ -260,10 +244,12 @@ async def restore_version(
     """
     if await find_version(connection, key, name, None) is None:
         return None
-    old = None if version is None else await find_version(connection, key, name, version)
+    old = None
+    if version is not None:
+        old = await find_version(connection, key, name, version, locked=True)
     new = NewArtifact(name, b"", HIDDEN_PART, HIDDEN_TYPE)
     if old is not None:
-        data = (await read_chunks(connection, [old.pk]))[old.pk]
+        data = (await read_contents(connection, [old]))[old.pk]
         new = NewArtifact(name, data, old.part, old.mime_type, old.about)
     return await add_version(connection, key, new)
 
@@ -273,19 +259,23 @@ async def refill_version(
 ) -> None:
     """Put an old version's data into the version that hides it, unless that one has data."""
     hiding = await find_version(connection, key, name, into)
-    old = await find_version(connection, key, name, version)
+    old = await find_version(connection, key, name, version, locked=True)
     if hiding is None or old is None or hiding.size > 0 or old.size == 0:
         return
-    data = (await read_chunks(connection, [old.pk]))[old.pk]
+    data = (await read_contents(connection, [old]))[old.pk]
     await delete_artifacts(connection, artifacts.c.pk == hiding.pk)
     new = NewArtifact(name, data, old.part, old.mime_type, old.about)
     await insert_artifact(connection, key, new, into)
 
 
 async def delete_artifacts(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Delete artifacts with their chunks."""
+    """Delete artifacts with their chunks, and put their objects in the queue of deletions."""
     doomed = sa.select(artifacts.c.pk).where(condition)
     await connection.execute(
         sa.delete(artifact_chunks).where(artifact_chunks.c.artifact_pk.in_(doomed))
     )
-    await connection.execute(sa.delete(artifacts).where(condition))
+    deleted = sa.delete(artifacts).where(condition).returning(artifacts.c.object_key)
+    keys = {key for key in (await connection.execute(deleted)).scalars() if key is not None}
+    if keys:
+        queue = upsert(connection, object_deletions).on_conflict_do_nothing()
+        await connection.execute(queue, [{"key": key} for key in sorted(keys)])

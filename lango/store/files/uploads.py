@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,11 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.turns.inputs import FileRef
 from lango.core.values import JsonObject
-from lango.errors import UnknownFileError
 from lango.store.db.clock import seconds
 from lango.store.db.database import Database
 from lango.store.files import rows as artifact_rows
-from lango.store.files.rows import ARTIFACT, Content, NewArtifact, of_key
+from lango.store.files.contents import Content
+from lango.store.files.rows import ARTIFACT, NewArtifact, of_key
+from lango.store.files.storage import chunks, stored
 from lango.store.schema.tables import artifacts
 from lango.store.sessions.append import missing
 from lango.store.sessions.entries import SessionKey, SessionRef
@@ -31,6 +32,7 @@ class StoredFile:
     mime_type: str | None
     size: int
     sha256: str
+    object_key: str | None
     created: float
 
 
@@ -47,6 +49,11 @@ class NewFile:
         """The file as an ADK part, without its bytes."""
         return {"inline_data": {"mime_type": self.mime_type, "display_name": self.name}}
 
+    @property
+    def artifact(self) -> NewArtifact:
+        """The file as a version of an artifact."""
+        return NewArtifact(self.name, self.content, self.part, self.mime_type)
+
 
 class SqlFileStore:
     """The files of sessions; ADK's artifact service on the same database sees them, too."""
@@ -62,7 +69,13 @@ class SqlFileStore:
         With `public_id`, a newer session of the same name does not count. If the newest version is
         the same file, nothing is saved: a repeated request gets the same version.
         """
-        return await self._database.write(_save, key, new, public_id, session=key)
+        if self._database.objects is not None:
+            newest = await self._database.read(artifact_rows.find_version, key, new.name, None)
+            if newest is None or not _is_same(newest, new):
+                new = replace(new, content=await stored(self._database, key.tenant, new.content))
+        return await self._database.write(
+            _save, key, new, public_id, session=key, is_long=new.artifact.is_long
+        )
 
     async def find(
         self, key: SessionKey, name: str, version: int | None = None
@@ -81,16 +94,12 @@ class SqlFileStore:
         files = await self._database.read(_newest, key, named, len(names))
         return {file.name: FileRef(file.name, file.version) for file in files}
 
-    async def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
+    def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
         """The bytes of a file; no transaction stays open while a slow client reads them.
 
         UnknownFileError if it is deleted meanwhile.
         """
-        for number in range(-(-file.size // artifact_rows.CHUNK)):
-            data = await self._database.read(artifact_rows.read_chunk, file.pk, number)
-            if data is None:
-                raise UnknownFileError
-            yield data
+        return chunks(self._database, file.pk, file.size, file.object_key)
 
 
 async def _save(
@@ -100,8 +109,7 @@ async def _save(
         raise missing(SessionRef(key))
     newest = await artifact_rows.find_version(connection, key, new.name, None)
     if newest is None or not _is_same(newest, new):
-        artifact = NewArtifact(new.name, new.content, new.part, new.mime_type)
-        version = await artifact_rows.add_version(connection, key, artifact)
+        version = await artifact_rows.add_version(connection, key, new.artifact)
         newest = await artifact_rows.find_version(connection, key, new.name, version)
     assert newest is not None, "this transaction has written it"  # noqa: S101
     return _file_of(newest)
@@ -136,5 +144,6 @@ def _file_of(row: sa.Row[Any]) -> StoredFile:
         mime_type=row.mime_type,
         size=row.size,
         sha256=row.sha256,
+        object_key=row.object_key,
         created=seconds(row.created),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,6 +13,8 @@ from lango.store.db.database import Database
 from lango.store.schema.tables import messages
 from lango.store.sessions.entries import StoredMessage
 from lango.store.sessions.load import ROW
+
+_NO_END: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,14 @@ class SeenMessages:
 
     def __init__(self, database: Database, session_pk: int, upto: int) -> None:
         self._database = database
+        self._upto = upto
+        self._of_session = messages.c.session_pk == session_pk
+        self._stood = sa.or_(messages.c.undone_by.is_(None), messages.c.undone_by > upto)
         self._seen = (
-            messages.c.session_pk == session_pk,
+            self._of_session,
             messages.c.role != CONTROL,
             messages.c.seq <= upto,
-            sa.or_(messages.c.undone_by.is_(None), messages.c.undone_by > upto),
+            self._stood,
         )
 
     async def since(self, first: int) -> list[StoredMessage]:
@@ -46,14 +51,34 @@ class SeenMessages:
         statement = sa.select(*ROW).where(*self._seen, messages.c.seq < first)
         return await self._rows(statement.order_by(messages.c.seq.desc()).limit(limit))
 
+    async def summaries(self) -> list[StoredMessage]:
+        """The rows of the summaries that were stored before the call's own answer, in order."""
+        later = sa.select(sa.func.min(messages.c.seq)).where(
+            self._of_session, messages.c.role != CONTROL, messages.c.seq > self._upto
+        )
+        is_before = messages.c.seq < sa.func.coalesce(later.scalar_subquery(), _NO_END)
+        statement = sa.select(*ROW).where(
+            self._of_session,
+            messages.c.role == CONTROL,
+            is_before,
+            self._stood,
+            sa.cast(messages.c.event, sa.Text).contains('"compaction"'),
+        )
+        return await self._rows(statement)
+
     async def _rows(self, statement: sa.Select[Any]) -> list[StoredMessage]:
         async def read(connection: AsyncConnection) -> list[StoredMessage]:
             return sorted(map(StoredMessage._make, await connection.execute(statement)))
 
         return await self._database.read(read)
 
-    async def message_range(self, first: int, end: int) -> MessageRange | None:
-        """The range of messages from seq `first` on, before `end`; None if it is empty."""
+    async def message_range(
+        self, first: int, end: int, until: float | None = None
+    ) -> MessageRange | None:
+        """The range of messages from seq `first` on, before `end`; None if it is empty.
+
+        With `until`, only those up to that time.
+        """
         column = messages.c.seq
         counted = sa.select(
             sa.func.min(column),
@@ -61,6 +86,8 @@ class SeenMessages:
             sa.func.count(),
             sa.func.coalesce(sa.func.sum(messages.c.tokens), 0),
         ).where(*self._seen, column >= first, column < end)
+        if until is not None:
+            counted = counted.where(messages.c.timestamp <= until)
 
         async def read(connection: AsyncConnection) -> MessageRange | None:
             oldest, newest, count, tokens = (await connection.execute(counted)).one()

@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.context.model_calls import ModelCall
-from lango.core.turns.events import ApprovalRequired, Retrying, Started, ToolFinished, ToolStarted
+from lango.core.turns.events import (
+    ApprovalRequired,
+    CredentialRequired,
+    Retrying,
+    Started,
+    ToolFinished,
+    ToolStarted,
+)
 from lango.store.db.clock import seconds
 from lango.store.db.database import Database
+from lango.store.insight.json_fields import ARGUMENTS_ROOM, beginning, json_fields
 from lango.store.model_calls import calls_of_turn
 from lango.store.schema.tables import sessions, tool_ledger, turn_events, turns
-from lango.store.turns.ledger import CONFIRMED
+from lango.store.turns.ledger import call_of_key
 from lango.store.turns.rows import Turn, turn_of
 
-ARGUMENTS_ROOM: Final = 500
-"""Characters shown of a tool's arguments."""
 MAX_STEPS: Final = 1_000
 _TYPES: Final = tuple(
-    kind.type for kind in (Started, Retrying, ToolStarted, ToolFinished, ApprovalRequired)
+    kind.type
+    for kind in (
+        Started,
+        Retrying,
+        ToolStarted,
+        ToolFinished,
+        ApprovalRequired,
+        CredentialRequired,
+    )
 )
 """The events that hold what the rows of turns and tools do not."""
-_FIELDS: Final = ("call", "name", "approval", "error", "error_id", "why")
+_FIELDS: Final = ("call", "name", "approval", "credential", "error", "error_id", "why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +51,7 @@ class TimelineEvent:
     call: str = ""
     name: str = ""
     approval: str = ""
+    credential: str = ""
     arguments: str = ""
     error: str = ""
     error_id: str = ""
@@ -111,9 +126,9 @@ async def _runs(connection: AsyncConnection, turn: Turn) -> list[LedgerRun]:
     statement = (
         sa.select(
             *(tool_ledger.c.call_key, tool_ledger.c.tool),
-            _beginning(tool_ledger.c.args).label("arguments"),
+            beginning(tool_ledger.c.args).label("arguments"),
             *(tool_ledger.c.started, tool_ledger.c.finished),
-            *_fields(connection, tool_ledger.c.result, ("error", "error_id")),
+            *json_fields(connection, tool_ledger.c.result, ("error", "error_id")),
         )
         .where(
             tool_ledger.c.session_pk == turn.session_pk,
@@ -124,7 +139,7 @@ async def _runs(connection: AsyncConnection, turn: Turn) -> list[LedgerRun]:
     )
     return [
         LedgerRun(
-            call=row.call_key.removesuffix(CONFIRMED),
+            call=call_of_key(row.call_key),
             tool=row.tool,
             arguments=row.arguments,
             started=seconds(row.started),
@@ -143,7 +158,7 @@ async def _events(
     statement = (
         sa.select(
             *(turn_events.c.turn, turn_events.c.type, turn_events.c.created),
-            *_fields(connection, data, (*_FIELDS, "arguments", "attempt", "after")),
+            *json_fields(connection, data, (*_FIELDS, "arguments", "attempt", "after")),
         )
         .where(
             turn_events.c.session_pk == session_pk,
@@ -165,17 +180,3 @@ async def _events(
         )
         for row in await connection.execute(statement)
     ]
-
-
-def _fields(
-    connection: AsyncConnection, column: sa.Column[Any], names: tuple[str, ...]
-) -> list[sa.Label[Any]]:
-    """Fields of a JSON column as text, without reading the rest of it, which may be large."""
-    if connection.dialect.name == "sqlite":
-        return [sa.func.json_extract(column, f"$.{name}").label(name) for name in names]
-    field = column.op("->>", return_type=sa.Text())
-    return [field(sa.literal_column(f"'{name}'")).label(name) for name in names]
-
-
-def _beginning(column: sa.Column[Any]) -> sa.Function[Any]:
-    return sa.func.substr(sa.cast(column, sa.Text), 1, ARGUMENTS_ROOM)

@@ -37,21 +37,21 @@ class UsageFilter:
 
 
 async def read_usage(
-    database: Database, whose: UsageFilter, by: Sequence[UsageBy] = ()
+    database: Database, usage_filter: UsageFilter, by: Sequence[UsageBy] = ()
 ) -> UsageReport:
     """The sums grouped by `by`, or else by day, and the total."""
     grouping = tuple(sorted(set(by or ("day",)), key=BY.index))
 
     async def once(connection: AsyncConnection) -> UsageReport:
-        where = _conditions(whose)
+        where = _conditions(usage_filter)
         total = (await connection.execute(_sums().where(*where))).one()
         groups = _groups(connection, grouping)
         grouped = _sums(*groups).where(*where).group_by(*(group.element for group in groups))
         ordered = grouped.order_by(*_order(groups)).limit(MAX_ROWS + 1)
         rows = (await connection.execute(ordered)).all()
         return UsageReport(
-            since=whose.since,
-            until=whose.until,
+            since=usage_filter.since,
+            until=usage_filter.until,
             by=grouping,
             total=UsageSum(**_figures(total)),
             rows=tuple(_row(row, grouping) for row in rows[:MAX_ROWS]),
@@ -61,16 +61,16 @@ async def read_usage(
     return await database.read(once)
 
 
-def _conditions(whose: UsageFilter) -> list[sa.ColumnElement[bool]]:
+def _conditions(usage_filter: UsageFilter) -> list[sa.ColumnElement[bool]]:
     where = [
-        model_calls.c.tenant == whose.tenant,
-        model_calls.c.started >= whose.since.astimezone(UTC),
-        model_calls.c.started < whose.until.astimezone(UTC),
+        model_calls.c.tenant == usage_filter.tenant,
+        model_calls.c.started >= usage_filter.since.astimezone(UTC),
+        model_calls.c.started < usage_filter.until.astimezone(UTC),
     ]
-    if whose.user is not None:
-        where.append(model_calls.c.user_id == whose.user)
-    if whose.app is not None:
-        where.append(model_calls.c.app_name == whose.app)
+    if usage_filter.user is not None:
+        where.append(model_calls.c.user_id == usage_filter.user)
+    if usage_filter.app is not None:
+        where.append(model_calls.c.app_name == usage_filter.app)
     return where
 
 

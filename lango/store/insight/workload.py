@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
+from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.insight import MAX_RUNNING, LiveWorker, OpenTurns, RunningTurn, Workload
-from lango.core.times import moment, moment_or_none
+from lango.core.fleet import OpenTurnsOfApp, RegisteredWorker
+from lango.core.insight import LiveWorker, OpenTurns, OpenTurnsByApp, Workload
+from lango.core.times import moment_or_none
 from lango.store.db.clock import seconds
 from lango.store.db.database import Database
-from lango.store.schema.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, sessions, turns, workers
-from lango.store.turns.claim import DEAD_AFTER
-from lango.store.turns.workers import beat_since
+from lango.store.hold import hold_of
+from lango.store.insight.fleet import read_fleet, running_turns
+from lango.store.insight.workers import registered_workers
+from lango.store.schema.tables import IS_QUEUED, IS_RUNNING, turns
 
 
 async def read_workload(database: Database, tenant: str) -> Workload:
     """A tenant's open turns, and the living workers."""
+    fleet = await read_fleet(database, tenant=tenant)
 
     async def once(connection: AsyncConnection) -> Workload:
-        running = await _running(connection, tenant)
-        by_worker = Counter(dict(await _running_by_worker(connection, tenant)))
-        rows = await connection.execute(
-            sa.select(workers)
-            .where(beat_since(connection, DEAD_AFTER))
-            .order_by(workers.c.started, workers.c.id)
-        )
+        registered = await registered_workers(connection, tenant)
         return Workload(
-            turns=await _open(connection, tenant),
+            turns=OpenTurns(**{state.name: fleet.count(state.name) for state in fields(OpenTurns)}),
             oldest_queued=await _oldest(connection, tenant),
-            running=tuple(running),
-            workers=tuple(
-                LiveWorker(
-                    id=row.id,
-                    apps=tuple(sorted(row.apps)),
-                    started=moment(seconds(row.started)),
-                    seen=moment(seconds(row.beat)),
-                    running=by_worker[row.id],
-                )
-                for row in rows
-            ),
+            running=tuple(await running_turns(connection, tenant)),
+            workers=tuple(_live(registered)),
+            apps=tuple(_by_app(fleet.turns)),
+            held=await hold_of(connection) is not None,
         )
 
     return await database.read(once)
@@ -52,10 +43,8 @@ async def abandoned_turns(database: Database, apps: Collection[str]) -> dict[str
     """Queued and running turns by app, for apps not in `apps` that no living worker has."""
 
     async def once(connection: AsyncConnection) -> dict[str, int]:
-        living = await connection.scalars(
-            sa.select(workers.c.apps).where(beat_since(connection, DEAD_AFTER))
-        )
-        known = {*apps, *(app for loaded in living for app in loaded)}
+        living = _live(await registered_workers(connection))
+        known = {*apps, *(app for worker in living for app in worker.apps)}
         waiting = sa.select(turns.c.app, sa.func.count()).where(sa.or_(IS_QUEUED, IS_RUNNING))
         rows = await connection.execute(waiting.group_by(turns.c.app).order_by(turns.c.app))
         return {app: count for app, count in rows if app not in known}
@@ -63,53 +52,29 @@ async def abandoned_turns(database: Database, apps: Collection[str]) -> dict[str
     return await database.read(once)
 
 
-def _of(tenant: str, *columns: Any) -> sa.Select[*tuple[Any, ...]]:
-    joined = sa.select(*columns).join_from(turns, sessions, sessions.c.pk == turns.c.session_pk)
-    return joined.where(sessions.c.tenant == tenant)
+def _live(workers: Iterable[RegisteredWorker]) -> Iterator[LiveWorker]:
+    for worker in workers:
+        if worker.state == "alive":
+            yield LiveWorker(
+                id=worker.id,
+                apps=tuple(sorted(worker.versions)),
+                started=worker.started,
+                seen=worker.seen,
+                running=worker.running,
+            )
 
 
-async def _open(connection: AsyncConnection, tenant: str) -> OpenTurns:
-    """Each count from the index of the turns in that state."""
-    # Matches the partial index on `waits_for`: only turns that have it can be waiting.
-    is_waiting = sa.and_(turns.c.waits_for.is_not(None), turns.c.state == "input_required")
-    states = {
-        "scheduled": IS_SCHEDULED,
-        "queued": IS_QUEUED,
-        "running": IS_RUNNING,
-        "input_required": is_waiting,
-    }
-    counts = {
-        name: await connection.scalar(_of(tenant, sa.func.count()).where(state)) or 0
-        for name, state in states.items()
-    }
-    return OpenTurns(**counts)
+def _by_app(groups: Iterable[OpenTurnsOfApp]) -> Iterator[OpenTurnsByApp]:
+    by_app: defaultdict[str, dict[str, OpenTurnsOfApp]] = defaultdict(dict)
+    for group in groups:
+        by_app[group.app][group.state] = group
+    for app, states in sorted(by_app.items()):
+        queued = states.get("queued")
+        counts = {state: group.count for state, group in states.items()}
+        yield OpenTurnsByApp(**counts, app=app, queued_for=queued.oldest if queued else None)
 
 
-async def _oldest(connection: AsyncConnection, tenant: str) -> Any:
-    since = await connection.scalar(_of(tenant, sa.func.min(turns.c.created)).where(IS_QUEUED))
+async def _oldest(connection: AsyncConnection, tenant: str) -> datetime | None:
+    of_tenant = IS_QUEUED, turns.c.ended.is_(None), turns.c.tenant == tenant
+    since = await connection.scalar(sa.select(sa.func.min(turns.c.created)).where(*of_tenant))
     return moment_or_none(None if since is None else seconds(since))
-
-
-async def _running(connection: AsyncConnection, tenant: str) -> list[RunningTurn]:
-    statement = _of(tenant, turns, sessions.c.public_id, sessions.c.user_id).where(IS_RUNNING)
-    rows = await connection.execute(
-        statement.order_by(turns.c.started, turns.c.id).limit(MAX_RUNNING)
-    )
-    return [
-        RunningTurn(
-            turn=row.id,
-            session=row.public_id,
-            app=row.app,
-            user=row.user_id,
-            worker=row.worker or "",
-            started=moment(seconds(row.started)),
-            attempts=row.attempts,
-        )
-        for row in rows
-    ]
-
-
-async def _running_by_worker(connection: AsyncConnection, tenant: str) -> list[tuple[str, int]]:
-    counted = _of(tenant, turns.c.worker, sa.func.count()).where(IS_RUNNING)
-    rows = await connection.execute(counted.group_by(turns.c.worker))
-    return [(str(worker), count) for worker, count in rows]

@@ -13,7 +13,14 @@ from sqlalchemy.schema import CreateSchema
 
 from lango.errors import SchemaError
 from lango.store.db.connection_errors import in_words
-from lango.store.db.engines import create_engine, is_sqlite, pooled_url, session_url, store_url
+from lango.store.db.engines import (
+    close_engine,
+    create_engine,
+    is_sqlite,
+    pooled_url,
+    session_url,
+    store_url,
+)
 from lango.store.schema.revisions import OURS, VERSION_TABLE, Revisions
 from lango.store.schema.tables import metadata
 from lango.store.schema.upgrade import hold_upgrade_lock, retry_while_locked
@@ -22,7 +29,12 @@ T = TypeVar("T")
 
 carried: Revisions = OURS
 """The migrations of this process; a test may replace them by those of a newer version."""
-_HOW: Final = "Run `lango db upgrade --url …` (docs/how-to/upgrading.md)."
+_HOW: Final = "Run `lango db upgrade --url …`."
+_TOO_OLD: Final = (
+    "from before lango's first release, and cannot be upgraded. Use a new database; to keep "
+    "sessions, run `lango sessions export` with the lango that made them, then `lango sessions "
+    "import`."
+)
 
 
 def head() -> str:
@@ -47,11 +59,7 @@ def _is_newer(connection: sa.Connection, revision: str) -> bool:
     if carried.knows(revision):
         return False
     if carried.is_before_first(revision):
-        raise SchemaError(
-            f"The database is at schema {revision}, from before lango's first release, and cannot "
-            "be upgraded. Use a new database; to keep sessions, run `lango sessions export` with "
-            "the lango that made them, then `lango sessions import` (docs/how-to/upgrading.md)."
-        )
+        raise SchemaError(f"The database is at schema {revision}, {_TOO_OLD}")
     # The oldest schema whose code works with the tables, as the last upgrade recorded it.
     if carried.knows(_noted(connection, "oldest_code")):
         return True
@@ -85,6 +93,7 @@ def _upgrade(connection: sa.Connection, schema: str | None = None) -> str:
     if connection.dialect.name == "postgresql":
         connection.commit()  # Alembic makes a transaction of each migration if it finds none
     command.upgrade(carried.config(connection), "head")
+    _require_tables(connection)
     return head()
 
 
@@ -96,7 +105,16 @@ def _require_fitting(connection: sa.Connection) -> str:
         raise SchemaError(
             f"The database is at schema {revision}, this lango needs {head()}. {_HOW}"
         )
+    _require_tables(connection)
     return revision
+
+
+def _require_tables(connection: sa.Connection) -> None:
+    """Refuse a database that a version from before the first release made: it may lack tables."""
+    missing = sorted(metadata.tables.keys() - sa.inspect(connection).get_table_names())
+    if missing:
+        lacks = ", ".join(missing)
+        raise SchemaError(f"The database lacks the tables {lacks}: it is {_TOO_OLD}")
 
 
 def _ensure(connection: sa.Connection) -> None:
@@ -130,7 +148,7 @@ async def _engine(url: str, schema: str | None) -> AsyncGenerator[AsyncEngine]:
         with in_words(url):
             yield engine
     finally:
-        await engine.dispose()
+        await close_engine(engine)
 
 
 async def _inspect(url: str, schema: str | None, look: Callable[[sa.Connection], T]) -> T:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy import event
 
 from lango.store.db.json_column import json_column
 
@@ -164,6 +165,7 @@ model_calls: Final = sa.Table(
     sa.Column("turn_number", Key),  # of the claimed turn that made the call, for all its attempts
     sa.Column("call_id", sa.Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False),  # of the attempt, within its call
+    sa.Column("kind", sa.Text, nullable=False),  # "answer" or "summary"
     sa.Column("agent", sa.Text, nullable=False),
     sa.Column("provider", sa.Text, nullable=False),
     sa.Column("model", sa.Text, nullable=False),
@@ -252,12 +254,21 @@ artifacts: Final = sa.Table(
     sa.Column("mime_type", sa.Text),
     sa.Column("size", Key, nullable=False),
     sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("object_key", sa.Text),  # null: its bytes are in artifact_chunks
     sa.Column("call_id", sa.Text),  # the tool call or the save that wrote it
     sa.Column("part", Json, nullable=False),  # the ADK part without its bytes
     sa.Column("metadata", Json),
     sa.Column("created", Time, nullable=False),
     sa.UniqueConstraint("tenant", "app_name", "user_id", "session_id", "kind", "name", "version"),
     sqlite_autoincrement=True,
+)
+
+_has_object = artifacts.c.object_key.is_not(None)
+sa.Index(
+    "artifacts_object_ix",
+    artifacts.c.object_key,
+    postgresql_where=_has_object,
+    sqlite_where=_has_object,
 )
 
 artifact_chunks: Final = sa.Table(
@@ -267,6 +278,20 @@ artifact_chunks: Final = sa.Table(
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.PrimaryKeyConstraint("artifact_pk", "number"),
+)
+
+object_deletions: Final = sa.Table(
+    "object_deletions",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),  # of an object whose rows were deleted
+)
+
+object_store: Final = sa.Table(
+    "object_store",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),  # 1: there is one row
+    sa.Column("folder", sa.Text, nullable=False),  # of this database's objects
+    sa.Column("swept", Time, nullable=False),  # when a process began to look for unused ones
 )
 
 turns: Final = sa.Table(
@@ -308,10 +333,11 @@ turns: Final = sa.Table(
     sa.Column("answers", sa.Text),  # the call of its invocation that this turn answers
     sa.Column("key_id", sa.Text),  # whose limits it counts towards: an API key, or a token's user
     sa.Column("cost_limit", sa.Double),  # US dollars of that caller's day
+    sa.Column("traceparent", sa.Text),  # W3C Trace Context of the request that submitted it
     sa.Column("waits_for", Json),  # the calls that a person is asked about
     sa.Column("usage", Json),
     sa.Column("error", Json),
-    sa.Column("causes", Json),  # of its failures, by error id; for the operator, not for clients
+    sa.Column("causes", Json),  # of its failures, by error id; for operators, not for clients
     sa.Column("last_event", Key, nullable=False, server_default="0"),
     sa.Column("trimmed", Time),  # when its log was dropped
     sa.Column("created", Time, nullable=False),
@@ -334,6 +360,7 @@ def _partial(
 IS_SCHEDULED: Final = turns.c.state == sa.literal_column("'scheduled'")
 IS_QUEUED: Final = turns.c.state == sa.literal_column("'queued'")
 IS_RUNNING: Final = turns.c.state == sa.literal_column("'running'")
+IS_FAILED: Final = turns.c.state == sa.literal_column("'failed'")
 _has_log = sa.and_(turns.c.ended.is_not(None), turns.c.trimmed.is_(None))
 _answered = (turns.c.session_pk, turns.c.invocation_id, turns.c.answers)
 _partial("turns_running_ix", IS_RUNNING, turns.c.session_pk, unique=True)  # one at most
@@ -347,6 +374,8 @@ _partial("turns_answers_ix", turns.c.answers.is_not(None), *_answered, unique=Tr
 _partial("turns_waits_ix", turns.c.waits_for.is_not(None), *_answered[:2])
 _partial("turns_log_ix", _has_log, turns.c.ended)
 _partial("turns_open_ix", turns.c.ended.is_(None), turns.c.tenant)
+_partial("turns_failed_ix", IS_FAILED, turns.c.ended)
+_partial("turns_tenant_failed_ix", IS_FAILED, turns.c.tenant, turns.c.ended)
 _partial("turns_key_ix", turns.c.key_id.is_not(None), turns.c.key_id, turns.c.ended)
 
 turn_events: Final = sa.Table(
@@ -386,6 +415,16 @@ tool_ledger: Final = sa.Table(
     sa.Column("started", Time, nullable=False),
     sa.Column("finished", Time),
     sa.PrimaryKeyConstraint("session_pk", "invocation_id", "call_key"),
+)
+
+# One row: which database this is. A restored dump has the identity of the database that it came
+# from: see store/hold.py.
+installation: Final = sa.Table(
+    "installation",
+    metadata,
+    sa.Column("pk", sa.Integer, primary_key=True, autoincrement=False),  # always 1
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("held", Time),  # since when an operator holds it
 )
 
 workers: Final = sa.Table(
@@ -443,3 +482,88 @@ conversations: Final = sa.Table(
 _owner_columns = (conversations.c.tenant, conversations.c.user_id, conversations.c.app_name)
 _hash_columns = (*_owner_columns, conversations.c.hash, conversations.c.session_pk)
 sa.Index("conversations_hash_ix", *_hash_columns)
+
+memories: Final = sa.Table(
+    "memories",
+    metadata,
+    sa.Column("pk", Key, sa.Identity(), primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("session_pk", Key),  # null: of the user, or of a session that is stored elsewhere
+    sa.Column("session_id", sa.Text, nullable=False),  # "" for an entry of the user
+    sa.Column("event_id", sa.Text, nullable=False),  # the message it came from
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("timestamp", sa.Double, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),  # "" if it was deleted, and must not come back
+    sa.Column("terms", sa.Text, nullable=False),  # its owner and its words: see core/memory.py
+    sa.Column("metadata", Json),
+    sqlite_autoincrement=True,
+)
+_in_session = memories.c.session_pk.is_not(None)
+_partial("memories_event_ix", _in_session, memories.c.session_pk, memories.c.event_id, unique=True)
+_partial(
+    "memories_elsewhere_ix",
+    memories.c.session_pk.is_(None),
+    *(memories.c.tenant, memories.c.app_name, memories.c.user_id),
+    *(memories.c.session_id, memories.c.event_id),
+    unique=True,
+)
+# By user before app: the deletion of a user's data goes through all apps.
+sa.Index(
+    "memories_user_ix",
+    *(memories.c.tenant, memories.c.user_id, memories.c.app_name, memories.c.pk),
+)
+# The words are lexemes already: no parser changes them, whatever the server's locale.
+_words = sa.func.array_to_tsvector(
+    sa.func.string_to_array(memories.c.terms, sa.literal_column("' '"))
+)
+sa.Index("memories_words_ix", _words, postgresql_using="gin").ddl_if(dialect="postgresql")
+
+WORD_INDEX: Final = (
+    "create virtual table memory_words using fts5(terms, content='memories', content_rowid='pk', "
+    "tokenize='ascii', detail=none, columnsize=0)",
+    "create trigger memories_added after insert on memories begin "
+    "insert into memory_words (rowid, terms) values (new.pk, new.terms); end",
+    "create trigger memories_deleted after delete on memories begin "
+    "insert into memory_words (memory_words, rowid, terms) values ('delete', old.pk, old.terms); "
+    "end",
+    "create trigger memories_changed after update of terms on memories begin "
+    "insert into memory_words (memory_words, rowid, terms) values ('delete', old.pk, old.terms); "
+    "insert into memory_words (rowid, terms) values (new.pk, new.terms); end",
+)
+"""The same index on SQLite, equal to its table by triggers: `ascii` splits at spaces alone."""
+for _statement in WORD_INDEX:
+    event.listen(memories, "after_create", sa.DDL(_statement).execute_if(dialect="sqlite"))
+
+_credential_owner = ("tenant", "app_name", "user_id")
+credentials: Final = sa.Table(
+    "credentials",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    *(sa.Column(name, sa.Text, nullable=False) for name in _credential_owner),
+    sa.Column("name", sa.Text, nullable=False),  # ADK's credential key
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("version", Key, nullable=False),  # a refresh replaces only the version it has read
+    sa.Column("claimed", Time),  # since when a turn refreshes it
+    sa.Column("key_id", sa.Text, nullable=False),  # of the key that encrypted it
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("updated", Time, nullable=False),
+    sa.UniqueConstraint(*_credential_owner, "name"),
+)
+
+credential_requests: Final = sa.Table(
+    "credential_requests",
+    metadata,
+    sa.Column("state", sa.Text, primary_key=True),  # random, of the consent address
+    *(sa.Column(name, sa.Text, nullable=False) for name in _credential_owner),
+    sa.Column("session_pk", Key, nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),  # the invocation that waits
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("claimed", Time),  # while an answer is exchanged
+)
+sa.Index("credential_requests_session_ix", credential_requests.c.session_pk)

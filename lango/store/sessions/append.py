@@ -6,16 +6,16 @@ blobs, and every entry while calls of the session are open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, cast
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject, json_value
 from lango.errors import Fenced, SessionBusyError, SessionNotFoundError
-from lango.store.db.clock import now
-from lango.store.db.upserts import upsert
+from lango.store.db.clock import NOW
+from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
 from lango.store.files.rows import save_blobs
 from lango.store.schema.tables import (
     app_states,
@@ -31,30 +31,61 @@ from lango.store.sessions.retained_rows import check_room
 from lango.store.sessions.rewind import RewindResult, undo
 from lango.store.turns.ledger import keys_of_call
 
+_OF_SESSION: Final = (
+    sessions.c.pk == sa.bindparam("of_pk"),
+    sessions.c.tenant == sa.bindparam("of_tenant"),
+)
+_WHOLE: Final = Prepared(sa.select(sessions).where(*_OF_SESSION).with_for_update())
+_COUNTERS: Final = Prepared(
+    sa.select(
+        *(sessions.c[name] for name in ("pk", "epoch", "owner", *Counters._fields)),
+    )
+    .where(*_OF_SESSION)
+    .with_for_update()
+)
+_STATE: Final = Prepared(sa.select(sessions.c.state).where(sessions.c.pk == sa.bindparam("of_pk")))
+_SEQ_OF_EVENT: Final = Prepared(
+    sa.union_all(
+        *(
+            sa.select(table.c.seq).where(
+                table.c.session_pk == sa.bindparam("of_pk"),
+                table.c.event_id == sa.bindparam("of_event"),
+            )
+            for table in (messages, state_changes)
+        )
+    )
+)
+_INSERT: Final = {table: Prepared(sa.insert(table)) for table in (messages, state_changes)}
+_UPDATE: Final = sa.update(sessions).where(sessions.c.pk == sa.bindparam("of_pk"))
+_GO_ON: Final = Prepared(_UPDATE)
+_BEGIN_TURN: Final = Prepared(_UPDATE.values(last_activity=NOW))
+
 
 async def append(
-    connection: AsyncConnection,
+    transaction: Transaction,
     ref: SessionRef,
     entry: Entry,
     epoch: int | None,
     *,
     root_pk: int | None = None,
 ) -> Appended:
-    """Append one entry under the session row's lock; `root_pk` is the session of its ledger."""
-    session = await _locked(connection, ref, epoch)
-    existing = await seq_of_event(connection, ref, entry.event_id)
-    if existing is not None:
-        return Appended(existing, duplicate=True)
+    """Append one entry under the session row's lock; `root_pk` is the session of its ledger.
+
+    An entry that is long takes a CoreTransaction.
+    """
+    session = await _locked(transaction, _WHOLE if entry.is_long else _COUNTERS, ref, epoch)
+    stored = await transaction.one(_SEQ_OF_EVENT, of_pk=session.pk, of_event=entry.event_id)
+    if stored is not None:
+        return Appended(stored.seq, duplicate=True)
     check_writer(session.epoch, session.owner, epoch)
-    await save_blobs(connection, ref.key, entry.blobs)
-    await _shorten_ledger(connection, session.pk if root_pk is None else root_pk, entry)
-    undone = await undo(connection, session, entry)
-    before = undone.counters if undone else Counters.of(session)
-    check_room(before.pins, entry)
-    after = advance(before, entry)
-    await _insert(connection, session, entry, after, undone)
-    await _update_session(connection, session, entry, after, undone)
-    await write_shared_states(connection, ref, entry.state)
+    undone = None
+    if entry.is_long:
+        connection = cast(CoreTransaction, transaction).connection
+        await save_blobs(connection, ref.key, entry.blobs)
+        await _shorten_ledger(connection, session.pk if root_pk is None else root_pk, entry)
+        undone = await undo(connection, session, entry)
+    await _write(transaction, session, entry, undone)
+    await write_shared_states(transaction, ref, entry.state)
     return Appended(
         session.next_seq,
         state=undone.state if undone else None,
@@ -75,12 +106,11 @@ async def _shorten_ledger(connection: AsyncConnection, root_pk: int, entry: Entr
             await connection.execute(update.values(result=blob.marker))
 
 
-async def _locked(connection: AsyncConnection, ref: SessionRef, epoch: int | None) -> sa.Row[Any]:
+async def _locked(
+    transaction: Transaction, statement: Prepared, ref: SessionRef, epoch: int | None
+) -> Row:
     """The session's row, locked: lock first, then read, to see what others have just committed."""
-    of_session = (sessions.c.pk == ref.pk, sessions.c.tenant == ref.key.tenant)
-    session = (
-        await connection.execute(sa.select(sessions).where(*of_session).with_for_update())
-    ).one_or_none()
+    session = await transaction.one(statement, of_pk=ref.pk, of_tenant=ref.key.tenant)
     if session is None:
         raise deleted(ref, epoch)
     return session
@@ -104,28 +134,24 @@ def check_writer(epoch: int, owner: str | None, claim_epoch: int | None) -> None
         raise Fenced
 
 
-async def seq_of_event(connection: AsyncConnection, ref: SessionRef, event_id: str) -> int | None:
-    """The seq of an event; None if it is not stored."""
-    for table in (messages, state_changes):
-        seq = await connection.scalar(
-            sa.select(table.c.seq).where(table.c.session_pk == ref.pk, table.c.event_id == event_id)
-        )
-        if seq is not None:
-            return seq
-    return None
-
-
-async def _insert(
-    connection: AsyncConnection,
-    session: sa.Row[Any],
-    entry: Entry,
-    after: Counters,
-    undone: RewindResult | None,
+async def _write(
+    transaction: Transaction, session: Row, entry: Entry, undone: RewindResult | None
 ) -> None:
+    """Insert the entry's row, and update the session's."""
+    before = undone.counters if undone else Counters.of(session)
+    check_room(before.retained_calls, entry)
+    after = advance(before, entry)
     table, row = new_row(session.pk, entry, after)
     if undone and not entry.state_only:
         row["changes"] = undone.changes
-    await connection.execute(sa.insert(table).values(row))
+    await transaction.all(_INSERT[table], **row)
+    values = after.columns | {"updated": entry.created}
+    delta = undone.state if undone else entry.state.session
+    if delta:
+        stored = cast(Row, await transaction.one(_STATE, of_pk=session.pk))
+        values["state"] = {**stored.state, **delta}
+    begins = entry.begins_turn(session.invocation_id)
+    await transaction.all(_BEGIN_TURN if begins else _GO_ON, of_pk=session.pk, **values)
 
 
 def new_row(session_pk: int, entry: Entry, after: Counters) -> tuple[sa.Table, JsonObject]:
@@ -160,41 +186,29 @@ def json_or_none(text: str | None) -> Any:
     return None if text is None else json_value(text)
 
 
-async def _update_session(
-    connection: AsyncConnection,
-    session: sa.Row[Any],
-    entry: Entry,
-    after: Counters,
-    undone: RewindResult | None,
-) -> None:
-    delta = undone.state if undone else entry.state.session
-    values = after.columns | {"state": {**session.state, **delta}, "updated": entry.created}
-    if entry.begins_turn(session.invocation_id):
-        values["last_activity"] = now(connection)
-    await connection.execute(sa.update(sessions).where(sessions.c.pk == session.pk).values(values))
+def _or_replace(insert: Any) -> Any:
+    """An insert of a state's values that replaces older ones."""
+    return insert.on_conflict_do_update(
+        index_elements=list(insert.table.primary_key.columns),
+        set_={"value": insert.excluded.value},
+    )
+
+
+_UPSERT: Final = {
+    table: Prepared(
+        _or_replace(postgresql.insert(table)), on_sqlite=_or_replace(sqlite.insert(table))
+    )
+    for table in (app_states, user_states)
+}
 
 
 async def write_shared_states(
-    connection: AsyncConnection, ref: SessionRef, state: StateChange
+    transaction: Transaction, ref: SessionRef, state: StateChange
 ) -> None:
     """Write the app's and the user's new values, in key order, so that all writers lock alike."""
-    key = ref.key
-    app = {"tenant": key.tenant, "app_name": key.app_name}
-    await _upsert(connection, app_states, app, state.app)
-    await _upsert(connection, user_states, app | {"user_id": key.user_id}, state.user)
-
-
-async def _upsert(
-    connection: AsyncConnection,
-    table: sa.Table,
-    scope: Mapping[str, str],
-    values: Mapping[str, Any],
-) -> None:
-    if not values:
-        return
-    statement = upsert(connection, table)
-    statement = statement.on_conflict_do_update(
-        index_elements=list(table.primary_key.columns), set_={"value": statement.excluded.value}
-    )
-    rows = [{**scope, "key": name, "value": values[name]} for name in sorted(values)]
-    await connection.execute(statement, rows)
+    user = ref.key.of_user
+    app = {"tenant": user["tenant"], "app_name": user["app_name"]}
+    for table, scope, values in (app_states, app, state.app), (user_states, user, state.user):
+        rows = [{**scope, "key": name, "value": values[name]} for name in sorted(values)]
+        if rows:
+            await transaction.each(_UPSERT[table], rows)

@@ -6,16 +6,28 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.store.db.clock import now
+from lango.store.db.clock import NOW
 from lango.store.db.database import Database
-from lango.store.db.upserts import upsert
+from lango.store.db.statement import Prepared, Transaction
 from lango.store.schema.tables import conversations, sessions, turns
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.rows import Turn
 
 _LOOKED_AT: Final = 100  # of the newest points with the same hash
+_LOCK_SESSION: Final = Prepared(
+    sa.select(sessions.c.pk)
+    .where(
+        sessions.c.pk == sa.bindparam("of_session"), sessions.c.tenant == sa.bindparam("of_tenant")
+    )
+    .with_for_update(read=True, key_share=True)  # blocks deletes, not writes
+)
+_ADD: Final = Prepared(
+    postgresql.insert(conversations).values(created=NOW).on_conflict_do_nothing(),
+    on_sqlite=sqlite.insert(conversations).values(created=NOW).on_conflict_do_nothing(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,7 @@ class ConversationPoint:
     turn: int
     turn_id: str
     last: int  # the number of the session's newest turn
-    is_end: bool  # no other invocation has a later turn in the session
+    is_end: bool  # the session has no later message; answers to earlier calls are none
     has_key: bool  # the session has a turn with the given idempotency key
 
 
@@ -45,28 +57,23 @@ class ConversationStore:
             "session_pk": turn.session_pk,
             "turn": turn.number,
             "hash": known_by,
-            "tenant": key.tenant,
-            "user_id": key.user_id,
-            "app_name": key.app_name,
+            **key.of_user,
         }
 
-        async def once(connection: AsyncConnection) -> None:
-            there = sa.select(sessions.c.pk).where(
-                sessions.c.pk == turn.session_pk, sessions.c.tenant == key.tenant
-            )
-            locked = there.with_for_update(read=True, key_share=True)  # blocks deletes, not writes
-            if await connection.scalar(locked) is not None:
-                insert = upsert(connection, conversations).on_conflict_do_nothing()
-                await connection.execute(insert.values(row | {"created": now(connection)}))
+        async def once(transaction: Transaction) -> None:
+            of_session = {"of_session": turn.session_pk, "of_tenant": key.tenant}
+            if await transaction.one(_LOCK_SESSION, **of_session) is not None:
+                await transaction.each(_ADD, [row])
 
-        await self._database.write(once, session=key)
+        await self._database.transact(once, session=key)
 
     async def find(
         self, tenant: str, user: str, app: str, known_by: str, *, idempotency_key: str | None = None
-    ) -> ConversationPoint | None:
-        """Where a conversation continues; None if no point matches.
+    ) -> list[ConversationPoint]:
+        """Where a conversation may continue, the best point first.
 
-        Prefers a session with the idempotency key, then a point at the end of its session.
+        Sessions with the idempotency key come first, then points at the end of their session, then
+        the newest.
         """
         statement = _points(idempotency_key).where(
             conversations.c.tenant == tenant,
@@ -91,19 +98,32 @@ class ConversationStore:
             ]
 
         points = await self._database.read(once)
-        return max(points, key=lambda point: (point.has_key, point.is_end), default=None)
+        return sorted(points, key=lambda point: (point.has_key, point.is_end), reverse=True)
 
 
 def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
-    """The newest points first. Answers to approvals (same invocation) are not later turns."""
-    later, under_key, all_of_it = (turns.alias(name) for name in ("later", "under_key", "all"))
+    """The newest points first.
+
+    A turn that answers a call, with an approval or a result, is no later message: it belongs to the
+    invocation of the call, which began at the point or before it. A failed one may have lost its
+    `answers`.
+    """
+    later, begun, under_key, all_of_it = (
+        turns.alias(name) for name in ("later", "begun", "under_key", "all")
+    )
     last = sa.select(sa.func.max(all_of_it.c.number)).where(
         all_of_it.c.session_pk == conversations.c.session_pk
+    )
+    belongs_to_begun = sa.exists().where(
+        begun.c.session_pk == conversations.c.session_pk,
+        begun.c.number <= conversations.c.turn,
+        begun.c.invocation_id == later.c.invocation_id,
     )
     has_later_message = sa.exists().where(
         later.c.session_pk == conversations.c.session_pk,
         later.c.number > conversations.c.turn,
-        later.c.invocation_id != turns.c.invocation_id,
+        later.c.answers.is_(None),
+        ~belongs_to_begun.correlate(conversations, later),
     )
     has_key = sa.exists().where(
         under_key.c.session_pk == conversations.c.session_pk,

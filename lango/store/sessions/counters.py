@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lango.core.values import JsonObject
-from lango.store.sessions import retained_rows as pins
+from lango.store.sessions import retained_rows
 from lango.store.sessions.entries import Entry
 from lango.store.sessions.retained_rows import Calls, RetainedCalls
 
@@ -29,16 +29,7 @@ class Counters(NamedTuple):
     @staticmethod
     def of(session: Any) -> Counters:
         """The counters of a row of `sessions`."""
-        return Counters(
-            next_seq=session.next_seq,
-            total_tokens=session.total_tokens,
-            message_count=session.message_count,
-            invocation_id=session.invocation_id,
-            turn_seq=session.turn_seq,
-            compacted_seq=session.compacted_seq,
-            open_calls=session.open_calls,
-            closed_calls=session.closed_calls,
-        )
+        return Counters(*(getattr(session, name) for name in Counters._fields))
 
     @property
     def columns(self) -> JsonObject:
@@ -46,7 +37,7 @@ class Counters(NamedTuple):
         return self._asdict()
 
     @property
-    def pins(self) -> RetainedCalls:
+    def retained_calls(self) -> RetainedCalls:
         """The calls of the session."""
         return RetainedCalls(self.open_calls, self.closed_calls)
 
@@ -56,14 +47,16 @@ def advance(before: Counters, entry: Entry) -> Counters:
     seq = before.next_seq
     new_turn = entry.begins_turn(before.invocation_id)
     turn_seq = seq if new_turn else before.turn_seq
-    calls = pins.after_append(before.pins, entry, seq=seq, turn_seq=turn_seq, new_turn=new_turn)
+    calls = retained_rows.after_append(
+        before.retained_calls, entry, seq=seq, turn_seq=turn_seq, new_turn=new_turn
+    )
     return Counters(
         next_seq=seq + 1,
         total_tokens=before.total_tokens + entry.tokens,
         message_count=before.message_count + entry.counts,
         invocation_id=entry.invocation_id if new_turn else before.invocation_id,
         turn_seq=turn_seq,
-        compacted_seq=seq if entry.compaction else before.compacted_seq,
+        compacted_seq=seq if entry.compaction and not entry.scope else before.compacted_seq,
         open_calls=calls.open,
         closed_calls=calls.closed,
     )
@@ -77,7 +70,7 @@ def rewound(
     `tokens` and `messages` are the sums of the undone rows, `compacted_seq` is the newest
     compaction before them. Undone rows keep their numbers, so `next_seq` stays.
     """
-    calls = pins.before_rewind(before.pins, first)
+    calls = retained_rows.before_rewind(before.retained_calls, first)
     return before._replace(
         total_tokens=before.total_tokens - tokens,
         message_count=before.message_count - messages,

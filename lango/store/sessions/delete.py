@@ -14,7 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.store.allowances import keep_costs
+from lango.store.credentials.store import delete_requests
 from lango.store.files import rows as artifact_rows
+from lango.store.memory.rows import forget_session
 from lango.store.model_calls import delete_calls
 from lango.store.schema.tables import conversations, messages, sessions, state_changes
 from lango.store.sessions.entries import SessionKey
@@ -50,6 +52,8 @@ async def _delete(connection: AsyncConnection, key: SessionKey, pk: int) -> None
     for kind in (artifact_rows.ARTIFACT, artifact_rows.EVENT_DATA):
         await artifact_rows.delete_artifacts(connection, artifact_rows.of_key(key, kind))
     await delete_calls(connection, key, pk)
+    await forget_session(connection, pk)
+    await delete_requests(connection, pk)
     for table in (messages, state_changes, conversations):
         await connection.execute(sa.delete(table).where(table.c.session_pk == pk))
     await connection.execute(sa.delete(sessions).where(sessions.c.pk == pk))

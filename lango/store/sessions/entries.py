@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from lango.core.ids import MAX_SESSION_KEY_BYTES, check_id, check_key
 from lango.core.values import JsonObject
+from lango.store.files.contents import BytesInMemory, Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,21 @@ class SessionKey:
     def columns(self) -> tuple[str, str, str, str]:
         """The key as the values of its columns."""
         return self.tenant, self.app_name, self.user_id, self.session_id
+
+    @property
+    def of_user(self) -> dict[str, str]:
+        """The names of its user, by column."""
+        return {"tenant": self.tenant, "app_name": self.app_name, "user_id": self.user_id}
+
+    @property
+    def of_row(self) -> dict[str, str]:
+        """Its names in a row of `sessions`, by column."""
+        return self.of_user | {"id": self.session_id}
+
+    @property
+    def of_part(self) -> dict[str, str]:
+        """Its names in a row of what belongs to it, by column."""
+        return self.of_user | {"session_id": self.session_id}
 
     def check_state(self, state: StateChange) -> None:
         """Raise InvalidIdError if a key of the app's or user's state is too long for its index."""
@@ -71,10 +87,15 @@ class Blob:
     name: str
     kind: str
     mime_type: str | None
-    data: bytes
+    data: bytes | Content
     part: JsonObject
     call: str = ""  # the tool call whose output it is
     marker: JsonObject | None = None  # its placeholder in the event
+
+    @property
+    def content(self) -> Content:
+        """The bytes to save."""
+        return BytesInMemory(self.data) if isinstance(self.data, bytes) else self.data
 
 
 @dataclass(slots=True)
@@ -126,6 +147,11 @@ class Entry:
         """Whether one statement can append it: it reads no older rows and has no blobs."""
         special = self.compaction or self.opens_calls or self.rewind or self.blobs or self.scope
         return not special
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to append it may take long: a rewind marks all later rows, a blob is a file."""
+        return self.rewind is not None or bool(self.blobs)
 
 
 @dataclass(frozen=True, slots=True)

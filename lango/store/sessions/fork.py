@@ -5,6 +5,7 @@ Rows keep their numbers. Rows that a later rewind undid existed at that point, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,7 +51,7 @@ async def fork(
         if new_pk is not None:
             await _fill(connection, source, point, to, new_pk)
 
-    await database.write(once)
+    await database.write(once, is_long=True)
 
 
 async def _insert(
@@ -58,10 +59,7 @@ async def _insert(
 ) -> int | None:
     moment = now(connection)
     row: dict[str, Any] = {
-        "tenant": to.tenant,
-        "app_name": to.app_name,
-        "user_id": to.user_id,
-        "id": to.session_id,
+        **to.of_row,
         "public_id": public_id,
         "title": source.title,
         "state": {},
@@ -83,27 +81,48 @@ async def _fill(
     invocation = await connection.scalar(
         sa.select(turns.c.invocation_id).where(is_turn(source.pk, point.turn))
     )
-    last = await _last_seq(connection, source.pk, invocation or "")
+    last = await _last_seq(connection, source.pk, point.turn)
     for table in (messages, state_changes):
         await _copy_rows(connection, table, source.pk, new_pk, last)
     changes, _ = await rewinding.changes_around(connection, new_pk, last + 1)
     counters = await _counters(connection, source, new_pk, last, invocation or "")
     values = counters.columns | {"state": await _state(connection, source, changes)}
     await connection.execute(sa.update(sessions).where(sessions.c.pk == new_pk).values(values))
-    await _copy_artifacts(connection, point.session, to, changes)
+    await copy_artifacts(connection, point.session, to, changes)
 
 
-async def _last_seq(connection: AsyncConnection, pk: int, invocation_id: str) -> int:
-    """The last row of an invocation; 0 if it has none."""
-    seqs = [
-        await connection.scalar(
-            sa.select(sa.func.max(table.c.seq)).where(
-                table.c.session_pk == pk, table.c.invocation_id == invocation_id
-            )
+async def _last_seq(connection: AsyncConnection, pk: int, turn: int) -> int:
+    """The last row before the next message after a turn; 0 if there is none.
+
+    An answer to a call of an earlier invocation may come after the turn, and is no message: it is
+    part of the history if it came before the next one.
+    """
+    of_session = sa.select(turns.c.invocation_id).where(turns.c.session_pk == pk)
+    begun = of_session.where(turns.c.number <= turn)
+    later = of_session.where(turns.c.number > turn, turns.c.invocation_id.not_in(begun))
+    next_message = await _seqs(connection, sa.func.min, pk, later)
+    before = min(next_message, default=None)
+    return max(await _seqs(connection, sa.func.max, pk, begun, before), default=0)
+
+
+async def _seqs(
+    connection: AsyncConnection,
+    choose: Callable[[sa.ColumnElement[int]], sa.ColumnElement[int]],
+    pk: int,
+    invocations: sa.Select[tuple[str]],
+    before: int | None = None,
+) -> list[int]:
+    """The first or last row of some invocations in each table that has one."""
+    found: list[int] = []
+    for table in (messages, state_changes):
+        statement = sa.select(choose(table.c.seq)).where(
+            table.c.session_pk == pk, table.c.invocation_id.in_(invocations)
         )
-        for table in (messages, state_changes)
-    ]
-    return max(seq or 0 for seq in seqs)
+        if before is not None:
+            statement = statement.where(table.c.seq < before)
+        if (seq := await connection.scalar(statement)) is not None:
+            found.append(seq)
+    return found
 
 
 async def _copy_rows(
@@ -139,7 +158,7 @@ async def _counters(
     turn_seq = await connection.scalar(
         first.where(of_session, messages.c.invocation_id == invocation_id)
     )
-    calls = before_rewind(Counters.of(source).pins, last + 1)
+    calls = before_rewind(Counters.of(source).retained_calls, last + 1)
     return Counters(
         next_seq=last + 1,
         total_tokens=tokens or 0,
@@ -154,7 +173,7 @@ async def _counters(
     )
 
 
-async def _copy_artifacts(
+async def copy_artifacts(
     connection: AsyncConnection, old: SessionKey, to: SessionKey, changes: list[JsonObject]
 ) -> None:
     """Copy the data of events, and the versions of each artifact up to the one current then."""
@@ -163,7 +182,9 @@ async def _copy_artifacts(
     columns = [column for column in artifacts.c if column.name not in ("pk", "session_id")]
     names = ["session_id", *(column.name for column in columns)]
     statement = sa.select(artifacts.c.pk, artifacts.c.kind, artifacts.c.name, artifacts.c.version)
-    for row in (await connection.execute(statement.where(of_source))).all():
+    # Locked: while both rows refer to an object, it is not in the queue of deletions.
+    locked = statement.where(of_source).with_for_update(read=True, key_share=True)
+    for row in (await connection.execute(locked)).all():
         if row.kind == ARTIFACT and row.version > stood.get(row.name, -1):
             continue
         copied = sa.select(sa.literal(to.session_id), *columns).where(artifacts.c.pk == row.pk)

@@ -17,7 +17,7 @@ from lango.core.values import JsonObject, json_text, json_value
 from lango.errors import InvalidIdError, SessionNotFoundError
 from lango.store.db.clock import seconds
 from lango.store.db.database import Database
-from lango.store.db.statement import Prepared, Row, only
+from lango.store.db.statement import CoreTransaction, Prepared, Row, only
 from lango.store.schema.tables import IS_RUNNING, app_states, messages, sessions, turns, user_states
 from lango.store.sessions.entries import SessionKey, StoredMessage, StoredSession
 from lango.store.sessions.load import ROW, live, stored_session
@@ -140,7 +140,11 @@ async def list_page(
         return Page([], None)
     named = {f"app_{number}": name for number, name in enumerate(apps)}
     statement = _newest(len(apps), frozenset(values))
-    rows = await database.read(statement, in_tenant=tenant, count=count, **named, **values)
+    values |= {"in_tenant": tenant, "count": count, **named}
+    if database.is_sqlite and not _SEARCHES.isdisjoint(values):
+        rows = await database.read(lambda one: CoreTransaction(one).all(statement, **values))
+    else:
+        rows = await database.read(statement, **values)
     more = len(rows) > limit
     rows = rows[:limit]
     next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if more else None
@@ -186,6 +190,8 @@ _CONDITIONS: Final[dict[str, sa.ColumnElement[bool]]] = {
     "pk": _is_behind,
 }
 """Conditions by bind parameter: a statement has those whose value is given."""
+_SEARCHES: Final = {"in_title", "has_status"}
+"""Those that may refuse most of the sessions that an index finds: they may take long."""
 
 
 @lru_cache(maxsize=256)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject, json_value
 from lango.store.db.clock import seconds
+from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
 from lango.store.schema.tables import Key, app_states, messages, sessions, user_states
 from lango.store.sessions.entries import LoadedSession, SessionKey, StoredMessage, StoredSession
 from lango.store.sessions.retained_rows import spans
@@ -42,12 +43,7 @@ class NewestEvents:
 
 def key_is(key: SessionKey) -> sa.ColumnElement[bool]:
     """The condition that names one session."""
-    return sa.and_(
-        sessions.c.tenant == key.tenant,
-        sessions.c.app_name == key.app_name,
-        sessions.c.user_id == key.user_id,
-        sessions.c.id == key.session_id,
-    )
+    return sa.and_(*(sessions.c[name] == value for name, value in key.of_row.items()))
 
 
 def from_header(key: SessionKey, header: JsonObject) -> StoredSession:
@@ -81,44 +77,73 @@ def from_rows(key: SessionKey, rows: Sequence[Any]) -> LoadedSession | None:
     return LoadedSession(from_header(key, header), stored[1:], after == 0, after)
 
 
+_APP: Final = ("tenant", "app_name")
+_USER: Final = (*_APP, "user_id")
+
+
+def _named(table: sa.Table, *names: str) -> Iterator[sa.ColumnElement[bool]]:
+    """Conditions on columns, by bind parameters of their names."""
+    return (table.c[name] == sa.bindparam(name) for name in names)
+
+
+_SESSION: Final = Prepared(sa.select(sessions).where(*_named(sessions, *_USER, "id")))
+_APP_STATE: Final = Prepared(
+    sa.select(app_states.c.key, app_states.c.value).where(*_named(app_states, *_APP))
+)
+_USER_STATE: Final = Prepared(
+    sa.select(user_states.c.key, user_states.c.value).where(*_named(user_states, *_USER))
+)
+_LIVE_ROWS: Final = sa.select(*ROW).where(live, messages.c.session_pk == sa.bindparam("of_pk"))
+_ROWS_AFTER: Final = Prepared(
+    _LIVE_ROWS.where(messages.c.seq > sa.bindparam("after")).order_by(messages.c.seq)
+)
+_ROW_AT: Final = Prepared(_LIVE_ROWS.where(messages.c.seq == sa.bindparam("at")))
+_EDGE: Final = Prepared(
+    sa.select(messages.c.seq)
+    .where(
+        messages.c.session_pk == sa.bindparam("of_pk"),
+        live,
+        messages.c.cum_tokens >= sa.bindparam("least"),
+    )
+    .order_by(messages.c.cum_tokens, messages.c.seq)
+    .limit(1)
+)
+
+
 async def read_states(
     connection: AsyncConnection, key: SessionKey
 ) -> tuple[JsonObject, JsonObject]:
     """The app's and the user's state."""
-    app = await connection.execute(
-        sa.select(app_states.c.key, app_states.c.value).where(
-            app_states.c.tenant == key.tenant, app_states.c.app_name == key.app_name
-        )
-    )
-    return {row.key: row.value for row in app}, await read_user_state(connection, key)
+    return await _states(CoreTransaction(connection), key)
+
+
+async def _states(transaction: Transaction, key: SessionKey) -> tuple[JsonObject, JsonObject]:
+    app = await transaction.all(_APP_STATE, tenant=key.tenant, app_name=key.app_name)
+    return {row.key: row.value for row in app}, await _user_state(transaction, key)
 
 
 async def read_user_state(connection: AsyncConnection, key: SessionKey) -> JsonObject:
     """The user's state."""
-    user = await connection.execute(
-        sa.select(user_states.c.key, user_states.c.value).where(
-            user_states.c.tenant == key.tenant,
-            user_states.c.app_name == key.app_name,
-            user_states.c.user_id == key.user_id,
-        )
-    )
+    return await _user_state(CoreTransaction(connection), key)
+
+
+async def _user_state(transaction: Transaction, key: SessionKey) -> JsonObject:
+    user = await transaction.all(_USER_STATE, **key.of_user)
     return {row.key: row.value for row in user}
 
 
 async def read_session(
-    connection: AsyncConnection, key: SessionKey
-) -> tuple[StoredSession, sa.Row[Any]] | None:
+    transaction: Transaction, key: SessionKey
+) -> tuple[StoredSession, Row] | None:
     """The session's row with its states, by plain SQL."""
-    row = (await connection.execute(sa.select(sessions).where(key_is(key)))).one_or_none()
+    row = await transaction.one(_SESSION, **key.of_row)
     if row is None:
         return None
-    app_state, user_state = await read_states(connection, key)
+    app_state, user_state = await _states(transaction, key)
     return stored_session(row, app_state, user_state), row
 
 
-def stored_session(
-    row: sa.Row[Any], app_state: JsonObject, user_state: JsonObject
-) -> StoredSession:
+def stored_session(row: Row, app_state: JsonObject, user_state: JsonObject) -> StoredSession:
     """One row of `sessions` as the layers above see it."""
     return StoredSession(
         pk=row.pk,
@@ -139,42 +164,25 @@ def stored_session(
     )
 
 
-async def select_rows(
-    connection: AsyncConnection, *conditions: sa.ColumnElement[bool]
-) -> list[StoredMessage]:
-    """Live rows by condition, in order."""
-    result = await connection.execute(
-        sa.select(*ROW).where(live, *conditions).order_by(messages.c.seq)
-    )
-    return [StoredMessage._make(row) for row in result]
-
-
 async def load_window(
-    connection: AsyncConnection, key: SessionKey, budget: int | None
+    transaction: Transaction, key: SessionKey, budget: int | None
 ) -> LoadedSession | None:
-    """The same as the hand-written load statement, in SQLAlchemy Core: for SQLite."""
-    session_and_row = await read_session(connection, key)
+    """The same as the hand-written load statement, for SQLite."""
+    session_and_row = await read_session(transaction, key)
     if session_and_row is None:
         return None
     session, row = session_and_row
     after = 0
     if budget is not None and session.total_tokens > budget:
-        edge = await connection.scalar(
-            sa.select(messages.c.seq)
-            .where(
-                messages.c.session_pk == session.pk,
-                live,
-                messages.c.cum_tokens >= session.total_tokens - budget,
-            )
-            .order_by(messages.c.cum_tokens, messages.c.seq)
-            .limit(1)
-        )
-        after = min(session.turn_seq - 1, edge or 0)
-    of_session = messages.c.session_pk == session.pk
-    rows = await select_rows(connection, of_session, messages.c.seq > after)
+        least = session.total_tokens - budget
+        edge = await transaction.one(_EDGE, of_pk=session.pk, least=least)
+        after = min(session.turn_seq - 1, edge.seq if edge else 0)
+    rows = list(await transaction.all(_ROWS_AFTER, of_pk=session.pk, after=after))
     if row.compacted_seq is not None and row.compacted_seq <= after:
-        rows = await select_rows(connection, of_session, messages.c.seq == row.compacted_seq) + rows
-    return await with_pinned(connection, LoadedSession(session, rows, after == 0, after))
+        at = row.compacted_seq
+        rows = [*await transaction.all(_ROW_AT, of_pk=session.pk, at=at), *rows]
+    stored = [StoredMessage._make(cast("Sequence[Any]", each)) for each in rows]
+    return LoadedSession(session, stored, after == 0, after)
 
 
 async def with_pinned(connection: AsyncConnection, loaded: LoadedSession) -> LoadedSession:
@@ -206,7 +214,7 @@ async def load_recent(
     connection: AsyncConnection, key: SessionKey, recent: NewestEvents
 ) -> LoadedSession | None:
     """Exactly what a GetSessionConfig asks for, even if that separates calls from responses."""
-    session_and_row = await read_session(connection, key)
+    session_and_row = await read_session(CoreTransaction(connection), key)
     if session_and_row is None:
         return None
     session, _ = session_and_row

@@ -2,7 +2,7 @@
 
 `sessions.open_calls` maps the id of each long-running call, and each task's scope, to its rows:
 `{"invocation": id, "from": first seq, "to": last seq, "answered": seq}`. A task's rows are of many
-invocations, so it names none. An answered call stays until the turn that answers it is over: a
+invocations, so it names none. An answered call stays until the turn that answers it has ended: a
 worker that resumes that turn after a crash needs the rows too. Then it moves to `closed_calls`; a
 rewind that undoes the answer reopens it.
 
@@ -32,10 +32,10 @@ class RetainedCalls(NamedTuple):
 
 
 def after_append(
-    pins: RetainedCalls, entry: Entry, *, seq: int, turn_seq: int, new_turn: bool
+    calls: RetainedCalls, entry: Entry, *, seq: int, turn_seq: int, new_turn: bool
 ) -> RetainedCalls:
     """The calls after the entry is stored at `seq`."""
-    open_calls, closed = dict(pins.open or {}), dict(pins.closed or {})
+    open_calls, closed = dict(calls.open or {}), dict(calls.closed or {})
     if new_turn:
         for call_id in [call_id for call_id, call in open_calls.items() if call["answered"]]:
             closed[call_id] = open_calls.pop(call_id)
@@ -49,9 +49,9 @@ def after_append(
     return RetainedCalls(open_calls or None, _newest(closed))
 
 
-def check_room(pins: RetainedCalls, entry: Entry) -> None:
+def check_room(calls: RetainedCalls, entry: Entry) -> None:
     """TurnLimitError if the entry opens calls and the session has too many open ones already."""
-    open_calls = [call_id for call_id, call in (pins.open or {}).items() if not call["answered"]]
+    open_calls = [call_id for call_id, call in (calls.open or {}).items() if not call["answered"]]
     used = len({*open_calls, *entry.opens_calls})
     if entry.opens_calls and used > MAX_OPEN:
         raise TurnLimitError(
@@ -85,9 +85,9 @@ def _newest(calls: Calls) -> Calls | None:
     return dict(list(calls.items())[-MAX_CLOSED:]) or None
 
 
-def before_rewind(pins: RetainedCalls, first: int) -> RetainedCalls:
+def before_rewind(calls: RetainedCalls, first: int) -> RetainedCalls:
     """The calls as they were before a seq, without later calls and answers."""
-    known = {**(pins.closed or {}), **(pins.open or {})}
+    known = {**(calls.closed or {}), **(calls.open or {})}
     earlier = {call_id: call for call_id, call in known.items() if call["from"] < first}
     waiting = {
         call_id: call | {"answered": None, "to": min(call["to"], first - 1)}

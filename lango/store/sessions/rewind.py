@@ -14,7 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject
+from lango.store.db.statement import Row
 from lango.store.files.rows import refill_version, restore_version
+from lango.store.memory.rows import forget_undone
 from lango.store.schema.tables import messages, state_changes
 from lango.store.sessions.counters import Counters, rewound
 from lango.store.sessions.entries import Entry, Rewind, SessionKey
@@ -41,9 +43,7 @@ class RewindResult:
         return {name: change for name, change in changes.items() if change} or None
 
 
-async def undo(
-    connection: AsyncConnection, session: sa.Row[Any], entry: Entry
-) -> RewindResult | None:
+async def undo(connection: AsyncConnection, session: Row, entry: Entry) -> RewindResult | None:
     """Mark the rows from the rewound invocation on, and compute the state before it.
 
     None if the entry rewinds no stored invocation: its own changes then apply.
@@ -54,6 +54,7 @@ async def undo(
         return None
     before, behind = await changes_around(connection, session.pk, first)
     tokens, count = await _mark(connection, session, first)
+    await forget_undone(connection, session.pk, first)
     return RewindResult(
         counters=rewound(
             Counters.of(session),
@@ -77,9 +78,7 @@ def state_delta(target: Mapping[str, Any], current: Mapping[str, Any]) -> JsonOb
     return delta | {key: None for key in current if key not in target}
 
 
-async def _first_seq(
-    connection: AsyncConnection, session: sa.Row[Any], rewind: Rewind
-) -> int | None:
+async def _first_seq(connection: AsyncConnection, session: Row, rewind: Rewind) -> int | None:
     """The first seq of the invocation: the caller's rows may begin in the middle of it."""
     target = rewind.before_invocation_id
     of_session = messages.c.session_pk == session.pk
@@ -116,7 +115,7 @@ async def _first_seq(
     return min(seq for seq in (known, own, state_only) if seq is not None)
 
 
-async def _mark(connection: AsyncConnection, session: sa.Row[Any], first: int) -> tuple[int, int]:
+async def _mark(connection: AsyncConnection, session: Row, first: int) -> tuple[int, int]:
     """Mark the undone rows; returns their tokens and their number of messages."""
     taken = (
         messages.c.session_pk == session.pk,
@@ -173,7 +172,7 @@ def folded(changes: Iterable[JsonObject], kind: str) -> JsonObject:
 
 async def _artifacts(
     connection: AsyncConnection,
-    session: sa.Row[Any],
+    session: Row,
     rewind: Rewind,
     before: list[JsonObject],
     behind: list[JsonObject],
@@ -210,6 +209,6 @@ async def newest_compaction(
         .order_by(messages.c.seq.desc())
     )
     for seq, event in rows:
-        if event and "compaction" in event.get("actions", {}):
+        if event and "compaction" in event.get("actions", {}) and not event.get("isolation_scope"):
             return seq
     return None

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.failpoints import failpoint
 from lango.core.ids import check_id, new_id
 from lango.core.values import JsonObject, json_text, json_value
 from lango.errors import SessionExistsError
-from lango.store.db.clock import now
+from lango.store import users
+from lango.store.credentials.store import SqlCredentialStore
+from lango.store.db.clock import NOW
 from lango.store.db.database import POOL_OVERFLOW, POOL_SIZE, Database
 from lango.store.db.engines import POOL_TIMEOUT
 from lango.store.db.retry import is_duplicate, retrying
+from lango.store.db.statement import CoreTransaction, Prepared, Transaction
 from lango.store.files import rows as artifact_rows
+from lango.store.files.storage import loaded, stored_entry
 from lango.store.schema.tables import sessions
 from lango.store.sessions import append as appending
 from lango.store.sessions import listing, statements
@@ -38,6 +39,10 @@ from lango.store.sessions.entries import (
 )
 from lango.store.sessions.listing import ANY, Page, SessionFilter, SessionSummary
 from lango.store.sessions.load import NewestEvents, key_is
+from lango.store.users import DeletedData
+
+_BRIEF_BUDGET: Final = 64_000
+"""Tokens of a window up to which SQLite reads it on the event loop's own thread: milliseconds."""
 
 
 class SqlSessionStore:
@@ -45,6 +50,10 @@ class SqlSessionStore:
 
     Every operation may be repeated after a fault, and retries by itself if the fault is transient.
     `pooled`: the URL leads to PgBouncer in transaction mode, `direct_url` to the database itself.
+    `credential_keys` (each 32 bytes in base64) encrypt the credentials of users for tools: the
+    first one encrypts, all decrypt. OAuth providers send browsers back to `public_url`, the address
+    of `lango serve`. `objects` is the URL of an object store, which then has the bytes of files:
+    `s3://bucket/prefix`, `gs://`, `az://` or `file:///folder`.
     """
 
     def __init__(
@@ -57,6 +66,9 @@ class SqlSessionStore:
         pool_timeout: float = POOL_TIMEOUT,
         pooled: bool = False,
         direct_url: str | None = None,
+        credential_keys: Sequence[str] = (),
+        public_url: str | None = None,
+        objects: str | None = None,
     ) -> None:
         self.database = Database(
             url,
@@ -66,7 +78,9 @@ class SqlSessionStore:
             pool_timeout=pool_timeout,
             pooled=pooled,
             direct_url=direct_url,
+            objects=objects,
         )
+        self.credentials = SqlCredentialStore(self.database, credential_keys, public_url)
 
     async def open(self) -> None:
         """Connect and check the schema now rather than at the first use."""
@@ -88,12 +102,7 @@ class SqlSessionStore:
         await self.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def create(
@@ -116,7 +125,9 @@ class SqlSessionStore:
             created = await retrying(partial(self._create_at_once, key, public_id, state, title))
             if created is not None:
                 return created
-        return await self.database.write(create_session, key, public_id, state, title, session=key)
+        return await self.database.transact(
+            create_session, key, public_id, state, title, session=key
+        )
 
     async def _create_at_once(
         self, key: SessionKey, public_id: str, state: StateChange, title: str
@@ -131,21 +142,25 @@ class SqlSessionStore:
         """The newest rows within a token budget (None: all), with those that are always loaded."""
 
         async def once() -> LoadedSession | None:
-            if self.database.is_sqlite:
-                async with self.database.snapshot() as connection:
-                    return await loading.load_window(connection, key, budget)
-            loaded = loading.from_rows(
-                key,
-                await self.database.fetch(
-                    statements.LOAD, key.tenant, key.app_name, key.user_id, key.session_id, budget
-                ),
-            )
+            loaded = await self._load(key, budget)
             if loaded is None or loaded.whole or not loaded.session.open_calls:
                 return loaded
             async with self.database.snapshot() as connection:
                 return await loading.with_pinned(connection, loaded)
 
         return await retrying(once)
+
+    async def _load(self, key: SessionKey, budget: int | None) -> LoadedSession | None:
+        """The window alone."""
+        if not self.database.is_sqlite:
+            names = (key.tenant, key.app_name, key.user_id, key.session_id)
+            rows = await self.database.fetch(statements.LOAD, *names, budget)
+            return loading.from_rows(key, rows)
+        if budget is not None and budget <= _BRIEF_BUDGET:
+            async with self.database.brief_snapshot() as transaction:
+                return await loading.load_window(transaction, key, budget)
+        async with self.database.snapshot() as connection:
+            return await loading.load_window(CoreTransaction(connection), key, budget)
 
     async def load_recent(self, key: SessionKey, recent: NewestEvents) -> LoadedSession | None:
         """Exactly what a GetSessionConfig asks for."""
@@ -156,6 +171,7 @@ class SqlSessionStore:
         check_id("event id", entry.event_id)
         ref.key.check_state(entry.state)
         located = ref if ref.pk is not None else await self.locate(ref.key)
+        entry = await stored_entry(self.database, ref.key.tenant, entry)
         failpoint("append.before")
 
         async def once() -> Appended:
@@ -193,12 +209,17 @@ class SqlSessionStore:
     async def _append_in_transaction(
         self, ref: SessionRef, entry: Entry, epoch: int | None
     ) -> Appended:
-        async with self.database.begin() as connection:
-            return await appending.append(connection, ref, entry, epoch)
+        if self.database.is_sqlite and not entry.is_long:
+            async with self.database.transaction() as transaction:
+                return await appending.append(transaction, ref, entry, epoch)
+        async with self.database.begin(is_long=entry.is_long) as connection:
+            return await appending.append(CoreTransaction(connection), ref, entry, epoch)
 
     async def read_blobs(self, key: SessionKey, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes that were moved out of events, by name."""
-        return await self.database.read(artifact_rows.read_blobs, key, names)
+        return await loaded(
+            self.database, await self.database.read(artifact_rows.read_blobs, key, names)
+        )
 
     async def locate(self, key: SessionKey) -> SessionRef:
         """A session by its key; SessionNotFoundError if there is none."""
@@ -252,13 +273,7 @@ class SqlSessionStore:
 
     async def summary(self, key: SessionKey) -> SessionSummary:
         """A session's entry in a list; SessionNotFoundError if there is none."""
-        return await listing.find(
-            self.database,
-            tenant=key.tenant,
-            app_name=key.app_name,
-            user_id=key.user_id,
-            id=key.session_id,
-        )
+        return await listing.find(self.database, **key.of_row)
 
     async def messages(
         self,
@@ -282,7 +297,25 @@ class SqlSessionStore:
         which = key_is(key)
         if public_id is not None:
             which &= sessions.c.public_id == public_id
-        await self.database.write(delete_session, key, which, session=key)
+        await self.database.write(delete_session, key, which, session=key, is_long=True)
+
+    async def delete_user(
+        self, tenant: str, user_id: str, app_name: str | None = None
+    ) -> DeletedData:
+        """Delete all data of a user in an app, or in all apps of the tenant.
+
+        Sessions with all their data, the user's state, artifacts and memory; running turns of the
+        sessions are stopped. API keys that name the user stay: see `KeyStore.revoke`.
+        """
+        apps = (
+            [app_name]
+            if app_name is not None
+            else await self.database.read(users.apps_of_user, tenant, user_id)
+        )
+        deleted = DeletedData()
+        for app in apps:
+            deleted += await users.delete_user(self.database, SessionKey(tenant, app, user_id, ""))
+        return deleted
 
     async def rename(self, key: SessionKey, title: str) -> None:
         """Set the title of a session."""
@@ -293,8 +326,13 @@ class SqlSessionStore:
             raise appending.missing(SessionRef(key))
 
 
+_CREATE: Final = Prepared(
+    sa.insert(sessions).values(created=NOW, updated=NOW, last_activity=NOW).returning(sessions.c.pk)
+)
+
+
 async def create_session(
-    connection: AsyncConnection,
+    transaction: Transaction,
     key: SessionKey,
     public_id: str,
     state: StateChange,
@@ -302,31 +340,27 @@ async def create_session(
     parent_pk: int | None = None,
 ) -> StoredSession:
     """Write a new session in a transaction; a retry recognises its own by the public id."""
-    existing = await loading.read_session(connection, key)
+    existing = await loading.read_session(transaction, key)
     if existing is not None:
         if existing[0].public_id == public_id:
             return existing[0]
         raise SessionExistsError(f"Session with id {key.session_id} already exists.")
-    moment = now(connection)
     row: dict[str, Any] = {
-        "tenant": key.tenant,
-        "app_name": key.app_name,
-        "user_id": key.user_id,
-        "id": key.session_id,
+        **key.of_row,
         "public_id": public_id,
         "parent_pk": parent_pk,
         "state": dict(state.session),
         "title": title,
-        "created": moment,
-        "updated": moment,
-        "last_activity": moment,
     }
     try:
-        await connection.execute(sa.insert(sessions).values(row))
-    except IntegrityError as error:  # another transaction was faster
+        await transaction.all(_CREATE, **row)
+    except Exception as error:
+        if not is_duplicate(error):
+            raise
+        # Another transaction was faster.
         raise SessionExistsError(f"Session with id {key.session_id} already exists.") from error
-    await appending.write_shared_states(connection, SessionRef(key), state)
-    created = await loading.read_session(connection, key)
+    await appending.write_shared_states(transaction, SessionRef(key), state)
+    created = await loading.read_session(transaction, key)
     return cast("tuple[StoredSession, object]", created)[0]
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from lango.core.values import JsonObject, json_value
 from lango.errors import ImportSourceError, UnsupportedUrlError
 from lango.store.db.connection_errors import in_words, require_file
-from lango.store.db.engines import create_engine, is_sqlite, store_url
+from lango.store.db.engines import close_engine, create_engine, is_sqlite, store_url
 from lango.store.schema.migrate import VERSION_TABLE
 
 BATCH: Final = 100
@@ -79,7 +79,7 @@ class AdkSource:
                 async with engine.connect() as connection:
                     by_insertion = await connection.run_sync(self._recognise)
             except BaseException:
-                await engine.dispose()
+                await close_engine(engine)
                 raise
         if by_insertion:
             self._tie_break = sa.literal_column("rowid")
@@ -89,7 +89,7 @@ class AdkSource:
         """Close the connections."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            await engine.dispose()
+            await close_engine(engine)
 
     async def __aenter__(self) -> AdkSource:
         await self.open()

@@ -71,7 +71,7 @@ class SessionImporter:
     async def import_session(self, session: ForeignSession, batches: EntryBatches) -> ImportResult:
         """Import a session; `batches` yields its entries in order, from the start on each call."""
         session.key.checked()
-        imported = await self._database.write(_import, session, batches)
+        imported = await self._database.write(_import, session, batches, is_long=True)
         failpoint("import.session")
         return imported
 
@@ -139,7 +139,7 @@ async def _import(
     imported = ImportResult(is_new, writer.added, writer.known, row.next_seq - 1 - writer.known)
     if imported.continued and imported.added:  # raising rolls the transaction back
         raise SessionExistsError(
-            "It has been used here since, and has new events in the source as well."
+            "Both this session and its source have new events since the last import."
         )
     if not imported.continued:
         await writer.update(state=session.state, updated=readable_time(session.updated))
@@ -156,12 +156,8 @@ async def _insert_session(
     connection: AsyncConnection, session: ForeignSession
 ) -> sa.Row[Any] | None:
     """Insert the session's row; None if it exists already, which stays as it is."""
-    key = session.key
     row = {
-        "tenant": key.tenant,
-        "app_name": key.app_name,
-        "user_id": key.user_id,
-        "id": key.session_id,
+        **session.key.of_row,
         "public_id": new_id("ses"),
         "state": session.state,
         "created": readable_time(session.created),

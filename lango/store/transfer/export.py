@@ -1,8 +1,9 @@
 """A session as JSON Lines: all that is needed to restore it in another database.
 
 The lines, each an object with its `kind`: the header `lango.session` (the session's row), `state`
-(of the user and the app), `message` and `change` (its entries, in order, undone ones too),
-`artifact` with its `chunk`s of base64, then the same from `child` on for each session of an agent
+(of the user and the app), `memory` of the scope `user` (entries that belong to no session),
+`message` and `change` (its entries, in order, undone ones too), `artifact` with its `chunk`s of
+base64, `memory` of the scope `session`, then the same from `child` on for each session of an agent
 that a tool ran, and `end`, with the number and the SHA-256 of the lines before it. Rows are read
 page by page, so a session of any length takes the same memory. Entries that are appended during
 the export are not part of it.
@@ -15,16 +16,16 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from lango.core.values import JsonObject, json_text
 from lango.store.db.database import Database
-from lango.store.files.rows import ARTIFACT, EVENT_DATA, of_key, read_chunk
-from lango.store.schema.tables import artifacts, messages, sessions, state_changes
+from lango.store.files.rows import ARTIFACT, EVENT_DATA, of_key
+from lango.store.files.storage import chunks
+from lango.store.schema.tables import artifacts, memories, messages, sessions, state_changes
 from lango.store.sessions.append import missing
 from lango.store.sessions.entries import SessionKey, SessionRef
 from lango.store.sessions.load import key_is, read_states
@@ -36,6 +37,7 @@ MESSAGE: Final = "message"
 CHANGE: Final = "change"
 ARTIFACT_LINE: Final = "artifact"
 CHUNK: Final = "chunk"
+MEMORY: Final = "memory"
 END: Final = "end"
 VERSION: Final = 1
 PAGE: Final = 100
@@ -56,7 +58,13 @@ SESSION_COLUMNS: Final = columns(
 )
 MESSAGE_COLUMNS: Final = columns(messages, "session_pk")
 CHANGE_COLUMNS: Final = columns(state_changes, "session_pk")
-ARTIFACT_COLUMNS: Final = columns(artifacts, "pk", "tenant", "app_name", "user_id", "session_id")
+ARTIFACT_COLUMNS: Final = columns(
+    artifacts, "pk", "tenant", "app_name", "user_id", "session_id", "object_key"
+)
+# The words of an entry begin with its owner: the restore makes them anew.
+MEMORY_COLUMNS: Final = columns(
+    memories, "pk", "tenant", "app_name", "user_id", "session_pk", "session_id", "terms"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class _Part:
     key: SessionKey
     last_seq: int
     last_artifact: int
+    last_memory: int
     row: JsonObject
 
 
@@ -100,6 +109,8 @@ class SessionExport:
                 yield _header(part)
                 yield {"kind": STATE, "scope": "user", "values": self.user_state}
                 yield {"kind": STATE, "scope": "app", "values": self.app_state}
+                async for fields in self._memories(part, "user"):
+                    yield fields
             else:
                 yield {"kind": CHILD, **part.row}
             async for fields in self._entries(part):
@@ -107,6 +118,8 @@ class SessionExport:
                 if watch is not None:
                     watch(1)
             async for fields in self._artifacts(part):
+                yield fields
+            async for fields in self._memories(part, "session"):
                 yield fields
 
     async def _entries(self, part: _Part) -> AsyncGenerator[JsonObject]:
@@ -121,13 +134,20 @@ class SessionExport:
             artifact = await self.database.read(_artifact_after, part, after)
             if artifact is None:
                 return
-            after, fields = artifact
+            row, fields = artifact
+            after, number = row.pk, 0
             yield fields
-            for number in count():
-                data = await self.database.read(read_chunk, after, number)
-                if data is None:
-                    break
+            async for data in chunks(self.database, row.pk, row.size, row.object_key):
                 yield {"kind": CHUNK, "number": number, "data": base64.b64encode(data).decode()}
+                number += 1
+
+    async def _memories(
+        self, part: _Part, scope: Literal["user", "session"]
+    ) -> AsyncGenerator[JsonObject]:
+        after = 0
+        while page := await self.database.read(_memories_after, part, scope, after):
+            for after, fields in page:  # noqa: B007 - the next page begins after the last one
+                yield {"kind": MEMORY, "scope": scope, **fields}
 
 
 async def open_export(
@@ -145,12 +165,8 @@ async def open_export(
             raise missing(SessionRef(key))
         children = await connection.execute(
             sa.select(sessions)
-            .where(
-                sessions.c.tenant == key.tenant,
-                sessions.c.app_name == key.app_name,
-                sessions.c.user_id == key.user_id,
-                sessions.c.parent_pk == row.pk,
-            )
+            .where(*(sessions.c[name] == value for name, value in key.of_user.items()))
+            .where(sessions.c.parent_pk == row.pk)
             .order_by(sessions.c.pk)
         )
         parts = [
@@ -172,6 +188,7 @@ async def _part(connection: AsyncConnection, key: SessionKey, row: sa.Row[Any]) 
         key=session_key,
         last_seq=row.next_seq - 1,
         last_artifact=await connection.scalar(newest) or 0,
+        last_memory=await connection.scalar(sa.select(sa.func.max(memories.c.pk))) or 0,
         row=_row_fields(row, SESSION_COLUMNS),
     )
 
@@ -208,12 +225,13 @@ def _artifacts_of(key: SessionKey) -> sa.ColumnElement[bool]:
 
 async def _artifact_after(
     connection: AsyncConnection, part: _Part, pk: int
-) -> tuple[int, JsonObject] | None:
-    """The next artifact: its pk, and its line without the bytes."""
+) -> tuple[sa.Row[Any], JsonObject] | None:
+    """The next artifact: where its bytes are, and its line without them."""
     statement = (
         # SQLAlchemy's rows reserve the name `metadata`.
         sa.select(
-            artifacts.c.pk, *(column.label(f"_{name}") for name, column in ARTIFACT_COLUMNS.items())
+            *(artifacts.c[name] for name in ("pk", "size", "object_key")),
+            *(column.label(f"_{name}") for name, column in ARTIFACT_COLUMNS.items()),
         )
         .where(_artifacts_of(part.key))
         .where(artifacts.c.pk > pk, artifacts.c.pk <= part.last_artifact)
@@ -225,7 +243,24 @@ async def _artifact_after(
         return None
     fields = {name: _json(getattr(row, f"_{name}")) for name in ARTIFACT_COLUMNS}
     # `kind` is the kind of the line; that of the artifact is written as `type`.
-    return row.pk, {"kind": ARTIFACT_LINE, "type": fields.pop("kind"), **fields}
+    return row, {"kind": ARTIFACT_LINE, "type": fields.pop("kind"), **fields}
+
+
+async def _memories_after(
+    connection: AsyncConnection, part: _Part, scope: str, pk: int
+) -> list[tuple[int, JsonObject]]:
+    """The next entries of a session, or of its user, by their numbers.
+
+    Deleted ones too: their messages must not join the memory again.
+    """
+    which = [memories.c.session_pk == part.pk]
+    if scope == "user":
+        of_user = part.key.of_user | {"session_id": ""}
+        which = [memories.c[name] == value for name, value in of_user.items()]
+    which.append(memories.c.pk.between(pk + 1, part.last_memory))
+    statement = sa.select(memories.c.pk, *MEMORY_COLUMNS.values()).where(*which)
+    rows = (await connection.execute(statement.order_by(memories.c.pk).limit(PAGE))).mappings()
+    return [(row["pk"], {name: row[name] for name in MEMORY_COLUMNS}) for row in rows]
 
 
 def _row_fields(row: sa.Row[Any], exported: dict[str, sa.Column[Any]]) -> JsonObject:

@@ -14,12 +14,24 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from lango.core.ids import new_id
+from lango.core.ids import check_key, new_id
+from lango.core.memory import MAX_TEXT
 from lango.core.values import JsonObject, json_text, json_value, storable_json, storable_text
 from lango.errors import ImportSourceError, SessionExistsError
 from lango.store.db.database import Database
 from lango.store.db.retry import is_duplicate
-from lango.store.schema.tables import artifact_chunks, artifacts, messages, sessions, state_changes
+from lango.store.db.upserts import upsert
+from lango.store.files.contents import ObjectContent, SpooledContent
+from lango.store.files.storage import stored
+from lango.store.memory.rows import terms_of
+from lango.store.schema.tables import (
+    artifact_chunks,
+    artifacts,
+    memories,
+    messages,
+    sessions,
+    state_changes,
+)
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.load import key_is
 from lango.store.transfer import export as exporting
@@ -50,27 +62,59 @@ class RestoreResult:
     public_id: str  # as in the export, unless another session has it
     entries: int
     artifacts: int
+    memories: int  # entries of memory
 
 
 async def restore_session(database: Database, lines: Lines, to: NewNames) -> RestoreResult:
-    """Write the session of an export.
+    """Write the session of an export; its artifacts' bytes first, if there is an object store.
 
     SessionExistsError if there is one of its name, ImportSourceError if the export is incomplete
-    or damaged. Of the states of the user and the app, only new keys are written.
+    or damaged. Of the states of the user and the app, only new keys are written, and of the user's
+    memory only new entries.
     """
 
+    objects = await _stored_artifacts(database, to.tenant, lines) if database.objects else {}
+
     async def once(connection: AsyncConnection) -> RestoreResult:
-        restorer = _Restorer(connection, to)
+        restorer = _Restorer(connection, to, objects)
         for line in lines():
             await restorer.take(line)
         return restorer.restored()
 
     try:
-        return await database.write(once)
+        return await database.write(once, is_long=True)
     except IntegrityError as error:
         if is_duplicate(error):  # the name was free: the export repeats something
             raise _damaged("it has something twice") from error
         raise
+
+
+async def _stored_artifacts(
+    database: Database, tenant: str, lines: Lines
+) -> dict[int, ObjectContent]:
+    """Store the bytes of each artifact in the object store; where they are, by its number."""
+    objects: dict[int, ObjectContent] = {}
+    with SpooledContent() as spooled:
+        for number, content in enumerate(_artifact_contents(lines(), spooled), start=1):
+            in_store = await stored(database, tenant, content)
+            if isinstance(in_store, ObjectContent):
+                objects[number] = in_store
+    return objects
+
+
+def _artifact_contents(lines: Iterator[bytes], spooled: SpooledContent) -> Iterator[SpooledContent]:
+    """Each artifact's bytes, as what is spooled until the next one is asked for."""
+    in_artifact = False
+    for line in lines:
+        fields = _read(line)
+        kind = fields.get("kind")
+        if in_artifact and kind == exporting.CHUNK:
+            spooled.write(_bytes(_text(fields, "data")))
+            continue
+        if in_artifact:
+            yield spooled
+            spooled.clear()
+        in_artifact = kind == exporting.ARTIFACT_LINE
 
 
 def _damaged(why: str) -> ImportSourceError:
@@ -80,17 +124,20 @@ def _damaged(why: str) -> ImportSourceError:
 class _Restorer:
     """Takes the lines of an export, one by one."""
 
-    def __init__(self, connection: AsyncConnection, to: NewNames) -> None:
+    def __init__(
+        self, connection: AsyncConnection, to: NewNames, objects: Mapping[int, ObjectContent]
+    ) -> None:
         self._connection = connection
         self._to = to
+        self._objects = objects  # by the number of the artifact
         self._root: tuple[SessionKey, int, str] | None = None  # with its pk and public id
         self._key = SessionKey("", "", "", "")  # of the session that the lines describe
         self._pk = 0
-        self._batches = {messages: list[JsonObject](), state_changes: list[JsonObject]()}
+        self._batches = {table: list[JsonObject]() for table in (messages, state_changes, memories)}
         self._size = 0
         self._artifact: _Artifact | None = None
         self._lines, self._hash, self._is_over = 0, sha256(), False
-        self._entries = self._artifacts = 0
+        self._entries = self._artifacts = self._memories = 0
         self._takers = {
             exporting.HEADER: self._header,
             exporting.CHILD: self._child,
@@ -99,6 +146,7 @@ class _Restorer:
             exporting.CHANGE: self._change,
             exporting.ARTIFACT_LINE: self._new_artifact,
             exporting.CHUNK: self._chunk,
+            exporting.MEMORY: self._memory,
             exporting.END: self._end,
         }
 
@@ -121,7 +169,7 @@ class _Restorer:
         if self._root is None or not self._is_over:
             raise _damaged("its end is missing")
         key, _, public_id = self._root
-        return RestoreResult(key, public_id, self._entries, self._artifacts)
+        return RestoreResult(key, public_id, self._entries, self._artifacts, self._memories)
 
     async def _header(self, fields: JsonObject) -> None:
         if fields.get("version") != exporting.VERSION:
@@ -154,8 +202,7 @@ class _Restorer:
         taken = sa.select(sessions.c.pk).where(sessions.c.public_id == row["public_id"])
         if await self._connection.scalar(taken) is not None:
             row["public_id"] = new_id("ses")
-        who = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
-        row |= {**who, "id": key.session_id, "parent_pk": parent_pk}
+        row |= {**key.of_row, "parent_pk": parent_pk}
         insert = sa.insert(sessions).values(row).returning(sessions.c.pk)
         return (await self._connection.execute(insert)).scalar_one(), row["public_id"]
 
@@ -175,33 +222,51 @@ class _Restorer:
 
     async def _entry(self, table: sa.Table, row: JsonObject) -> None:
         self._entries += 1
-        self._batches[table].append(row | {"session_pk": self._pk})
+        await self._add(table, row | {"session_pk": self._pk})
+
+    async def _memory(self, fields: JsonObject) -> None:
+        row, scope = _values(exporting.MEMORY_COLUMNS, fields), fields.get("scope")
+        if scope not in ("user", "session") or row["role"] not in ("user", "assistant"):
+            raise _damaged(f"line {self._lines + 1} has no entry of memory")
+        self._memories += 1
+        key = self._key if scope == "session" else replace(self._key, session_id="")
+        check_key("event id", *key.columns, row["event_id"])
+        row |= {**key.of_part, "session_pk": self._pk if scope == "session" else None}
+        row["text"] = row["text"][:MAX_TEXT]
+        # A deleted entry has no text, and no words.
+        await self._add(memories, row | {"terms": row["text"] and terms_of(key, row["text"])})
+
+    async def _add(self, table: sa.Table, row: JsonObject) -> None:
+        self._batches[table].append(row)
         if len(self._batches[table]) >= _BATCH or self._size >= _BATCH_BYTES:
             await self._flush()
 
     async def _flush(self) -> None:
         for table, rows in self._batches.items():
             if rows:
-                await self._connection.execute(sa.insert(table), rows)
+                # The user may have an entry already: it stays.
+                once = upsert(self._connection, table).on_conflict_do_nothing()
+                insert = once if table is memories else sa.insert(table)
+                await self._connection.execute(insert, rows)
                 rows.clear()
         self._size = 0
 
     async def _new_artifact(self, fields: JsonObject) -> None:
         self._artifacts += 1
         row = _values(exporting.ARTIFACT_COLUMNS, {**fields, "kind": fields.get("type")})
-        key = self._key
-        names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
-        row |= {**names, "session_id": key.session_id}
+        content = self._objects.get(self._artifacts)
+        row |= {**self._key.of_part, "object_key": content and content.key}
         insert = sa.insert(artifacts).values(row).returning(artifacts.c.pk)
         pk = (await self._connection.execute(insert)).scalar_one()
-        self._artifact = _Artifact(pk, row["name"], row["sha256"])
+        self._artifact = _Artifact(pk, row["name"], row["sha256"], in_object=content is not None)
 
     async def _chunk(self, fields: JsonObject) -> None:
         if self._artifact is None:
             raise _damaged(f"line {self._lines + 1} is of no artifact")
         data = _bytes(_text(fields, "data"))
         row = {"artifact_pk": self._artifact.pk, "number": self._artifact.add(data), "data": data}
-        await self._connection.execute(sa.insert(artifact_chunks).values(row))
+        if not self._artifact.in_object:
+            await self._connection.execute(sa.insert(artifact_chunks).values(row))
 
     def _close_artifact(self) -> None:
         if self._artifact is not None and not self._artifact.is_whole:
@@ -222,9 +287,10 @@ class _Restorer:
 class _Artifact:
     """An artifact whose chunks are being read."""
 
-    def __init__(self, pk: int, name: str, expected: str) -> None:
+    def __init__(self, pk: int, name: str, expected: str, *, in_object: bool) -> None:
         self.pk = pk
         self.name = name
+        self.in_object = in_object  # its bytes are in the object store already
         self._expected = expected
         self._hash = sha256()
         self._chunks = 0

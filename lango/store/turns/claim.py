@@ -15,21 +15,21 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from lango.core.causes import Causes
+from lango.core.failpoints import failpoint
 from lango.core.ids import new_id
 from lango.core.turns.events import Cancelled, End, Event, Failed, GivenUp, InputRequired, Started
 from lango.core.turns.states import (
     ANY_LOSSES,
     MAX_ATTEMPTS,
-    MAX_TIME_LIMIT,
     MIN_ALONE,
-    kept_time_limit,
 )
 from lango.core.values import json_text
 from lango.errors import AppGoneError, Fenced, TurnTimeoutError, WorkerLostError
 from lango.store.db.clock import NOW, ago, seconds
 from lango.store.db.database import Database
 from lango.store.db.retry import retrying
-from lango.store.db.statement import Prepared, Row, Transaction
+from lango.store.db.statement import CoreTransaction, Prepared, Row, Transaction
+from lango.store.memory.rows import TurnText, is_long, remember, turn_texts
 from lango.store.schema.tables import IS_QUEUED, IS_RUNNING, IS_SCHEDULED, turns, workers
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns import heads as turn_heads
@@ -37,7 +37,14 @@ from lango.store.turns import rows as turn_rows
 from lango.store.turns import suspects
 from lango.store.turns.log import types_and_data
 from lango.store.turns.rows import OF_SESSION, Claim, Head, LockedSession, Turn, turn_of
-from lango.store.turns.statements import CLAIM, CLOSE, CLOSE_LOCKS, next_row, turn_and_rest
+from lango.store.turns.statements import (
+    CLAIM,
+    CLOSE,
+    CLOSE_AND_REMEMBER,
+    CLOSE_LOCKS,
+    next_row,
+    turn_and_rest,
+)
 from lango.store.turns.usage import read_usage
 from lango.store.turns.workers import LiveWorkers, Worker, Workers, find_live_workers
 
@@ -82,14 +89,22 @@ _WORKER_CLAIM: Final = Prepared(
 NO_WORKER: Final = ""
 """The worker id of a turn that was handed back: no living worker has it."""
 _DUE: Final = Prepared(
-    sa.select(turns.c.session_pk, turns.c.number)
+    sa.select(turns.c.session_pk, turns.c.number, turns.c.run_at)
     .where(IS_SCHEDULED, turns.c.run_at <= NOW)
     .order_by(turns.c.run_at)
     .limit(sa.bindparam("at_most"))
 )
 _SCHEDULED: Final = Prepared(
-    sa.select(turns).where(OF_SESSION, IS_SCHEDULED).order_by(turns.c.run_at, turns.c.number)
+    sa.select(turns)
+    .where(
+        OF_SESSION,
+        IS_SCHEDULED,
+        turns.c.run_at <= sa.bindparam("until"),
+        turns.c.number.between(sa.bindparam("first"), sa.bindparam("last")),
+    )
+    .order_by(turns.c.run_at, turns.c.number)
 )
+"""A session may have thousands: those around the due ones are read."""
 _LAST_POSITION: Final = Prepared(
     sa.select(sa.func.max(turns.c.queue_position).label("position")).where(OF_SESSION, IS_QUEUED)
 )
@@ -172,7 +187,7 @@ class TurnQueue:
         if not self.database.is_sqlite:
             worker = taker.worker
             apps = list(worker.apps), list(worker.apps.values())
-            values = session_pk, worker.id, taker.claim_id, self.dead_after, *apps, MAX_TIME_LIMIT
+            values = session_pk, worker.id, taker.claim_id, self.dead_after, *apps
             records = await retrying(lambda: self.database.fetch(CLAIM, *values))
             if not records:
                 return _Locked()
@@ -218,8 +233,8 @@ class TurnQueue:
     ) -> Claim | None:
         """Claim a dead worker's turn of an app that this worker has not loaded, to close it.
 
-        None unless the turn was cancelled, is over its time, has lost too many workers, or its app
-        counts as gone (`app_gone`). None, too, while the session's row is locked.
+        None unless the turn was cancelled, is over its time limit, has lost too many workers, or
+        its app counts as gone (`app_gone`). None, too, while the session's row is locked.
         """
         taker = _Taker(worker, claim_id)
 
@@ -256,15 +271,19 @@ class TurnQueue:
         end: End,
         events: Sequence[Event] = (),
         causes: Causes | None = None,
+        *,
+        remembers: bool = False,
     ) -> ClosedTurn:
         """End a turn in one transaction: write state, last events and usage, release the session.
 
-        `causes` are those of tools that failed, by error id. Fenced if another worker has taken the
-        turn over. Idempotent.
+        `causes` are those of tools that failed, by error id. With `remembers`, the messages of a
+        turn that completes or waits for input join its user's memory. Fenced if another worker has
+        taken the turn over. Idempotent.
         """
-
+        texts = await turn_texts(self.database, claim.turn, end) if remembers else []
+        failpoint("turn.closing")
         if not self.database.is_sqlite and not _concerns_answers(claim.turn, end):
-            closed = await self._close_at_once(claim, end, events, causes)
+            closed = await self._close_at_once(claim, end, events, causes, texts)
             if closed is not None:
                 return closed
 
@@ -275,27 +294,41 @@ class TurnQueue:
             if session is None or row is None or row.claim_id != claim.id:
                 raise Fenced
             if row.state == "running":
+                await remember(transaction, pk, texts)
                 return await self._close(transaction, session, row, end, events, causes)
             first = await turn_rows.first_queued(transaction, pk)
             if first is None or first.ready is None:
                 return ClosedTurn(turn_of(row, session.key), None)
             return ClosedTurn(turn_of(row, session.key), turn_rows.head_of(first, session.key))
 
+        if self.database.is_sqlite and is_long(texts):
+            return await self.database.write(
+                lambda connection: once(CoreTransaction(connection)),
+                session=claim.turn.session,
+                is_long=True,
+            )
         return await self.database.transact(once, session=claim.turn.session)
 
     async def _close_at_once(
-        self, claim: Claim, end: End, events: Sequence[Event], causes: Causes | None
+        self,
+        claim: Claim,
+        end: End,
+        events: Sequence[Event],
+        causes: Causes | None,
+        texts: Sequence[TurnText],
     ) -> ClosedTurn | None:
         """End a turn in one statement; None if nothing was done: it is lost, or closed already."""
         pk, number, key = claim.turn.session_pk, claim.turn.number, claim.turn.session
         used = await read_usage(self.database, pk, number)
         last, ending = turn_rows.ending_of(claim.turn, end, used, events, causes)
         typed_data = types_and_data(last)
+        remembered = ([text.seq for text in texts], [text.terms for text in texts])
         records = await self.database.fetch_locked(
-            CLOSE,
+            CLOSE_AND_REMEMBER if texts else CLOSE,
             *(pk, number, claim.id, ending["state"]),
             *(_json_or_null(ending[name]) for name in ("usage", "error", "causes")),
             *([kind for kind, _ in typed_data], [json_text(data) for _, data in typed_data]),
+            *(remembered if texts else ()),
             locking=CLOSE_LOCKS,
             session=key,
         )
@@ -334,7 +367,7 @@ class TurnQueue:
     async def hand_back(
         self, worker_id: str, claim_id: str, *, unclosed: bool = False, wait: bool = True
     ) -> bool:
-        """Release a claim of a living worker, so that any worker can take the turn over at once.
+        """Release a claim of a living worker: any worker can then take the turn over.
 
         It does not count as a lost worker. `unclosed` records that the worker could not close the
         turn. False if the worker does not hold the claim (any more), or without `wait` if the
@@ -389,21 +422,28 @@ class TurnQueue:
 
     async def promote_due(self, limit: int = 100) -> list[Head]:
         """Queue the scheduled turns that are due; returns the sessions that now have work."""
-        due: dict[int, list[int]] = {}
+        due: dict[int, list[Row]] = {}
         for row in await self.database.read(_DUE, at_most=limit):
-            due.setdefault(row.session_pk, []).append(row.number)
+            due.setdefault(row.session_pk, []).append(row)
         heads: list[Head] = []
-        for session_pk, numbers in due.items():
-            heads += await self._promote(session_pk, numbers)
+        for session_pk, rows in due.items():
+            heads += await self._promote(session_pk, rows)
         return heads
 
-    async def _promote(self, session_pk: int, numbers: Sequence[int]) -> list[Head]:
+    async def _promote(self, session_pk: int, found: Sequence[Row]) -> list[Head]:
+        numbers = {row.number for row in found}
+        place = {
+            "until": max(row.run_at for row in found),
+            "first": min(numbers),
+            "last": max(numbers),
+        }
+
         async def once(transaction: Transaction) -> list[Head]:
             session = await turn_rows.lock_session(transaction, session_pk, wait=False)
             if session is None:  # deleted, or locked: then it stays due
                 return []
             (last,) = await transaction.all(_LAST_POSITION, of_session=session_pk)
-            scheduled = await transaction.all(_SCHEDULED, of_session=session_pk)
+            scheduled = await transaction.all(_SCHEDULED, of_session=session_pk, **place)
             due = [row for row in scheduled if row.number in numbers]
             for position, row in enumerate(due, (last.position or 0) + 1):
                 await turn_rows.change_turn(
@@ -489,8 +529,7 @@ def _verdict(row: Row, alone: int, clock: float) -> GivenUp | None:
     if losses >= MAX_ATTEMPTS and alone >= MIN_ALONE:
         return Failed(WorkerLostError(f"The turn lost its worker {losses} times."))
     if row.deadline is not None and seconds(row.deadline) <= clock:
-        allowed = kept_time_limit(row.time_limit)
-        return Failed(TurnTimeoutError(f"The turn may run for {allowed:g} seconds."))
+        return Failed(TurnTimeoutError(f"The turn may run for {row.time_limit:g} seconds."))
     return None
 
 
@@ -504,7 +543,6 @@ async def _start(
     lost_alone: int,
 ) -> Row:
     attempt, agent = row.attempts + 1, taker.worker.apps[session.key.app_name]
-    allowed = kept_time_limit(row.time_limit)
     started = await turn_rows.change_turn(
         transaction,
         row,
@@ -519,7 +557,7 @@ async def _start(
         fingerprint=agent,
         ran_under=_ran_under(row, agent),
         started=row.started or session.clock,
-        deadline=row.deadline or session.clock + timedelta(seconds=allowed),
+        deadline=row.deadline or session.clock + timedelta(seconds=row.time_limit),
         new_events=1,
     )
     events = [Started(attempt)]
@@ -537,7 +575,7 @@ def _ran_under(row: Row, agent: str) -> str:
 
 
 def _claim(key: SessionKey, row: Row, taker: _Taker, live_workers: LiveWorkers | None) -> Claim:
-    time_left = kept_time_limit(row.time_limit)
+    time_left = row.time_limit
     if live_workers is not None:
         time_left = seconds(row.deadline) - live_workers.clock
     return Claim(
@@ -550,4 +588,5 @@ def _claim(key: SessionKey, row: Row, taker: _Taker, live_workers: LiveWorkers |
         verdict=taker.verdict,
         close_failures=row.close_failures,
         losses=suspects.losses_of(row) - (taker.verdict is None),
+        lost_for=live_workers.lost_for if live_workers is not None else None,
     )

@@ -16,6 +16,7 @@ from lango.store.db.database import Database
 from lango.store.db.statement import CoreTransaction
 from lango.store.files import rows as artifact_rows
 from lango.store.files.rows import NewArtifact
+from lango.store.files.storage import stored_artifact, stored_entry
 from lango.store.schema.tables import sessions
 from lango.store.sessions import append as appending
 from lango.store.sessions.entries import Appended, Entry, SessionKey, SessionRef, StateChange
@@ -47,7 +48,8 @@ class ClaimedWrites:
             named = sa.select(sessions.c.pk, sessions.c.parent_pk).where(key_is(key))
             child = (await connection.execute(named)).one_or_none()
             if child is None:
-                await create_session(connection, key, public_id, state, parent_pk=parent)
+                transaction = CoreTransaction(connection)
+                await create_session(transaction, key, public_id, state, parent_pk=parent)
             elif child.parent_pk != parent:
                 raise SessionExistsError(f"Session with id {key.session_id} already exists.")
 
@@ -56,27 +58,30 @@ class ClaimedWrites:
     async def append(self, ref: SessionRef, entry: Entry) -> Appended:
         """Append to a child session; idempotent by the entry's event id."""
         ref.key.check_state(entry.state)
+        entry = await stored_entry(self.database, ref.key.tenant, entry)
 
         async def once(connection: AsyncConnection) -> Appended:
             await self._hold(connection)
-            root_pk = self.claim.turn.session_pk
-            return await appending.append(connection, ref, entry, None, root_pk=root_pk)
+            transaction, root_pk = CoreTransaction(connection), self.claim.turn.session_pk
+            return await appending.append(transaction, ref, entry, None, root_pk=root_pk)
 
         failpoint("append.before")
-        appended = await self.database.write(once, session=ref.key)
+        appended = await self.database.write(once, session=ref.key, is_long=entry.is_long)
         failpoint("append.after")
         return appended
 
     async def save_artifact(self, key: SessionKey, new: NewArtifact) -> int:
         """Save a new version, or find the one that the same call saved in an earlier attempt."""
-        named = new.named  # before the first try: a retry reuses it
+        # Before the first try: a retry reuses the name and the object.
+        named = await stored_artifact(self.database, key.tenant, new.named)
 
         async def once(connection: AsyncConnection) -> int:
             await self._hold(connection)
             return await artifact_rows.save_once(connection, key, named)
 
         failpoint("artifact.before")
-        version = await self.database.write(once, session=self.claim.turn.session)
+        session = self.claim.turn.session
+        version = await self.database.write(once, session=session, is_long=named.is_long)
         failpoint("artifact.after")
         return version
 

@@ -61,8 +61,8 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     """
     most = sa.literal_column(str(limit), sa.Integer)
     names: list[sa.BindParameter[str]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
-    flows = [_flows(name) for name in names]
-    tenants = [_tenants(name) for name in names]
+    flows = [_skip_scan(name, turns.c.flow, "from_flow", FLOWS) for name in names]
+    tenants = [_skip_scan(name, turns.c.tenant, "from_tenant", TENANTS) for name in names]
     walk = _walked if lateral else _listed
     chosen = [_chosen(name, *of) for name, *of in zip(names, flows, tenants, strict=True)]
     walks = [walk(name, of, most) for name, of in zip(names, chosen, strict=True)]
@@ -105,16 +105,6 @@ def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Fo
         )
         .limit(most)
     )
-
-
-def _flows(app: sa.BindParameter[str]) -> sa.CTE:
-    """The flows of an app that have a ready turn."""
-    return _skip_scan(app, turns.c.flow, "from_flow", FLOWS)
-
-
-def _tenants(app: sa.BindParameter[str]) -> sa.CTE:
-    """The tenants that have a ready turn of an app."""
-    return _skip_scan(app, turns.c.tenant, "from_tenant", TENANTS)
 
 
 def _skip_scan(app: sa.BindParameter[str], column: sa.Column[str], start: str, most: int) -> sa.CTE:

@@ -25,6 +25,9 @@ RUN: Final = "run"
 UNKNOWN: Final = "unknown"
 CONFIRMED: Final = "#confirmed"
 """The ledger's suffix for the id of a call that a person has approved."""
+AUTHORIZED: Final = "#authorized"
+"""The ledger's suffix for a run of a call after a user gave a credential, before its number."""
+_LISTED_CREDENTIALS: Final = 3
 NODE: Final = "node:"
 """The prefix of the key of a Workflow's function, which is no tool call."""
 
@@ -151,14 +154,27 @@ def bounded_key(text: str) -> str:
     return f"{text[: MAX_ID_LENGTH - len(digest) - 1]}~{digest}"
 
 
-def key_of_call(call_id: str, *, confirmed: bool = False) -> str:
-    """The key of a tool call; a confirmed run has another key than the run that asked."""
-    return bounded_key(f"{call_id}{CONFIRMED}" if confirmed else call_id)
+def key_of_call(call_id: str, *, confirmed: bool = False, credentials: int = 0) -> str:
+    """The key of a tool call; a run that a person has answered has another key than the one before.
+
+    `credentials` is how many answers with credentials the run follows.
+    """
+    authorized = f"{AUTHORIZED}{credentials}" if credentials else ""
+    return bounded_key(f"{call_id}{CONFIRMED if confirmed else ''}{authorized}")
 
 
-def keys_of_call(call_id: str) -> tuple[str, str]:
-    """The keys that runs of a call may have."""
-    return key_of_call(call_id), key_of_call(call_id, confirmed=True)
+def keys_of_call(call_id: str) -> list[str]:
+    """The keys that runs of a call usually have."""
+    return [
+        key_of_call(call_id, confirmed=confirmed, credentials=credentials)
+        for confirmed in (False, True)
+        for credentials in range(_LISTED_CREDENTIALS + 1)
+    ]
+
+
+def call_of_key(call_key: str) -> str:
+    """The id of the call that a key was made of."""
+    return call_key.partition(AUTHORIZED)[0].removesuffix(CONFIRMED)
 
 
 def _names(claim: Claim, run: ToolRun) -> JsonObject:

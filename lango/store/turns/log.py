@@ -285,7 +285,7 @@ class TurnLog:
     async def _trim_batch(self, older_than: float, since: datetime) -> tuple[int, datetime | None]:
         """Delete logs in one transaction; returns how many, and the last end of their turns."""
         if self.database.is_sqlite:
-            return await self.database.write(_trim_sqlite, older_than), None
+            return await self.database.write(_trim_sqlite, older_than, is_long=True), None
         statement = _TRIM.format(limit=_TRIMMED_TOGETHER)
         (row,) = await retrying(lambda: self.database.fetch(statement, older_than, since))
         return row[0], row[1]

@@ -21,7 +21,7 @@ from lango.core.turns.events import End, Event, Failed, GivenUp, InputRequired, 
 from lango.core.turns.states import TurnState, waits_on
 from lango.core.values import JsonObject
 from lango.errors import Fenced, LangoError, TurnNotFoundError
-from lango.store.db.clock import NOW, seconds
+from lango.store.db.clock import NOW, seconds, seconds_or_none
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Row, Transaction, only
 from lango.store.schema.tables import (
@@ -35,6 +35,7 @@ from lango.store.schema.tables import (
 )
 from lango.store.sessions.entries import SessionKey, SessionRef
 from lango.store.turns.usage import close_calls
+from lango.telemetry.tracing.ids import trace_id_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,12 @@ class Turn:
     created: float
     started: float | None
     ended: float | None
+    traceparent: str | None = None  # W3C Trace Context; None if it was accepted without traces
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of its trace, by which a trace viewer finds it."""
+        return trace_id_in(self.traceparent)
 
     @property
     def head(self) -> Head:
@@ -87,6 +94,8 @@ class Claim:
     verdict: GivenUp | None = None  # the end to close the turn with, instead of running it
     losses: int = 0  # workers that the turn has lost before
     close_failures: int = 0  # workers that ran it to its end and could not close it
+    lost_for: float | None = None
+    """Seconds from the lost worker's last heartbeat to this claim; None if none was lost."""
 
     @property
     def ref(self) -> SessionRef:
@@ -232,8 +241,7 @@ async def lock_session(
 
 async def lock_session_by_key(transaction: Transaction, key: SessionKey) -> LockedSession | None:
     """The same for a session that is known by its key."""
-    names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
-    return _locked(await transaction.one(_LOCK_BY_KEY, **names, id=key.session_id))
+    return _locked(await transaction.one(_LOCK_BY_KEY, **key.of_row))
 
 
 def _locked(row: Row | None) -> LockedSession | None:
@@ -283,18 +291,15 @@ def turn_of(row: Row, key: SessionKey) -> Turn:
         causes=row.causes or {},
         last_event=row.last_event,
         trimmed=row.trimmed is not None,
-        run_at=_seconds(row.run_at),
+        run_at=seconds_or_none(row.run_at),
         time_limit=row.time_limit,
         key_id=row.key_id,
         cost_limit=row.cost_limit,
         created=seconds(row.created),
-        started=_seconds(row.started),
-        ended=_seconds(row.ended),
+        started=seconds_or_none(row.started),
+        ended=seconds_or_none(row.ended),
+        traceparent=row.traceparent,
     )
-
-
-def _seconds(time: datetime | None) -> float | None:
-    return None if time is None else seconds(time)
 
 
 async def lock_claimed(transaction: Transaction, claim: Claim) -> Row | None:
@@ -353,7 +358,9 @@ async def change_turn(
 
 def head_of(row: Row, key: SessionKey) -> Head:
     """The work that a session has when this turn is next."""
-    return Head(row.session_pk, key.app_name, key.tenant, row.id, run_at=_seconds(row.run_at))
+    return Head(
+        row.session_pk, key.app_name, key.tenant, row.id, run_at=seconds_or_none(row.run_at)
+    )
 
 
 async def make_ready(transaction: Transaction, session: LockedSession) -> Head | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from lango.core.memory import MAX_TEXT
 from lango.core.turns.events import Started
 from lango.core.turns.states import Accepted
 from lango.store.db.statement import Row, row_of_columns
+from lango.store.memory.rows import MESSAGE_COLUMNS
 from lango.store.schema.tables import turns
 from lango.store.turns.usage import CUT_OFF, STARTED
 
@@ -34,9 +36,9 @@ def turn_and_rest(record: Sequence[Any]) -> tuple[Row | None, Sequence[Any]]:
 SUBMIT_LOCKS: Final = 4
 SUBMIT_VALUES: Final = (
     *("id", "flow", "input", "options"),
-    *("input_hash", "time_limit", "key_id", "cost_limit"),
+    *("input_hash", "time_limit", "key_id", "cost_limit", "traceparent"),
 )
-"""The columns of the new turn in the last arguments, from $11 on."""
+"""The columns of the new turn in the arguments from $11 on; the last one is the title."""
 SUBMIT: Final = f"""
 with s as (
   select pk, epoch from sessions
@@ -55,14 +57,17 @@ with s as (
 ), t as (
   insert into turns (session_pk, number, queue_position, ready, state, epoch, last_event, created,
     tenant, app, idempotency_key, id, invocation_id, flow, input, options, input_hash, time_limit,
-    key_id, cost_limit)
+    key_id, cost_limit, traceparent)
   select pk, last_number + 1, coalesce(last_position, 0) + 1,
     case when last_position is null and not is_running then now() end, 'queued', epoch, 1, now(),
-    $2, $3, $8, $11, $11, $12, $13, $14, $15, $16, $17, $18
+    $2, $3, $8, $11, $11, $12, $13, $14, $15, $16, $17, $18, $19
   from q
   where ($9::bigint is null or last_number = $9)
     and not ($10::boolean and (is_running or last_position is not null))
   returning {_TURN}
+), n as (
+  update sessions set title = $20 from t
+  where sessions.pk = t.session_pk and t.number = 1 and sessions.title = ''
 ), e as (
   insert into {_EVENT}
   select session_pk, number, 1, epoch, '{Accepted.type}', json_build_object('number', number), now()
@@ -89,7 +94,6 @@ with s as (
     join workers w on w.id = $2 and w.beat > now() - make_interval(secs => $4)
   where s.owner is null and turns.session_pk = s.pk and turns.state = 'queued'
     and turns.ready is not null and turns.attempts = 0
-    and turns.time_limit > 0 and turns.time_limit <= $7
   returning {_TURN}
 ), o as (
   update sessions set epoch = t.epoch, owner = t.worker from t where sessions.pk = t.session_pk
@@ -109,9 +113,9 @@ from s left join t on true"""  # noqa: S608
 CLOSE_LOCKS: Final = 1
 next_row: Final = row_of_columns("session_pk", "id", "run_at")
 """The row of the next turn, from the last columns of what the statement returns."""
-CLOSE: Final = f"""
+_CLOSE: Final = f"""
 with s as (
-  select pk, epoch, owner from sessions where pk = $2 for update
+  select pk, epoch, owner, tenant, app_name, user_id, id from sessions where pk = $2 for update
 ), t as (
   update turns set
     state = $5, ended = now(), usage = $6, error = $7, causes = $8,
@@ -137,5 +141,18 @@ with s as (
   select t.session_pk, t.number, t.last_event - cardinality($9::text[]) + e.place, t.epoch,
     e.type, e.data, now()
   from t, unnest($9::text[], $10::json[]) with ordinality as e(type, data, place)
+)"""  # noqa: S608
+_CLOSED: Final = "select $1, t.*, n.* from s left join t on true left join n on true"
+CLOSE: Final = f"{_CLOSE}\n{_CLOSED}"
+CLOSE_AND_REMEMBER: Final = f"""{_CLOSE}, m as (
+  insert into memories ({", ".join(MESSAGE_COLUMNS)})
+  select s.tenant, s.app_name, s.user_id, s.pk, s.id, messages.event_id, messages.author,
+    messages.role, messages.timestamp, substr(messages.content, 1, {MAX_TEXT}), w.terms
+  from s join t on t.session_pk = s.pk
+    cross join unnest($11::bigint[], $12::text[]) as w(seq, terms)
+    join messages on messages.session_pk = s.pk and messages.seq = w.seq
+  order by w.seq
+  on conflict do nothing
 )
-select $1, t.*, n.* from s left join t on true left join n on true"""  # noqa: S608
+{_CLOSED}"""  # noqa: S608
+"""`CLOSE` for a turn whose messages are added to the user's memory: their numbers and words."""

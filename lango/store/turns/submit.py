@@ -15,6 +15,7 @@ from lango.core.turns.events import Cancelled
 from lango.core.turns.states import PENDING, Accepted, Busy, NewTurn
 from lango.core.values import JsonObject, json_text
 from lango.errors import CallNotFoundError, SessionBusyError, TurnConflictError
+from lango.store.allowances import check_open_turns
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Row, Transaction
 from lango.store.schema.tables import IS_QUEUED, IS_RUNNING, sessions, turns
@@ -25,11 +26,16 @@ from lango.store.turns import rows as turn_rows
 from lango.store.turns.heads import flow_of
 from lango.store.turns.rows import OF_SESSION, LockedSession, Turn, turn_of
 from lango.store.turns.statements import SUBMIT, SUBMIT_LOCKS, SUBMIT_VALUES, turn_and_rest
+from lango.store.turns.traces import store_step
+from lango.telemetry.tracing import names
+from lango.telemetry.tracing.current import submitted_traceparent
 
 Check = Callable[[], object]
 """Raises if an answer cannot be used."""
 Admit = Callable[[], Awaitable[None]]
 """Raises if no new turn may be accepted; not called for one that was accepted before."""
+Accepting = Callable[[Transaction], Awaitable[None]]
+"""Writes what belongs to a turn, in the transaction that accepts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,11 @@ _ACCEPTED: Final = Prepared(
 )
 _JSON: Final = frozenset({"input", "options"})
 _INSERT: Final = Prepared(sa.insert(turns).returning(turns))
+_NAME: Final = Prepared(
+    sa.update(sessions)
+    .where(sessions.c.pk == sa.bindparam("of_session"), sessions.c.title == "")
+    .values(title=sa.bindparam("new_title"))
+)
 _STOP_RUNNING: Final = Prepared(
     sa.update(turns).where(OF_SESSION, IS_RUNNING).values(cancel_requested=sa.true())
 )
@@ -120,7 +131,8 @@ class SqlTurnStore:
         TurnConflictError. `busy` does not apply to a scheduled turn: it is queued after the others
         when it is due. SessionBusyError if the session's last turn has another number than `after`.
         With `pk` or `public_id`, SessionNotFoundError if another session has the name by now.
-        `admit` raises if no new turn may be accepted.
+        `admit` raises if no new turn may be accepted. The message of a session's first turn becomes
+        its title, if it has none.
         """
         key.checked()
         turn_id, new = new_id("turn"), new.checked()  # before the first try: a retry reuses them
@@ -128,6 +140,20 @@ class SqlTurnStore:
             await admit()
 
         row = _new_row(key, new, turn_id)
+        with store_step(names.SUBMIT, self.database):
+            return await self._submit(key, row, new, busy, after, (pk, public_id))
+
+    async def _submit(
+        self,
+        key: SessionKey,
+        row: JsonObject,
+        new: NewTurn,
+        busy: Busy,
+        after: int | None,
+        expected: tuple[int | None, str | None],
+    ) -> Submitted:
+        """Store a new turn, if the session has the expected primary key and public id."""
+        pk, public_id = expected
 
         async def once(transaction: Transaction) -> Submitted:
             session = await turn_rows.lock_session_by_key(transaction, key)
@@ -137,25 +163,31 @@ class SqlTurnStore:
                 or public_id not in (None, session.public_id)
             ):
                 raise missing(SessionRef(key))
-            return await self._known(transaction, session, row) or await self._accept(
-                transaction, session, row, busy, after
-            )
+            known = await self._known(transaction, session, row)
+            if known is not None:
+                return known
+            await check_open_turns(transaction, new.key_id, new.turn_limit)
+            submitted = await self._accept(transaction, session, row, busy, after)
+            if submitted.turn.number == 1:
+                await transaction.all(_NAME, of_session=session.pk, new_title=new.title)
+            return submitted
 
-        if not self.database.is_sqlite and row["state"] == "queued" and busy != "interrupt":
+        is_usual = row["state"] == "queued" and busy != "interrupt" and new.turn_limit is None
+        if is_usual and not self.database.is_sqlite:
             conditions = pk, public_id, row["idempotency_key"], after, busy == "reject"
-            submitted = await self._submit_at_once(key, row, conditions)
+            submitted = await self._submit_at_once(key, row, conditions, new.title)
             if submitted is not None:
                 return submitted
         return await self.database.transact(once, session=key)
 
     async def _submit_at_once(
-        self, key: SessionKey, row: JsonObject, conditions: Sequence[Any]
+        self, key: SessionKey, row: JsonObject, conditions: Sequence[Any], title: str
     ) -> Submitted | None:
         """Accept a turn in one statement; None if that is not possible, and nothing was done."""
         names = key.tenant, key.app_name, key.user_id, key.session_id
         values = (json_text(row[name]) if name in _JSON else row[name] for name in SUBMIT_VALUES)
         records = await self.database.fetch_locked(
-            SUBMIT, *names, *conditions, *values, locking=SUBMIT_LOCKS, session=key
+            SUBMIT, *names, *conditions, *values, title, locking=SUBMIT_LOCKS, session=key
         )
         if not records:
             raise missing(SessionRef(key))
@@ -168,10 +200,7 @@ class SqlTurnStore:
         """Whether a turn of the session has this idempotency key."""
         if idempotency_key is None:
             return False
-        names = {"tenant": key.tenant, "app_name": key.app_name, "user_id": key.user_id}
-        rows = await self.database.read(
-            _ACCEPTED, **names, session_id=key.session_id, given_key=idempotency_key
-        )
+        rows = await self.database.read(_ACCEPTED, **key.of_part, given_key=idempotency_key)
         return bool(rows)
 
     async def answer(
@@ -184,6 +213,7 @@ class SqlTurnStore:
         repeats: bool = False,
         check: Check | None = None,
         admit: Admit | None = None,
+        accepting: Accepting | None = None,
     ) -> Submitted:
         """Accept an answer to a call that a turn waits for, as a new turn of the same invocation.
 
@@ -191,8 +221,8 @@ class SqlTurnStore:
         answer to a call raises TurnConflictError; with `repeats`, the same answer returns the
         existing turn. A call that no turn waits for raises CallNotFoundError, or SessionBusyError
         while a turn of the invocation may come to wait for it. `check` raises if the answer cannot
-        be used, `admit` if no new turn may be accepted; neither is called for an answer that was
-        accepted before.
+        be used, `admit` if no new turn may be accepted; `accepting` writes more in the transaction
+        that accepts the answer. None of them is called for an answer that was accepted before.
         """
         calls = call_id, *others
         for call in calls:
@@ -220,8 +250,11 @@ class SqlTurnStore:
             session, row, known = await look(transaction)
             if known is not None:
                 return known
+            await check_open_turns(transaction, new.key_id, new.turn_limit)
             submitted = await self._accept(transaction, session, row, "enqueue")
             await turn_rows.settle_answers(transaction, session.pk, row["invocation_id"])
+            if accepting is not None:
+                await accepting(transaction)
             return submitted
 
         if admit is not None:  # outside a transaction, which would keep the session locked
@@ -337,6 +370,7 @@ def _new_row(key: SessionKey, new: NewTurn, turn_id: str) -> JsonObject:
         "time_limit": new.time_limit,
         "key_id": new.key_id or None,
         "cost_limit": new.cost_limit,
+        "traceparent": submitted_traceparent(turn_id),
     }
 
 

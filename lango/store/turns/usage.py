@@ -67,7 +67,7 @@ _CALLS: Final = Prepared(
         *(model_calls.c.call_id, model_calls.c.provider, model_calls.c.model),
         *(model_calls.c.outcome, model_calls.c.estimated_tokens, model_calls.c.price),
         *(model_calls.c.input_tokens, model_calls.c.output_tokens),
-    ).where(_OF_TURN)
+    ).where(_OF_TURN, model_calls.c.kind == sa.literal_column("'answer'"))
 )
 
 
@@ -103,7 +103,7 @@ def _usage(used: Row | None) -> Usage | None:
 
 
 async def spent_on_models(transaction: Transaction, session_pk: int, number: int) -> EarlierUsage:
-    """What the calls of a turn have used so far, as its limits count it."""
+    """What the calls of a turn have used so far, as its limits count it: without summaries."""
     rows = await transaction.all(_CALLS, of_session=session_pk, of_turn=number)
     return EarlierUsage(
         model_calls=len({row.call_id for row in rows}),

@@ -14,6 +14,7 @@ from lango.store.db.clock import NOW, now, seconds
 from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Transaction
 from lango.store.db.upserts import upsert
+from lango.store.hold import is_released, require_released
 from lango.store.schema.tables import IS_RUNNING, turns, workers
 
 
@@ -34,10 +35,14 @@ class Workers:
         self.database = database
 
     async def register(self, worker: Worker) -> None:
-        """Register a worker, alive from now, or update one that is registered already."""
+        """Register a worker, alive from now, or update one that is registered already.
+
+        DatabaseHeldError while the database is held.
+        """
         values: dict[str, Any] = {"apps": dict(worker.apps), "host": worker.host, "pid": worker.pid}
 
         async def once(connection: AsyncConnection) -> None:
+            await require_released(connection)
             values.update(beat=now(connection), blamed=None)
             row = {**values, "id": worker.id, "started": values["beat"]}
             new = upsert(connection, workers).values(row)
@@ -47,7 +52,7 @@ class Workers:
         await self.database.write(once)
 
     async def beat(self, worker_id: str) -> bool:
-        """Record a heartbeat; False if the worker is not registered and must register again."""
+        """Record a heartbeat; False if the worker must register again, or the database is held."""
         return bool(await self.database.write(_BEAT, worker_id=worker_id, blamed=None))
 
     async def remove(self, worker_id: str, handing_over: Sequence[str] = ()) -> None:
@@ -101,13 +106,18 @@ class LiveWorkers:
 
     ids: frozenset[str]
     clock: float
+    lost_for: float | None = None
+    """Seconds since the last heartbeat of the other one; None if it lives or is unregistered."""
 
 
-_BEAT: Final = Prepared(
+_BEATING: Final = (
     sa.update(workers)
     .where(workers.c.id == sa.bindparam("worker_id"))
     .values(beat=NOW)
     .returning(workers.c.id)
+)
+_BEAT: Final = Prepared(
+    _BEATING.where(is_released()), on_sqlite=_BEATING.where(is_released(on_sqlite=True))
 )
 _HEARTBEATS: Final = Prepared(
     sa.select(workers.c.id, workers.c.beat, NOW.label("clock")).where(
@@ -125,4 +135,6 @@ async def find_live_workers(
         return None
     clock = seconds(rows[0].clock)
     living = {row.id for row in rows if seconds(row.beat) > clock - dead_after}
-    return LiveWorkers(frozenset(living), clock)
+    silences = [clock - seconds(row.beat) for row in rows if row.id == other_id]
+    lost_for = silences[0] if silences and other_id not in living else None
+    return LiveWorkers(frozenset(living), clock, lost_for)

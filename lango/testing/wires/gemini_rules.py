@@ -10,7 +10,15 @@ from lango.testing.wires.http import HttpRequest
 from lango.testing.wires.rules import Problems, obj, objects, text
 
 _FIELDS: Final = frozenset(
-    {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
+    {
+        "contents",
+        "systemInstruction",
+        "tools",
+        "toolConfig",
+        "generationConfig",
+        "safetySettings",
+        "cachedContent",
+    }
 )
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _DATA: Final = ("text", "inlineData", "fileData", "functionCall", "functionResponse")
@@ -74,7 +82,7 @@ def _check_contents(problems: Problems, contents: list[JsonObject], signing: boo
         parts = objects(content.get("parts"))
         problems.need(parts, f"{where}: no parts")
         for part in parts:
-            _check_part(problems, part, where)
+            _check_part(problems, part, where, alone=len(parts) == 1)
         answered = [_key(part["functionResponse"]) for part in parts if "functionResponse" in part]
         problems.need(
             sorted(answered) == sorted(waiting),
@@ -97,12 +105,13 @@ def _key(function: Any) -> tuple[str, str]:
     return text(named.get("id")), text(named.get("name"))
 
 
-def _check_part(problems: Problems, part: JsonObject, where: str) -> None:
+def _check_part(problems: Problems, part: JsonObject, where: str, *, alone: bool) -> None:
     kinds = [key for key in _DATA if key in part]
     problems.need(len(kinds) == 1, f"{where}: a part must hold exactly one thing, not {kinds}")
     if kinds == ["text"]:
-        signed = "thoughtSignature" in part
-        problems.need(text(part["text"]) or signed, f"{where}: empty text parameter")
+        # Gemini ends calls with an empty text, which ADK sends back beside them.
+        may_be_empty = not alone or "thoughtSignature" in part
+        problems.need(text(part["text"]) or may_be_empty, f"{where}: empty text parameter")
     elif kinds == ["inlineData"]:
         data = obj(part["inlineData"])
         kind = data.get("mimeType") or data.get("mime_type")  # both spellings are accepted

@@ -160,7 +160,10 @@ def _response(
         usage = answer.usage
         response["usage"] = {
             "input_tokens": usage.input,
-            "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+            "input_tokens_details": {
+                "cached_tokens": usage.cached,
+                "cache_write_tokens": usage.written,
+            },
             "output_tokens": usage.output,
             "output_tokens_details": {"reasoning_tokens": usage.reasoning},
             "total_tokens": usage.input + usage.output,

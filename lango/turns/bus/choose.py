@@ -44,6 +44,6 @@ def _require(extra: str) -> None:
 
 
 def namespace_of(database: Database) -> str:
-    """Keeps apart the databases that share a server; a clash wakes processes in vain, no more."""
+    """Keeps apart the databases that share a server; a clash only wakes processes needlessly."""
     name = f"{database.url.database or ''}.{database.schema or 'public'}"
     return "lango." + re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip(".")

@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from itertools import chain, repeat
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from lango.core.backoff import delays
@@ -20,8 +19,6 @@ ANSWER_WITHIN: Final = 5.0
 """Seconds that the server of a bus has to accept a connection or a message."""
 PING_EVERY: Final = 10.0
 """Seconds of silence after which a connection is tested."""
-_BACKOFF_STEPS: Final = 8
-_MAX_WAIT: Final = 2.0
 _CANCEL_EVERY: Final = 1.0
 
 C = TypeVar("C")
@@ -47,7 +44,8 @@ class BusConnection(Generic[C]):
         self.namespace = namespace
         self.client: C | None = None  # while connected
         self._topics: set[str] = set()
-        self._changed: deque[str] = deque()  # topics subscribed to or unsubscribed from
+        self._changed: deque[str] = deque()  # topics that the connection does not know of
+        self._has_connection = False
         self._has_changed = asyncio.Event()
 
     @property
@@ -61,13 +59,14 @@ class BusConnection(Generic[C]):
         self._change(topic)
 
     def unsubscribe(self, topic: str) -> None:
-        """Receive no more messages of a topic."""
+        """Unsubscribe from a topic."""
         self._topics.discard(topic)
         self._change(topic)
 
     def _change(self, topic: str) -> None:
-        self._changed.append(topic)
-        self._has_changed.set()
+        if self._has_connection:  # a new one is made with the topics of that moment
+            self._changed.append(topic)
+            self._has_changed.set()
 
     def channel(self, topic: str) -> str:
         """The name of a topic on a server that other databases may share."""
@@ -76,7 +75,7 @@ class BusConnection(Generic[C]):
     async def listen(self, on_message: OnMessage, on_connect: Callable[[], None]) -> NoReturn:
         """Receive messages until cancelled; reconnect after each fault."""
         while True:
-            for wait in chain(delays(_BACKOFF_STEPS), repeat(_MAX_WAIT)):
+            for wait in delays():
                 try:
                     await self._listen_once(on_message, on_connect)
                     break  # it was connected: restart with short waits
@@ -92,20 +91,28 @@ class BusConnection(Generic[C]):
     async def _listen_once(self, on_message: OnMessage, on_connect: Callable[[], None]) -> None:
         """Listen until the connection is lost; raises if there was none."""
         async with self.connected(on_message) as (client, lost):
-            self._changed.extend(self._topics)
-            async with asyncio.timeout(ANSWER_WITHIN):
-                await self._apply_changes(client)
-                await self.settle(client)
-            self.client = client
-            on_connect()
-            following = asyncio.create_task(self._follow_changes(client))
-            ended = asyncio.create_task(lost.wait())
+            self._changed, self._has_connection = deque(self._topics), True
             try:
-                await asyncio.wait([following, ended], return_when=asyncio.FIRST_COMPLETED)
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    await self._apply_changes(client)
+                    await self.settle(client)
+                await self._stay_connected(client, lost, on_connect)
             finally:
-                self.client = None
-                await cancel_all(following, ended)
+                self._has_connection = False
         logger.info("The connection to the bus is lost; reconnecting.")
+
+    async def _stay_connected(
+        self, client: C, lost: asyncio.Event, on_connect: Callable[[], None]
+    ) -> None:
+        self.client = client
+        on_connect()
+        following = asyncio.create_task(self._follow_changes(client))
+        ended = asyncio.create_task(lost.wait())
+        try:
+            await asyncio.wait([following, ended], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.client = None
+            await cancel_all(following, ended)
 
     async def _follow_changes(self, client: C) -> NoReturn:
         while True:

@@ -6,15 +6,19 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from lango.turns.bus.connection import ANSWER_WITHIN, PING_EVERY, BusConnection
+from lango.turns.bus.connection import ANSWER_WITHIN, PING_EVERY, BusConnection, cancel_all
 from lango.turns.bus.protocol import BusMessage, OnMessage
 
 logger = logging.getLogger(__name__)
+
+_CHECK_EVERY: Final = 0.5
+"""Seconds between two checks whether the client has given up its connection."""
 
 
 class _Connection(Client):
@@ -54,11 +58,14 @@ class NatsBus(BusConnection[_Connection]):
                 disconnected_cb=closed,
                 error_cb=failed,
             )
+        watching = asyncio.create_task(_watch(client, lost))
         try:
             yield client, lost
         finally:
-            with suppress(Exception):  # it may be closed already
-                await client.close()
+            await cancel_all(watching)
+            with suppress(Exception):  # it may be closed already, or hang as below
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    await client.close()
 
     async def receive(self, client: _Connection, topic: str) -> None:
         """Subscribe to the subject of a topic."""
@@ -88,3 +95,14 @@ class NatsBus(BusConnection[_Connection]):
             raise ConnectionError("There is no connection to NATS.")
         for message in messages:
             await self.client.publish(self.channel(message.topic), message.data)
+
+
+async def _watch(client: Client, lost: asyncio.Event) -> None:
+    """Set `lost` when the client is closed.
+
+    A client with unsent messages first tries to send them. If that fails, it calls no callback; it
+    never ends if the server does not read.
+    """
+    while not client.is_closed:  # noqa: ASYNC110 - the client has no event for this
+        await asyncio.sleep(_CHECK_EVERY)
+    lost.set()

@@ -54,5 +54,5 @@ class Bus(Protocol):
         ...
 
     def unsubscribe(self, topic: str) -> None:
-        """Receive no more messages of a topic."""
+        """Unsubscribe from a topic."""
         ...

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+from lango.core.failpoints import failpoint
 from lango.store.turns.claim import TurnQueue
 from lango.store.turns.rows import Head
 from lango.turns.engine.opened import OpenedEngine
@@ -39,11 +40,13 @@ class LocalEngine(OpenedEngine):
 
         Not for turns that start later: workers find them.
         """
+        failpoint("engine.dispatch")
         now = time.time()
         due = [head for head in heads if head.run_at is None or head.run_at <= now]
         is_begun = bool(due) and all(self._begin(head) for head in due)
         if not is_begun and (due or not heads):
             self.wakes.notify(WORK)
+        failpoint("engine.dispatched")
 
     def _begin(self, head: Head) -> bool:
         return any(dispatch.begin(head) for dispatch in self._dispatches)

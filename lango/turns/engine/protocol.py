@@ -26,7 +26,7 @@ class RunningAttempt(Protocol):
 
     @property
     def task(self) -> asyncio.Task[None]:
-        """Done when the attempt is over."""
+        """Done when the attempt has ended."""
         ...
 
     @property
@@ -53,7 +53,10 @@ class EngineWorker(Protocol):
         ...
 
     def may_begin(self, head: Head) -> bool:
-        """Whether it would start a session's work, given the turns that it runs now."""
+        """Whether it would start a session's work, given the turns that it runs now.
+
+        Never when it stops taking work: a poll may have begun before.
+        """
         ...
 
     @property

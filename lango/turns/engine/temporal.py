@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from lango.core.failpoints import failpoint
 from lango.store.db.database import Database
 from lango.store.turns.claim import DEAD_AFTER
 from lango.store.turns.rows import Head
@@ -73,6 +74,7 @@ class TemporalEngine(OpenedEngine):
 
     def dispatch(self, heads: Sequence[Head] = ()) -> None:
         """Start the activities of turns; without heads, wake the workers, which look for them."""
+        failpoint("engine.dispatch")
         for head in heads:
             self._starter.start(head)
         if not heads:
@@ -123,36 +125,54 @@ class _TaskQueue:
     ) -> None:
         self._connection, self._name = connection, name
         self._turns, self._slots = turns, slots
-        self._worker: Worker | None = None
+        self._workers: dict[asyncio.Task[None], Worker] = {}  # by what runs them
         self._polling = asyncio.create_task(self._poll_repeatedly())
 
     async def stop(self) -> None:
-        """Poll no more, and wait for the activities that run."""
-        if self._worker is None:
-            self._polling.cancel()
-        else:
-            await self._worker.shutdown()
+        """Stop polling, and wait for the activities that run."""
+        self._polling.cancel()
         await asyncio.gather(self._polling, return_exceptions=True)
+        shutdowns = [worker.shutdown() for worker in self._workers.values()]
+        await asyncio.gather(*shutdowns, *self._workers, return_exceptions=True)
 
     async def end(self) -> None:
         """Stop, and do not wait long for activities."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_WITHIN):
                 await self.stop()
-        self._polling.cancel()
+        for running in self._workers:
+            running.cancel()
 
     async def _poll_repeatedly(self) -> None:
         while True:
-            self._worker = self._new_worker(await self._connection.client())
             try:
-                await self._worker.run()
-                return
+                await self._poll()
             except Exception as error:  # noqa: BLE001 - retry after any fault
                 logger.warning("Polling Temporal's queue %s failed: %r", self._name, error)
-            self._worker = None
             await asyncio.sleep(_RETRY_AFTER_FAULT)
 
-    def _new_worker(self, client: Client) -> Worker:
+    async def _poll(self) -> None:
+        """Poll until that fails: a worker that cannot poll runs on until its activities end."""
+        failed = asyncio.Event()
+
+        async def on_fatal_error(_: BaseException) -> None:
+            failed.set()
+
+        worker = self._new_worker(await self._connection.client(), on_fatal_error)
+        running = asyncio.create_task(worker.run())
+        self._workers[running] = worker
+        running.add_done_callback(lambda _: failed.set())
+        running.add_done_callback(self._ended)
+        await failed.wait()
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        del self._workers[running]
+        if not running.cancelled() and (error := running.exception()) is not None:
+            logger.warning("A worker on Temporal's queue %s failed: %r", self._name, error)
+
+    def _new_worker(
+        self, client: Client, on_fatal_error: Callable[[BaseException], Awaitable[None]]
+    ) -> Worker:
         return Worker(
             client,
             task_queue=self._name,
@@ -162,4 +182,5 @@ class _TaskQueue:
             # Activities end with their attempts, for which the worker's drain has a limit.
             graceful_shutdown_timeout=_NEVER,
             build_id=_BUILD_ID,
+            on_fatal_error=on_fatal_error,
         )

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from lango.core.failpoints import failpoint
 from lango.core.turns.events import Failed, error_data
 from lango.core.values import JsonObject
 from lango.errors import TurnNotFoundError
@@ -65,17 +66,20 @@ class TurnActivity:
     @activity.defn(name=ACTIVITY)
     async def run(self, message: Any) -> JsonObject:
         """Run a turn; the result is its state, and a failed turn fails the activity."""
+        failpoint("activity.start")
         head = decode_head(message)
         if head is None:
             raise LaterError("Another version of lango wrote this message.", _MAX_WAIT)
         work = asyncio.create_task(self._work(head))
-        while not work.done():
+        cancelling: asyncio.Task[None] | None = None
+        while pending := [task for task in (work, cancelling) if task and not task.done()]:
             try:
-                await asyncio.wait([work])
-            except asyncio.CancelledError:
-                if _is_cancel_requested():
-                    await self._cancel(head)
+                await asyncio.wait(pending)
+            except asyncio.CancelledError:  # Temporal requests a cancellation only once
+                if cancelling is None and _is_cancel_requested():
+                    cancelling = asyncio.create_task(self._cancel(head))
         state = await work
+        failpoint("activity.end")
         if state == "cancelled":
             await _end_as_cancelled()
         return {"turn": head.turn, "state": state}
@@ -102,11 +106,17 @@ class TurnActivity:
             raise LaterError("The turn could not be claimed.") from error
 
     async def _cancel(self, head: Head) -> None:
-        """Cancel a turn whose activity was cancelled in Temporal."""
-        try:
-            await cancel_turn(self._turns, self._engine, head.tenant, head.turn)
-        except Exception:
-            logger.exception("Turn %s could not be cancelled.", head.turn)
+        """Cancel a turn whose activity was cancelled in Temporal; retry until this worker stops."""
+        while not self._stopped.done():
+            try:
+                await cancel_turn(self._turns, self._engine, head.tenant, head.turn)
+            except TurnNotFoundError:
+                return
+            except Exception:
+                logger.exception("Turn %s could not be cancelled; retrying.", head.turn)
+                await asyncio.wait([self._stopped], timeout=HEARTBEAT_EVERY)
+            else:
+                return
 
     @asynccontextmanager
     async def _slot(self) -> AsyncGenerator[None]:
@@ -128,7 +138,7 @@ class TurnActivity:
             self._engine.dispatch(others)
 
     async def _send_heartbeats(self, attempt: RunningAttempt) -> None:
-        """Send heartbeats until an attempt is over."""
+        """Send heartbeats until an attempt has ended."""
         turn_id = attempt.claim.turn.id
         self._running[turn_id] = attempt
         try:
@@ -139,6 +149,7 @@ class TurnActivity:
                 )
             )[0]:
                 activity.heartbeat()
+                failpoint("activity.heartbeat")
         finally:
             if self._running.get(turn_id) is attempt:
                 del self._running[turn_id]

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
-from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +22,7 @@ from temporalio.exceptions import ActivityAlreadyStartedError
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from lango.core.backoff import delays
+from lango.core.failpoints import failpoint
 from lango.core.turns.states import MAX_TIME_LIMIT
 from lango.errors import ConfigError
 from lango.store.turns.rows import Head
@@ -37,8 +37,6 @@ _LAST_WITHIN: Final = 2.0
 """Seconds that a process that ends waits for its last dispatches."""
 _HEARTBEAT_TIMEOUT: Final = timedelta(seconds=5)
 _RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
-_BACKOFF_STEPS: Final = 8
-_MAX_WAIT: Final = 2.0
 _AT_ONCE: Final = 32
 _MAX_UNSENT: Final = 1_000
 """Dispatches kept while Temporal does not take them. Sweeps find the turns of the others."""
@@ -124,7 +122,7 @@ class TemporalConnection:
 
     async def _connect_repeatedly(self) -> Client:
         was_away = False
-        for wait in chain(delays(_BACKOFF_STEPS), repeat(_MAX_WAIT)):
+        for wait in delays():
             try:
                 client = await self.connect()
             except Exception as error:  # noqa: BLE001 - retry after any fault
@@ -248,6 +246,7 @@ class ActivityStarter:
             start_delay=delay if delay and delay > timedelta(0) else None,
             rpc_timeout=_ANSWER_WITHIN,
         )
+        failpoint("engine.dispatched")
 
     async def _cancel(self, turn_id: str, after: asyncio.Task[None] | None) -> None:
         if after is not None:

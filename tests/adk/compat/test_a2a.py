@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from lango.adk.compat.a2a import skip_a2a
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("a2a.py", "skipping an import that fails in every turn")
 A2A_AGENT = "google.adk.agents.remote_a2a_agent"
@@ -18,6 +18,11 @@ without_a2a = pytest.mark.skipif(find_spec("a2a") is not None, reason="a2a is in
 def test_adk_imports_the_agent_where_it_runs_nodes() -> None:
     nodes = CANARY.part("workflow.utils._workflow_graph_utils")
     CANARY.contains(nodes, "from ...agents.remote_a2a_agent import RemoteA2aAgent")
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, A2A_AGENT, raising=False)
 
 
 @without_a2a

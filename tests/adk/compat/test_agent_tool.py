@@ -1,6 +1,6 @@
 """Canary of lango/adk/compat/agent_tool.py."""
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("agent_tool.py", "agents that run as tools in child sessions")
 MODULE = "tools.agent_tool"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("agents.py", "agents that skip the steps they have done")
 

@@ -1,6 +1,6 @@
 """Canary of lango/adk/compat/cli.py."""
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("cli.py", "loading agents by their folder")
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("contexts.py", "unique names of MCP tools in an agent")
 

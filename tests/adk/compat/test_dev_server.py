@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("dev_server.py", "ADK's web UI on lango's agents")
 

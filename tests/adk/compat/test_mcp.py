@@ -1,6 +1,6 @@
 """Canary of lango/adk/compat/mcp.py."""
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("mcp.py", "the connections and tools of MCP servers")
 MANAGER = "tools.mcp_tool.mcp_session_manager"
@@ -30,6 +30,16 @@ def test_a_tool_runs_by_this_method() -> None:
     CANARY.takes(run, "self", "args", "tool_context", "credential")
     authenticated = CANARY.part("tools.base_authenticated_tool", "BaseAuthenticatedTool")
     CANARY.contains(authenticated, "await self._run_async_impl(")
+
+
+def test_a_tool_makes_its_progress_callback_for_each_call() -> None:
+    resolve = CANARY.part(TOOL, "McpTool._resolve_progress_callback")
+    CANARY.contains(resolve, "self._progress_callback is None", "(self.name, callback_context=")
+    CANARY.contains(
+        CANARY.part(TOOL, "McpTool"),
+        "self._resolve_progress_callback(tool_context)",
+        "progress_callback=resolved_callback",
+    )
 
 
 def test_the_session_manager_opens_and_drops_connections_by_these_methods() -> None:

@@ -5,7 +5,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("questions.py", "questions that a dead worker did not store")
 MODULE = "flows.llm_flows.functions"

@@ -1,6 +1,6 @@
 """Canary of lango/adk/compat/runners.py."""
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("runners.py", "turns that begin at the root agent")
 

@@ -1,8 +1,8 @@
 """Canary of lango/adk/compat/sessions.py."""
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
-CANARY = Canary.of_adk("sessions.py", "the state of a session object after an append")
+CANARY = Canary.of_adk("sessions.py", "states of sessions, and contents that were loaded")
 SERVICE = "BaseSessionService"
 
 
@@ -25,3 +25,10 @@ def test_adk_appends_by_the_same_helpers() -> None:
         "self._trim_temp_delta_state(event)",
         "self._update_session_state(session, event)",
     )
+
+
+def test_adks_gemini_prepares_its_requests_by_this_method() -> None:
+    method = CANARY.part("models.base_llm", "BaseLlm._maybe_append_user_content")
+    CANARY.takes(method, "self", "llm_request")
+    gemini = CANARY.part("models.google_llm", "Gemini.generate_content_async")
+    CANARY.contains(gemini, "self._maybe_append_user_content(llm_request)")

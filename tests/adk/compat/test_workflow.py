@@ -1,6 +1,6 @@
 """Canary of lango/adk/compat/workflow.py."""
 
-from tests.canary import Canary
+from tests.support.canary import Canary
 
 CANARY = Canary.of_adk("workflow.py", "durable nodes of a Workflow")
 WRAPPER = "workflow._llm_agent_wrapper"

@@ -31,7 +31,7 @@ def refund(order: int) -> str:
 
 
 def make():
-    model = lango.ModelAdapter(ScriptedProvider(delay=0.05), "demo")
+    model = lango.ModelAdapter(ScriptedProvider(delay=0.15), "demo")
     return llm_agent("shop", model, tools=[refund])
 '''
 
@@ -51,6 +51,7 @@ def test_a_conversation(shop: Path) -> None:
         terminal.type("good morning")
         terminal.wait_for("You said: good morning")
 
+        terminal.wait_for("you> ", times=2)
         terminal.type("refund 12")
         terminal.wait_for("Let it? [y/N]")
         assert '"order": 12' in terminal.screen()
@@ -64,10 +65,10 @@ def test_a_conversation(shop: Path) -> None:
         terminal.wait_for("refunded order 13")
 
         terminal.wait_for("you> ", times=4)
-        terminal.type(" ".join(f"word{number}" for number in range(200)))
+        terminal.type(" ".join(f"word{number}" for number in range(200)))  # half a minute to stop
         terminal.wait_for("You said: word0 word1 word2")
         terminal.press("C-c")
-        screen = terminal.wait_for("stopped; what was said so far is kept")
+        screen = terminal.wait_for("stopped; the text so far is kept")
         assert "word199" not in screen.split("You said: word0", 1)[1]
 
         terminal.wait_for("you> ", times=5)
@@ -82,15 +83,26 @@ def test_a_conversation(shop: Path) -> None:
         terminal.press("C-d")
 
 
+def test_exit_ends_a_conversation_as_in_adk_run(shop: Path) -> None:
+    with Terminal(shop) as terminal:
+        terminal.lango("chat")
+        terminal.wait_for("you> ")
+        terminal.type("exit the building")
+        terminal.wait_for("You said: exit the building")
+        terminal.wait_for("you> ", times=2)
+        terminal.type("exit")
+        assert "You said: exit\n" not in terminal.wait_for("To continue: ")
+
+
 def test_a_session_that_waits_asks_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shop)
     monkeypatch.delitem(sys.modules, "shop", raising=False)  # of another test's folder
-    asked = run("run", "--session", "s1", "refund 5")
-    assert asked.code == 3
-    assert "lango chat --session s1" in asked.err
+    output = run("run", "--session", "s1", "refund 5")
+    assert output.code == 3
+    assert "lango chat --session s1" in output.err
     with Terminal(shop) as terminal:
         terminal.lango("chat", "--session", "s1")
-        terminal.wait_for("session s1 · Ctrl-D ends")
+        terminal.wait_for("session s1 · exit or Ctrl-D ends")
         terminal.wait_for("Let it? [y/N]")
         terminal.type("yes")
         terminal.wait_for("refunded order 5")

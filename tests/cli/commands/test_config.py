@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.cli.processes import lango
 from tests.cli.running import run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,3 +62,16 @@ def test_editors_judge_as_we_do(text: str, valid: bool) -> None:
     schema = json.loads(run("config", "schema").out)
     judge = jsonschema.Draft202012Validator(schema)
     assert judge.is_valid(yaml.safe_load(text)) is valid  # pyright: ignore[reportUnknownMemberType]
+
+
+@pytest.mark.parametrize("options", [(), ("-v",)], ids=["plain", "verbose"])
+def test_a_variable_that_sets_nothing_is_named_once(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    environment = {"LANGO_PROT": "1", "LANGO_PORT": "tcp://10.0.0.1:80"}
+    for command in (("config", "show"), ("doctor",)):
+        shown = lango(tmp_path, *options, *command, environment=environment)
+        for name in environment:
+            text = f"The environment variable {name} sets nothing and is ignored.\n"
+            assert shown.stderr.count(text) == 1, (command, shown.stderr)
+            assert text not in shown.stdout

@@ -88,8 +88,8 @@ def test_json_has_the_whole_texts(sqlite_url: str) -> None:
             await talk.say("y" * 5_000)
 
     asyncio.run(say_much())
-    said = read(sqlite_url, "s1", "--app", "shop")["call"]["sections"][-1]
-    assert said["text"] == "y" * 5_000
+    text = read(sqlite_url, "s1", "--app", "shop")["call"]["sections"][-1]
+    assert text["text"] == "y" * 5_000
 
 
 def test_either_database_and_the_servers_id(store_url: str, tenant: str) -> None:
@@ -105,20 +105,21 @@ def test_either_database_and_the_servers_id(store_url: str, tenant: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
-        (["s1"], "say --app"),
-        (["s1", "--app", "other"], "user has no session s1 in other"),
-        (["s1", "--app", "shop", "--user", "bob"], "bob has no session s1 in shop"),
+        (["s2"], "Session s2 not found. Run `lango sessions list --url sqlite:"),
+        (["s1", "--app", "other"], "Session s1 in other not found."),
+        (["s1", "--app", "shop", "--user", "bob"], "Session s1 of bob in shop not found."),
+        (["s1", "--tenant", "acme"], "Session s1 not found."),
         (["s1", "--app", "shop", "--call", "mc_0"], "no such model call"),
         (["s1", "--app", "shop", "--call", "\udcff"], "no such model call"),
         (["\udcff"], "holds a control character or a lone surrogate"),
     ],
-    ids=["no-app", "other-app", "other-user", "no-call", "odd-call", "odd-session"],
+    ids=["none", "other-app", "other-user", "other-tenant", "no-call", "odd-call", "odd-session"],
 )
 def test_what_is_not_there(
     arguments: list[str],
-    said: str,
+    expected: str,
     sqlite_url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -127,23 +128,19 @@ def test_what_is_not_there(
     talked(sqlite_url, turns=1)
     done = context(sqlite_url, *arguments)
     assert done.code == 1
-    assert said in done.err
+    assert expected in done.err
     assert done.out == ""
 
 
-def test_apps_of_the_settings_are_looked_through(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for app in ("shop", "post"):
-        talked(sqlite_url, SessionKey("", app, "user", f"only-{app}"), turns=1)
-        talked(sqlite_url, SessionKey("", app, "user", "both"), turns=1)
-    agent = "{agent: {model: 'scripted:demo'}}"
-    Path("lango.yaml").write_text(f"apps: {{shop: {agent}, post: {agent}}}\n", encoding="utf-8")
+def test_a_session_is_found_by_its_own_id_in_any_app(sqlite_url: str) -> None:
+    for app, user in (("shop", "ann"), ("post", "bob")):
+        talked(sqlite_url, SessionKey("", app, user, f"only-{app}"), turns=1)
+        talked(sqlite_url, SessionKey("", app, user, "both"), turns=1)
     assert context(sqlite_url, "only-post").code == 0
+    assert context(sqlite_url, "both", "--user", "bob").code == 0
     done = context(sqlite_url, "both")
     assert done.code == 1
-    assert "Several apps have a session both: say --app, one of shop, post." in done.err
+    assert "Several sessions are called both: pass --app, --user, or ses_" in done.err
 
 
 def test_a_session_without_a_call(sqlite_url: str) -> None:

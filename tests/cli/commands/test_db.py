@@ -62,9 +62,9 @@ def test_the_url_may_come_from_the_environment(
 
 def set_schema(url: str, revision: str, oldest_code: str) -> None:
     """Let the database say that a newer lango upgraded it."""
-    said = f"update {migrate.VERSION_TABLE} set version_num = ?, oldest_code = ?"  # noqa: S608
+    statement = f"update {migrate.VERSION_TABLE} set version_num = ?, oldest_code = ?"  # noqa: S608
     with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-        connection.execute(said, (revision, oldest_code))
+        connection.execute(statement, (revision, oldest_code))
     connection.close()
 
 
@@ -132,7 +132,8 @@ def test_the_store_is_the_one_the_settings_name(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run("db", "current").err == "lango: There is no file lango.db.\n"
+    advice = "Run the command in the folder of your lango.yaml, or correct the URL."
+    assert run("db", "current").err == f"lango: There is no file lango.db. {advice}\n"
     settings = tmp_path / "other.yaml"
     settings.write_text(f"store: {{url: '{sqlite_url}'}}\n")
     assert run("db", "upgrade", "--config", str(settings)).code == 0

@@ -13,11 +13,11 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from tests.browsing import PATIENCE as PAGE_PATIENCE
-from tests.browsing import chromium
 from tests.cli.processes import PATIENCE, Running
 from tests.cli.running import run
 from tests.cli.slow_shop import Shop
+from tests.support.browsing import PATIENCE as PAGE_PATIENCE
+from tests.support.browsing import chromium
 
 SAID = ("Good morning", "And good night")
 
@@ -43,10 +43,10 @@ async def talk(address: str, app: str, picture: Path) -> str:
         await page.goto(f"{address}/dev-ui/?app={app}")
         await page.get_by_role("button", name="No Thanks").click()  # may it report to Google?
         box = page.get_by_placeholder("Type a message...")
-        for said in SAID:
-            await box.fill(said)
+        for text in SAID:
+            await box.fill(text)
             await box.press("Enter")
-            await page.get_by_text(f"You said: {said}").wait_for()
+            await page.get_by_text(f"You said: {text}").wait_for()
         await page.screenshot(path=picture)
         return parse_qs(urlsplit(page.url).query)["session"][0]
 
@@ -59,7 +59,7 @@ def test_a_conversation_in_adks_web_ui_is_in_our_tables(
         session = asyncio.run(talk(address, shop.app, tmp_path / "conversation.png"))
         dev.process.send_signal(signal.SIGTERM)
         assert dev.end() == 0
-    answered = [(("user", said), ("assistant", f"You said: {said}")) for said in SAID]
+    answered = [(("user", text), ("assistant", f"You said: {text}")) for text in SAID]
     assert shop.history(session) == [line for pair in answered for line in pair]
     assert "Stopped." in dev.err
     assert "Traceback" not in dev.err
@@ -79,17 +79,17 @@ def test_it_is_closed_to_others(tmp_path: Path, sqlite_url: str, tenant: str) ->
             tool = client.post(f"/dev/apps/{shop.app}/{path}")
             assert (tool.status_code, tool.json()["type"]) == (403, "urn:lango:error:forbidden")
         unknown = client.post("/apps/__agent_builder_assistant/users/user/sessions", json={})
-        asked = {
+        body = {
             "app_name": "__agent_builder_assistant",
             "user_id": "user",
             "session_id": unknown.json().get("id", "none"),
             "new_message": {"role": "user", "parts": [{"text": "hi"}]},
         }
-        assert client.post("/run", json=asked).status_code == 404
+        assert client.post("/run", json=body).status_code == 404
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "lango.example", "::"])  # noqa: S104
 def test_it_serves_this_machine_alone(host: str) -> None:
-    told = run("dev", "--host", host)
-    assert told.code == 1
-    assert "lango serve" in told.err
+    output = run("dev", "--host", host)
+    assert output.code == 1
+    assert "lango serve" in output.err

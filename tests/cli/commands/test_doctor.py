@@ -12,27 +12,31 @@ from sqlalchemy import make_url
 from faults.carriers.bus_servers import bus_server
 from faults.carriers.temporal_server import temporal_server
 from faults.database.own_cluster import free_port
-from lango.testing.databases import direct, server_url, through
-from lango.testing.pgbouncer import pgbouncer
 from tests.cli.running import Ran, run
-from tests.pgbouncer import require_pgbouncer
+from tests.support.databases import direct, server_url, through
+from tests.support.pgbouncer import pgbouncer, require_pgbouncer
 
 SETTINGS = """\
 store: {url: "sqlite:///here.db"}
 mcp_servers: {wiki: {command: [no-such-server]}}
+openapi_documents: {shop: {url: "http://127.0.0.1:1/openapi.json"}}
 apps:
 """
 APPS = {
     "asks": "  asks: {agent: {model: 'scripted:demo', mcp: [wiki]}}\n",
+    "shops": "  shops: {agent: {model: 'scripted:demo', openapi: [shop]}}\n",
     "nokey": "  nokey: {load: 'loaded:nokey'}\n",
     "own": "  own: {load: 'loaded:own'}\n",
     "plain": "  plain: {load: 'loaded:plain'}\n",
+    "caching": "  caching: {load: 'loaded:caching'}\n",
     "mute": "  mute: {load: 'loaded:mute'}\n",
 }
 LOADED = '''\
 """Agents of which the settings know no more than where they are."""
 
 from google.adk.agents import Agent, BaseAgent
+from google.adk.agents.context_cache_config import ContextCacheConfig
+from google.adk.apps.app import App
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
@@ -55,6 +59,7 @@ nokey = Agent(name="nokey", model=lango.ModelAdapter("scripted:demo"), sub_agent
 own = Own(name="own")
 plain = Agent(name="plain", model=lango.ModelAdapter("scripted:demo"))
 mute = Agent(name="mute", model=Mute(model="mute"))
+caching = App(name="caching", root_agent=plain, context_cache_config=ContextCacheConfig())
 '''
 
 
@@ -92,6 +97,16 @@ def test_a_model_that_calls_no_tool_is_a_warning_if_its_agent_is_loaded() -> Non
     assert ran.out.endswith("Nothing is broken; see the 1 warning above.\n")
 
 
+def test_a_setting_for_explicit_prompt_caches_is_a_warning() -> None:
+    """lango's models do not read it."""
+    ran, found = examined("caching", "plain")
+    assert ran.code == 0, ran.out
+    said = found["prompt caches of caching"]
+    assert said.startswith("?? App.context_cache_config has no effect on scripted:demo:")
+    assert "docs: how-to/models" in said
+    assert "prompt caches of plain" not in found
+
+
 def test_a_server_that_cannot_be_started_is_named() -> None:
     ran, found = examined("asks")
     assert ran.code == 1
@@ -102,11 +117,22 @@ def test_a_server_that_cannot_be_started_is_named() -> None:
     assert "All of it works" not in ran.out
 
 
+def test_a_document_that_cannot_be_fetched_is_named() -> None:
+    ran, found = examined("shops")
+    assert ran.code == 1
+    said = found["OpenAPI document shop of shops"]
+    assert said.startswith("!! cannot be reached: 127.0.0.1 is not a public address, and may not")
+    assert "`openapi_documents.shop` and its `networks`" in said
+    said_by_run = run("run", "hello")
+    assert (said_by_run.code, said_by_run.out) == (0, "You said: hello\n")
+    assert "OpenAPI document 'shop' cannot be used, the turn runs without" in said_by_run.err
+
+
 def test_an_agent_that_cannot_be_resumed_is_a_warning_with_what_to_do() -> None:
     ran, found = examined("own")
     assert ran.code == 0
     said = found["turns of own"]
-    assert said.startswith("?? not resumable: own (Own) runs in a way of its own. If a worker dies")
+    assert said.startswith("?? not resumable: own (Own) overrides how it runs. If a worker dies")
     assert "`lango turns retry`" in said
     assert ran.out.endswith("Nothing is broken; see the 1 warning above.\n")
 
@@ -118,6 +144,31 @@ def test_run_says_that_a_server_cannot_be_reached() -> None:
     assert "MCP server 'wiki' cannot be reached, the turn runs without its tools" in ran.err
     assert "No such file or directory: 'no-such-server'" in ran.err
     assert "lango doctor" in ran.err
+
+
+def test_an_agent_is_examined_without_settings() -> None:
+    ran = run("doctor", "loaded:plain", "loaded:own")
+    assert ran.code == 0, ran.out
+    assert "turns of loaded:plain              resumable" in ran.out
+    assert "??  turns of loaded:own                not resumable" in ran.out
+    assert "model scripted:demo of loaded:plain" in ran.out
+
+
+def test_only_the_named_apps_are_examined() -> None:
+    Path("lango.yaml").write_text(SETTINGS + APPS["asks"] + APPS["plain"])
+    ran = run("doctor", "plain")
+    assert ran.code == 0, ran.out
+    assert "asks" not in ran.out
+
+
+def test_agents_of_the_folder_are_named_and_no_file_is_made() -> None:
+    Path("weather").mkdir()
+    Path("weather", "agent.py").touch()
+    assert "`lango doctor weather` checks them" in run("doctor").out
+    assert not Path("lango.db").exists()
+    missing = run("doctor", "--url", "sqlite:///nowhere/here.db")
+    assert missing.code == 1
+    assert "There is no folder nowhere for here.db." in missing.out
 
 
 def test_settings_without_an_app_are_a_warning() -> None:
@@ -160,6 +211,31 @@ def test_doctor_finds_a_direct_url_of_another_database(postgres_url: str) -> Non
         ran = run("doctor", "--url", url.render_as_string(hide_password=False))
     assert ran.code == 1
     assert "do not arrive by store.direct_url" in ran.out
+
+
+def test_the_object_store_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LANGO_FILES__OBJECTS", f"file://{tmp_path}/objects")
+    ran, found = examined("plain")
+    assert ran.code == 0, ran.out
+    assert found["object store"] == "ok stores, reads and deletes"
+    assert not [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "az://container", "file:///dev/null/folder"])
+def test_an_object_store_that_does_not_answer_is_named_with_what_to_do(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account of Azure is missing: such a setting is found without a request."""
+    monkeypatch.setenv("LANGO_FILES__OBJECTS", url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    for name in ("AWS_ALLOW_HTTP", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "true")
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    ran, found = examined("plain")
+    assert ran.code == 1
+    assert found["object store"].startswith("!! ")
+    assert "or the environment variables" in found["object store"]
+    assert "docs: how-to/object-storage" in found["object store"]
 
 
 def test_the_bus_and_the_engine_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:

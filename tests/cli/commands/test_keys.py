@@ -43,19 +43,19 @@ def test_a_key_is_made_and_works(store_url: str, tenant: str) -> None:
     key = found(store_url, text)
     assert key is not None
     assert (key.tenant, key.user, key.scopes) == (tenant, "ann", {"chat"})
-    (told,) = listed(store_url, "--tenant", tenant)
-    assert (told["id"], told["state"], told["limits"]) == (key.id, "live", {})
+    (output,) = listed(store_url, "--tenant", tenant)
+    assert (output["id"], output["state"], output["limits"]) == (key.id, "live", {})
 
 
 def test_all_that_can_be_said_of_a_key(sqlite_url: str) -> None:
     options = "--scope act_as --scope admin --days 2 --requests 60 --turns 4 --cost 2.5 --json"
     done = run("keys", "create", "--url", sqlite_url, "--name", "shop", *options.split())
-    told = json.loads(done.out)
-    assert found(sqlite_url, told["key"]) is not None
-    assert told["scopes"] == ["act_as", "admin", "chat"]
-    assert told["limits"] == {"requests": 60, "turns": 4, "cost": 2.5}
-    assert (told["user"], told["name"]) == (None, "shop")
-    assert told["expires"] > told["created"]
+    body = json.loads(done.out)
+    assert found(sqlite_url, body["key"]) is not None
+    assert body["scopes"] == ["act_as", "admin", "chat"]
+    assert body["limits"] == {"requests": 60, "turns": 4, "cost": 2.5}
+    assert (body["user"], body["name"]) == (None, "shop")
+    assert body["expires"] > body["created"]
 
 
 def test_the_tenant_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_rotate_and_revoke(sqlite_url: str) -> None:
     assert run("keys", "revoke", key.id, *place).out == f"The key {key.id} is revoked.\n"
     assert found(sqlite_url, old) is None
     assert found(sqlite_url, new) is not None
-    assert sorted(told["state"] for told in listed(sqlite_url)) == ["live", "revoked"]
+    assert sorted(output["state"] for output in listed(sqlite_url)) == ["live", "revoked"]
 
 
 def test_rotate_at_once(sqlite_url: str) -> None:
@@ -102,9 +102,9 @@ def test_rotate_at_once(sqlite_url: str) -> None:
     old = made_by(run("keys", "create", "--user", "ann", *place))
     key = found(sqlite_url, old)
     assert key is not None
-    told = json.loads(run("keys", "rotate", key.id, "--grace", "0", "--json", *place).out)
+    output = json.loads(run("keys", "rotate", key.id, "--grace", "0", "--json", *place).out)
     assert found(sqlite_url, old) is None
-    assert found(sqlite_url, told["key"]) is not None
+    assert found(sqlite_url, output["key"]) is not None
     assert sorted(one["state"] for one in listed(sqlite_url)) == ["expired", "live"]
 
 

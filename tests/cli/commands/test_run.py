@@ -14,6 +14,7 @@ from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.submit import SqlTurnStore
 from tests.cli.processes import lango
 from tests.cli.running import run
+from tests.cli.terminal import Terminal
 
 
 @pytest.fixture
@@ -44,10 +45,10 @@ def test_a_new_project_answers_and_calls_its_tool(project: Path) -> None:
 
 
 def test_a_new_project_passes_its_examination(project: Path) -> None:
-    looked = lango(project, "doctor")
-    assert looked.returncode == 0, looked.stdout + looked.stderr
-    assert "model scripted:demo" in looked.stdout
-    assert "All of it works." in looked.stdout
+    report = lango(project, "doctor")
+    assert report.returncode == 0, report.stdout + report.stderr
+    assert "model scripted:demo" in report.stdout
+    assert "All of it works." in report.stdout
 
 
 def test_a_pending_result_is_named(project: Path) -> None:
@@ -78,16 +79,16 @@ def test_doctor_says_which_apps_can_be_resumed(project: Path) -> None:
         "plain = Agent(name='plain')\n"
     )
     (project / "lango.yaml").write_text("apps: {plain: mine:plain, own: mine:own}\n")
-    looked = lango(project, "doctor", "--no-models")
-    rows = [line.split(None, 4) for line in looked.stdout.splitlines() if " turns of " in line]
+    report = lango(project, "doctor", "--no-models")
+    rows = [line.split(None, 4) for line in report.stdout.splitlines() if " turns of " in line]
     assert [(row[0], row[3], row[4].partition(":")[0]) for row in rows] == [
         *(("ok", "plain", "resumable"), ("??", "own", "not resumable"))
     ]
-    assert "runs in a way of its own" in looked.stdout
+    assert "overrides how it runs" in report.stdout
     (project / "lango.yaml").write_text("apps: {own: mine:own}\ndurability: strict\n")
-    looked = lango(project, "doctor", "--no-models")
-    assert looked.returncode == 1
-    assert "!!  app own" in looked.stdout
+    report = lango(project, "doctor", "--no-models")
+    assert report.returncode == 1
+    assert "!!  app own" in report.stdout
 
 
 def test_doctor_names_turns_that_no_worker_will_run(project: Path) -> None:
@@ -100,11 +101,11 @@ def test_doctor_names_turns_that_no_worker_will_run(project: Path) -> None:
                     await SqlTurnStore(store.database).submit(key, NewTurn({"text": "hi"}))
 
     asyncio.run(submit())
-    looked = lango(project, "doctor", "--no-models")
-    assert looked.returncode == 1, looked.stdout + looked.stderr
-    assert "!!  turns of renamed" in looked.stdout
-    assert "2 wait, and no worker has that app" in looked.stdout
-    assert looked.stdout.count("2 wait") == 1
+    report = lango(project, "doctor", "--no-models")
+    assert report.returncode == 1, report.stdout + report.stderr
+    assert "!!  turns of renamed" in report.stdout
+    assert "2 wait, and no worker has that app" in report.stdout
+    assert report.stdout.count("2 wait") == 1
 
 
 def test_init_overwrites_nothing(project: Path) -> None:
@@ -116,7 +117,7 @@ def test_init_overwrites_nothing(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("run", "missing", "hi"), "There is no app missing; lango.yaml has assistant."),
         (("run", "no.such:thing", "hi"), "there is no module no"),
@@ -125,11 +126,13 @@ def test_init_overwrites_nothing(project: Path) -> None:
         (("run", "json:root_agnt", "hi"), "json has no root_agnt"),
     ],
 )
-def test_what_cannot_be_run_is_said(project: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_run_is_said(
+    project: Path, arguments: tuple[str, ...], expected: str
+) -> None:
     del project
     ran = run(*arguments)
     assert ran.code == 1
-    assert said in ran.err
+    assert expected in ran.err
     assert "Traceback" not in ran.err
 
 
@@ -154,9 +157,9 @@ def test_a_model_that_fails_is_said_in_a_line(project: Path) -> None:
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
     assert "ollama" in ran.stderr
-    looked = lango(project, "doctor")
-    assert looked.returncode == 1
-    assert "!!  model ollama:none" in looked.stdout
+    report = lango(project, "doctor")
+    assert report.returncode == 1
+    assert "!!  model ollama:none" in report.stdout
 
 
 def test_adk_code_is_taken_as_it_is(project: Path) -> None:
@@ -167,3 +170,28 @@ def test_adk_code_is_taken_as_it_is(project: Path) -> None:
     )
     ran = lango(project, "run", "mine:root_agent", "hello")
     assert (ran.returncode, ran.stdout) == (0, "You said: hello\n"), ran.stderr
+
+
+def test_at_a_terminal_it_says_how_to_continue(project: Path) -> None:
+    with Terminal(project) as terminal:
+        terminal.lango("run", "hello")
+        screen = terminal.wait_for("To continue: lango chat")
+        assert "--session" in screen
+
+
+def test_a_toolset_of_adk_that_cannot_be_loaded_is_named(project: Path) -> None:
+    (project / "mine.py").write_text(
+        "from google.adk.agents import Agent\n"
+        "from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams\n"
+        "from mcp import StdioServerParameters\n"
+        "import lango\n"
+        "server = StdioServerParameters(command='no-such-program')\n"
+        "tools = [McpToolset(connection_params=StdioConnectionParams(server_params=server))]\n"
+        "model = lango.ModelAdapter('scripted:demo')\n"
+        "root_agent = Agent(name='mine', model=model, tools=tools)\n"
+    )
+    ran = lango(project, "run", "mine:root_agent", "hello")
+    assert (ran.returncode, ran.stdout) == (0, "You said: hello\n"), ran.stderr
+    assert ran.stderr.count("will run without the tools from toolset McpToolset") == 1
+    assert "`lango doctor` tries it again." in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -15,7 +15,7 @@ from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
 from tests.cli.processes import Running
 from tests.cli.running import run
-from tests.cli.slow_shop import SLOW, WORDS, Shop
+from tests.cli.slow_shop import Shop
 from tests.cli.terminal import PATIENCE
 
 
@@ -50,7 +50,7 @@ def key_of(shop: Shop) -> str | None:
 
 
 def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
-    environment = {"LANGO_STORE__URL": shop.url, **SLOW}
+    environment = {"LANGO_STORE__URL": shop.url}
     key = key_of(shop)
     with Running(shop.folder, "serve", "--port", "0", environment=environment) as server:
         with client_of(server, key) as client:
@@ -62,13 +62,16 @@ def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
             session = client.post("/v1/sessions", json={"app": shop.app}).json()["id"]
             path = f"/v1/sessions/{session}/turns"
             accept = {"Accept": "text/event-stream"}
-            with client.stream("POST", path, json={"message": WORDS}, headers=accept) as response:
-                told: list[str] = []
+            held = {"message": "call hold {}"}
+            with client.stream("POST", path, json=held, headers=accept) as response:
+                received: list[str] = []
                 for line in response.iter_lines():
-                    told.append(line)
-                    if line == "event: message.delta":
+                    received.append(line)
+                    if line == "event: tool.started":
                         server.process.send_signal(signal.SIGTERM)
-                assert "event: completed" not in told  # the stream ended, and the turn did not
+                assert received.count("event: tool.started") == 1  # a second signal would not drain
+                assert "event: completed" not in received  # the stream ended, and the turn did not
+        (shop.folder / "go").touch()
         assert server.end() == 0
     first, *_ = server.err.splitlines()
     assert re.fullmatch(
@@ -78,7 +81,9 @@ def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
         "Stopping; turns that still run have 30 s to end.",
         "Stopped.",
     ]
+    assert "lango.access" not in server.err
     again = ("serve", "--port", "0", "--no-worker", "--insecure-no-auth")
+    environment["LANGO_SERVER__ACCESS_LOG"] = "true"
     with Running(shop.folder, *again, environment=environment) as server:
         server.wait_for("has no authentication")
         found = re.search(r"http://127\.0\.0\.1:\d+", server.err)
@@ -86,6 +91,10 @@ def test_it_serves_and_lets_turns_end(shop: Shop) -> None:
         with httpx.Client(base_url=found[0], timeout=PATIENCE) as client:
             turns = client.get(path).json()["turns"]
         assert [turn["state"] for turn in turns] == ["completed"]
+        server.wait_for(f"127.0.0.1 GET {path} 200 ")
+        assert re.search(
+            r" INFO lango\.access: \[req_[0-9a-f]+\] 127\.0\.0\.1 GET /v1/", server.err
+        )
         server.process.send_signal(signal.SIGINT)
         assert server.end() == 0
     assert "whose turns `lango worker` runs" in server.err

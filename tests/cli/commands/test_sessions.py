@@ -15,7 +15,7 @@ def test_an_empty_database_says_so(sqlite_url: str, tenant: str) -> None:
     shell = Shell(sqlite_url, tenant)
     assert shell.out("sessions", "list") == "There are no such sessions.\n"
     assert shell.json("sessions", "list") == {"sessions": [], "next": None}
-    assert "There is no session s1." in shell.refused("sessions", "show", "s1")
+    assert "Session s1 not found." in shell.refused("sessions", "show", "s1")
 
 
 def test_the_list(store_url: str, tenant: str) -> None:
@@ -26,8 +26,8 @@ def test_the_list(store_url: str, tenant: str) -> None:
     assert "completed" in row
     assert "Ann's \ufffd[31mtrip" in row
     assert common == "All: app shop, user ann."
-    [told] = shell.json("sessions", "list")["sessions"]
-    assert (told["id"], told["alias"], told["status"]) == (public_id, "s1", "completed")
+    [output] = shell.json("sessions", "list")["sessions"]
+    assert (output["id"], output["alias"], output["status"]) == (public_id, "s1", "completed")
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_one_is_shown_with_its_newest_messages(store_url: str, tenant: str) -> N
     assert "user      ann" in shown
     assert shown.rstrip().endswith("Paid.")
     assert shown.count(" tokens\n") == 2
-    told = shell.json("sessions", "show", "s1", "--messages", "1")
-    assert (told["id"], told["newest"][0]["content"]) == (public_id, "Paid.")
+    output = shell.json("sessions", "show", "s1", "--messages", "1")
+    assert (output["id"], output["newest"][0]["content"]) == (public_id, "Paid.")
 
 
 def test_a_name_that_two_have(sqlite_url: str, tenant: str, tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_name_that_two_have(sqlite_url: str, tenant: str, tmp_path: Path) -> N
 def test_an_export_is_brought_back(store_url: str, tenant: str, tmp_path: Path) -> None:
     public_id, shell = filled(store_url, tenant), Shell(store_url, tenant)
     file = tmp_path / "trip.jsonl"
-    said = shell.out("sessions", "export", "s1", str(file))
-    assert said == f"{file}: {file.stat().st_size:,} bytes.\n"
+    output = shell.out("sessions", "export", "s1", str(file))
+    assert output == f"{file}: {file.stat().st_size:,} bytes.\n"
     before = shell.json("sessions", "show", "s1", "-n", "100")
-    assert "is there already" in shell.refused("sessions", "export", "s1", str(file))
+    assert "exists already" in shell.refused("sessions", "export", "s1", str(file))
     shell.out("sessions", "export", "s1", str(file), "--force")
     assert "has a session s1 in shop already" in shell.refused("sessions", "import", str(file))
     assert shell.out("sessions", "delete", public_id, "--yes") == "Deleted.\n"
@@ -131,7 +131,7 @@ def test_deleting_asks_first(sqlite_url: str, tenant: str, monkeypatch: pytest.M
     assert done.code == 1
     assert f"{public_id} \"Ann's" in done.out
     assert shell.json("sessions", "list")["sessions"]
-    assert "There is no session" in shell.refused("sessions", "delete", public_id, "nope", "-y")
+    assert "Session nope not found" in shell.refused("sessions", "delete", public_id, "nope", "-y")
     assert shell.json("sessions", "list")["sessions"]
     shell.out("sessions", "delete", public_id, "-y")
     assert shell.json("sessions", "list")["sessions"] == []
@@ -147,7 +147,7 @@ def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:
     other = Shell(sqlite_url, "other")
     assert other.json("sessions", "list")["sessions"] == []
     for words in (["show", public_id], ["export", public_id], ["delete", public_id, "-y"]):
-        assert "There is no session" in other.refused("sessions", *words)
+        assert "not found. Run" in other.refused("sessions", *words)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,10 @@ def test_an_empty_database_says_so(sqlite_url: str, tenant: str) -> None:
     assert shell.out("turns", "list") == "There are no such turns.\n"
     assert shell.json("turns", "list") == {"turns": [], "next": None}
     for command in (["show"], ["cancel"], ["retry"], ["deliver", "--call", "c", "--result", "1"]):
-        told = shell.refused("turns", *command, "turn_0")
-        assert told.startswith("lango: There is no turn turn_0. `lango turns list` shows")
+        output = shell.refused("turns", *command, "turn_0")
+        assert output.startswith(
+            "lango: Turn turn_0 not found. Run `lango turns list --url sqlite:"
+        )
 
 
 def test_the_list(store_url: str, tenant: str) -> None:
@@ -77,7 +79,7 @@ def test_a_turn_is_drawn(sqlite_url: str, tenant: str) -> None:
     assert lines[0].startswith(f"{turn} answered in ")
     assert f"  session  {public_id}" in lines
     assert "  tokens   320 in (8 cached), 25 out" in lines
-    assert "  said     Divide, then pay." in lines
+    assert "  message  Divide, then pay." in lines
     names = [line[:18].strip() for line in lines if "█" in line or "░" in line]
     assert names == [
         *("queue", "attempt 1", "· model demo", "· retry demo", "· model demo", "· tool divide"),
@@ -88,8 +90,8 @@ def test_a_turn_is_drawn(sqlite_url: str, tenant: str) -> None:
     assert "model demo: RateLimitedError" in lines
     [divide] = [line for line in lines if line.startswith("tool divide: ")]
     assert "(err_" in divide
-    told = shell.json("turns", "show", turn)
-    assert [step["kind"] for step in told["steps"]].count("model") == 4
+    output = shell.json("turns", "show", turn)
+    assert [step["kind"] for step in output["steps"]].count("model") == 4
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
@@ -132,14 +134,14 @@ def test_a_turn_is_cancelled_and_retried_once(store_url: str, tenant: str) -> No
 def test_an_answer_is_not_retried(sqlite_url: str, tenant: str) -> None:
     filled(sqlite_url, tenant, answered=False)
     shell = Shell(sqlite_url, tenant)
-    [asked] = shell.json("turns", "list")["turns"]
+    [waiting] = shell.json("turns", "list")["turns"]
 
     async def answered() -> str:
         async with SqlSessionStore(sqlite_url) as store:
-            [call] = asked["waits_for"]
+            [call] = waiting["waits_for"]
             new = NewTurn({"answers": [{"call_id": call, "approved": True}]})
             turns = SqlTurnStore(store.database)
-            return (await turns.answer(tenant, asked["id"], call, new)).turn.id
+            return (await turns.answer(tenant, waiting["id"], call, new)).turn.id
 
     answer = asyncio.run(answered())
     shell.out("turns", "cancel", answer)
@@ -152,7 +154,7 @@ def test_another_tenants_are_not_there(sqlite_url: str, tenant: str) -> None:
     other = Shell(sqlite_url, "other")
     assert other.json("turns", "list")["turns"] == []
     for command in (["show"], ["cancel"], ["retry"], ["deliver", "--call", "c", "--result", "1"]):
-        assert "There is no turn" in other.refused("turns", *command, turn)
+        assert "not found. Run" in other.refused("turns", *command, turn)
 
 
 def test_the_result_of_a_call_is_delivered_once(sqlite_url: str, tmp_path: Path) -> None:

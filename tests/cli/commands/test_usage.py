@@ -11,8 +11,8 @@ from tests.cli.running import run
 def test_nothing_was_called(sqlite_url: str, tenant: str) -> None:
     shell = Shell(sqlite_url, tenant)
     assert shell.out("usage").startswith("No model was called from ")
-    told = shell.json("usage")
-    assert (told["rows"], told["total"]["calls"]) == ([], 0)
+    output = shell.json("usage")
+    assert (output["rows"], output["total"]["calls"]) == ([], 0)
 
 
 def test_sums_for_people_and_for_scripts(store_url: str, tenant: str) -> None:
@@ -24,9 +24,9 @@ def test_sums_for_people_and_for_scripts(store_url: str, tenant: str) -> None:
     assert row.split() == ["demo", "ann", "1", "3", "320", "8", "25", "-"]
     assert total.split() == ["total", "1", "3", "320", "8", "25", "-"]
     assert notes == ["None of these models has a known price."]
-    told = shell.json("usage", "--since", "1h", "--app", "shop")
-    assert (told["by"], told["total"]["attempts"]) == (["day"], 4)
-    [day] = told["rows"]
+    output = shell.json("usage", "--since", "1h", "--app", "shop")
+    assert (output["by"], output["total"]["attempts"]) == (["day"], 4)
+    [day] = output["rows"]
     assert (day["input"], day["output"], day["model"]) == (320, 25, None)
     for none in (["--app", "x"], ["--user", "bob"], ["--until", "1d"]):
         assert shell.json("usage", *none)["total"]["calls"] == 0

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from lango.store.sessions.store import SqlSessionStore
 from lango.turns.engine.database import LocalEngine
 from lango.turns.service import Turns
-from tests.cli.processes import Running
+from tests.cli.processes import PATIENCE, Running
 from tests.cli.running import run
 from tests.cli.slow_shop import SLOW, WORDS, Shop
 
@@ -48,8 +48,8 @@ async def test_it_runs_turns_and_lets_them_end(shop: Shop) -> None:
             worker.wait_for("Stopping")
             assert worker.end() == 0
         assert (await turns.get(turn.id)).state == "completed"
-    said = [line for line in worker.err.splitlines() if " INFO lango.turns.attempt: " not in line]
-    assert [line.partition(" ")[0] for line in said] == ["Running", "Stopping;", "Stopped."]
+    lines = [line for line in worker.err.splitlines() if " INFO lango.turns.attempt: " not in line]
+    assert [line.partition(" ")[0] for line in lines] == ["Running", "Stopping;", "Stopped."]
     assert (worker.out, PASSWORD in worker.err) == ("", False)
 
 
@@ -59,7 +59,8 @@ async def test_it_answers_probes(shop: Shop) -> None:
     ) as worker:
         worker.wait_for("Probes are answered on port ")
         port = int(worker.err.partition(" on port ")[2].partition(".")[0])
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        url = f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
             assert (await client.get("/healthz")).status_code == 200
             ready = (await client.get("/readyz")).json()
             assert (await client.get("/v1/sessions")).status_code == 404

@@ -74,8 +74,8 @@ def test_the_heading() -> None:
     failed = attempt(outcome="failed", error="RateLimitedError")
     done = attempt(2, usage=Usage(150, 20, cached=40), cost=0.0125)
     system = section(None, 60, kind="system")
-    told = lines(call(system, attempt=done, attempts=(failed, done)))
-    assert told[:6] == [
+    drawn_lines = lines(call(system, attempt=done, attempts=(failed, done)))
+    assert drawn_lines[:6] == [
         "mc_1 to openai:gpt by root, attempt 2",
         "  turn    turn_1",
         "  time    2026-11-15 12:00:00 UTC, 2.0 s, first word after 0.5 s; completed",
@@ -86,7 +86,7 @@ def test_the_heading() -> None:
 
 
 def test_the_bars() -> None:
-    told = lines(
+    drawn_lines = lines(
         call(
             section(None, 80, kind="tools", tools=("add", "pay")),
             section(9, 40),
@@ -98,7 +98,7 @@ def test_the_bars() -> None:
             shortened=("c1",),
         )
     )
-    assert told[told.index("") + 1 :] == [
+    assert drawn_lines[drawn_lines.index("") + 1 :] == [
         "       tools                    80  ████████████████  add, pay",
         "  1-7  left out                200  ░░░░░░░░░░░░░░░░  5 messages: over the model's "
         "window · where they begin is counted, not recorded",
@@ -111,6 +111,19 @@ def test_the_bars() -> None:
     ]
 
 
+def test_a_summary() -> None:
+    cut = ContextCut(1, 4, 4, 50, "summarised")
+    summary = section(5, 20, kind="summary", role="summary", replaces=(1, 4))
+    drawn_lines = lines(call(summary, section(6, 10, kind="turn"), cut=(cut,)))
+    assert [" ".join(line.split()) for line in drawn_lines[-4:]] == [
+        "1-4 left out 50 ░░░░░░░░░░░░░░░░ 4 messages: replaced by the summary",
+        "5 summary 20 ████████████████ replaces 1-4 · hello",
+        "this turn:",
+        "6 user 10 ████████ hello",
+    ]
+    assert lines(call(kind="summary"))[0] == "mc_1 to openai:gpt by root for a summary"
+
+
 @pytest.mark.parametrize(
     ("known", "note"),
     [
@@ -119,22 +132,22 @@ def test_the_bars() -> None:
     ],
 )
 def test_what_is_not_known_is_said(known: str, note: str) -> None:
-    told = lines(call(messages_known=known, budget=None))
-    assert note in told
-    assert "  budget  not recorded" in told
-    assert "  tokens  160 estimated, the provider reported none" in told
+    drawn_lines = lines(call(messages_known=known, budget=None))
+    assert note in drawn_lines
+    assert "  budget  not recorded" in drawn_lines
+    assert "  tokens  160 estimated, the provider reported none" in drawn_lines
 
 
 def test_a_cut_without_numbers() -> None:
-    told = lines(call(cut=(ContextCut(None, None, 1, None, "refused"),)))
-    assert " ".join(told[-1].split()) == "? left out ? 1 message: refused as too long"
+    drawn_lines = lines(call(cut=(ContextCut(None, None, 1, None, "refused"),)))
+    assert " ".join(drawn_lines[-1].split()) == "? left out ? 1 message: refused as too long"
 
 
 def test_a_preview() -> None:
     cut = ContextCut(1, 2, 2, 50, "budget")
     seen = ContextPreview(90, 80, (section(3, 40), section(4, 40)), (cut,))
-    told = list(drawn(SessionContext(None, seen)))
-    assert told == [
+    drawn_lines = list(drawn(SessionContext(None, seen)))
+    assert drawn_lines == [
         "No model has been called in this session.",
         "",
         "Preview of the history that the next call would get; budget: 90 for messages",
@@ -144,17 +157,19 @@ def test_a_preview() -> None:
 
 
 def test_a_preview_of_what_cannot_be_sent() -> None:
-    told = list(drawn(SessionContext(None, ContextPreview(9, 0, (), (), "Too long."))))
-    assert told[-1] == "  There would be no call: Too long."
+    drawn_lines = list(drawn(SessionContext(None, ContextPreview(9, 0, (), (), "Too long."))))
+    assert drawn_lines[-1] == "  There would be no call: Too long."
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "expected"),
     [
         ("started", "; under way"),
         ("cut_off", ", 2.0 s, first word after 0.5 s; cut off with its worker"),
     ],
 )
-def test_a_call_without_an_end(outcome: str, said: str) -> None:
+def test_a_call_without_an_end(outcome: str, expected: str) -> None:
     made = attempt(outcome=outcome)
-    assert f"  time    2026-11-15 12:00:00 UTC{said}" in lines(call(attempt=made, attempts=(made,)))
+    assert f"  time    2026-11-15 12:00:00 UTC{expected}" in lines(
+        call(attempt=made, attempts=(made,))
+    )

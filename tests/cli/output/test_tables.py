@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -67,8 +67,15 @@ def test_what_is_no_time(text: str) -> None:
         moment_of(text)
 
 
-def test_ages_and_spans() -> None:
+def test_ages_and_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime.now(UTC)
+
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return now.astimezone(tz)
+
+    monkeypatch.setattr("lango.cli.output.moments.datetime", Stopped)
     ages = [age(now - timedelta(seconds=gone)) for gone in (-5, 5, 125, 7_300, 90_000, 700_000)]
     assert ages == ["now", "5 s ago", "2 min ago", "2 h ago", "1 d ago", "1 w ago"]
     spans = [span(seconds) for seconds in (0.0004, 0.25, 2.44, 125, 7_300)]

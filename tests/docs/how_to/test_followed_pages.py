@@ -11,7 +11,15 @@ from tests.docs.places import ADDRESS, free_address, reader
 from tests.docs.shell import Shell
 from tests.store.transfer.adk_databases import empty_database
 
-PAGES = ["adk-agents", "adk-database", "approvals", "long-running-tools"]
+PAGES = [
+    "adk-agents",
+    "adk-database",
+    "adk-front-ends",
+    "approvals",
+    "long-conversations",
+    "long-running-tools",
+    "memory",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

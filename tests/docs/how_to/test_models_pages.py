@@ -47,10 +47,10 @@ def test_every_block_on_choosing_a_model_runs(tmp_path: Path) -> None:
 def test_the_table_of_providers_is_the_registry() -> None:
     page = (HOW_TO / "models.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (.+?) \| (.+?) \| ?(.*?) ?\|$", page, re.MULTILINE)
-    told = {
+    result = {
         name: (wire, key.strip("`"), url) for name, wire, key, url in rows if wire in WIRES.values()
     }
-    assert told == {
+    assert result == {
         gateway.name: (WIRES[gateway.wire], gateway.key or "none needed", gateway.base_url)
         for gateway in GATEWAYS
     }

@@ -121,11 +121,11 @@ def test_events_come_through_as_they_happen(
         session = client.post("/v1/sessions", json={"app": shop.app}).json()["id"]
         path, body = f"/v1/sessions/{session}/turns", {"message": "call hold {}"}
         accept = {"Accept": "text/event-stream"}
-        told: list[str] = []
+        received: list[str] = []
         with client.stream("POST", path, json=body, headers=accept) as response:
             for line in response.iter_lines():
-                told.append(line)
+                received.append(line)
                 if line == "event: tool.started":  # held back, the tool would wait for ever
                     (tmp_path / "go").touch()
-        assert "event: completed" in told
+        assert "event: completed" in received
         assert client.get("/v1/agents", headers={"Host": "localhost"}).status_code == 200

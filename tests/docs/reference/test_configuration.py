@@ -20,14 +20,21 @@ SECTIONS = {
     "worker": SCHEMA["$defs"]["WorkerSettings"],
     "providers": SCHEMA["$defs"]["ProviderSettings"],
     "apps": SCHEMA["$defs"]["AppSettings"],
+    "compaction": SCHEMA["$defs"]["CompactionSettings"],
     "agent": SCHEMA["$defs"]["AgentSettings"],
     "tools": SCHEMA["$defs"]["ToolSettings"],
+    "credentials": SCHEMA["$defs"]["CredentialSettings"],
     "server": SCHEMA["$defs"]["ServerSettings"],
-    "files": SCHEMA["$defs"]["FileSettings"],
+    "telemetry": SCHEMA["$defs"]["TelemetrySettings"],
+    "files": SCHEMA["$defs"]["FileStoreSettings"],
+    "files of server": SCHEMA["$defs"]["FileSettings"],
     "quotas": SCHEMA["$defs"]["QuotaSettings"],
     "oidc": SCHEMA["$defs"]["OidcSettings"],
     "limits of oidc": SCHEMA["$defs"]["CallerLimitSettings"],
     "mcp_servers": SCHEMA["$defs"]["McpServerSettings"],
+    "metrics": SCHEMA["$defs"]["MetricsSettings"],
+    "openapi_documents": SCHEMA["$defs"]["OpenApiSettings"],
+    "auth of openapi_documents": SCHEMA["$defs"]["ApiAuthSettings"],
 }
 
 

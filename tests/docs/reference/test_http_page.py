@@ -16,10 +16,10 @@ def test_every_operation_has_its_heading() -> None:
 
 def test_every_problem_has_its_row() -> None:
     rows = re.findall(r"^\| (`[a-z`, -]+) \| ([\d, ]+) \|", PAGE, re.MULTILINE)
-    told = {
+    listed = {
         f"urn:lango:error:{name}": statuses.split(", ")
         for names, statuses in rows
         for name in re.findall(r"`([a-z-]+)`", names)
     }
     for kind, status in STATUS.items():
-        assert str(status) in told[type_of(kind.__name__)]
+        assert str(status) in listed[type_of(kind.__name__)]

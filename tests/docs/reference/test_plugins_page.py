@@ -2,27 +2,17 @@
 
 import re
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import lango
+from tests.docs.pages import check_example
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/plugins.md"
 
 
 def test_the_example_does_what_the_page_says(tmp_path: Path) -> None:
     [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    assert "I asked: divide gave" in ran.stdout
-    assert "The tool divide failed" in ran.stdout
+    check_example(code, tmp_path, ["I asked: divide gave", "The tool divide failed"])
     connection = sqlite3.connect(tmp_path / "shop.db")
     rows = connection.execute("select agent, outcome from model_calls").fetchall()
     connection.close()

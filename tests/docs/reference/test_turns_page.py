@@ -2,8 +2,6 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -13,6 +11,7 @@ import pytest
 from lango.core.turns.states import Busy
 from lango.turns.service import Turns
 from lango.turns.worker import WorkerOptions
+from tests.docs.pages import check_example
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/turns.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -28,16 +27,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 def test_the_examples_do_what_the_page_says(
     number: int, printed: list[str], tmp_path: Path
 ) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", EXAMPLES[number]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    for text in printed:
-        assert text in ran.stdout
+    check_example(EXAMPLES[number], tmp_path, printed)
 
 
 def test_every_example_is_run() -> None:
@@ -50,6 +40,6 @@ def test_every_method_and_option_has_its_row() -> None:
     assert methods <= rows
     assert {field.name for field in fields(WorkerOptions)} <= rows
     assert set(get_args(Busy)) <= rows
-    asked = inspect.signature(Turns.submit).parameters
-    told = {"self", "app", "message", "options"}
-    assert all(f"`{name}" in PAGE for name in asked if name not in told)
+    parameters = inspect.signature(Turns.submit).parameters
+    documented = {"self", "app", "message", "options"}
+    assert all(f"`{name}" in PAGE for name in parameters if name not in documented)

@@ -14,7 +14,8 @@ import yaml
 from sqlalchemy import make_url
 
 from lango.config.load import load
-from lango.config.settings import ServerSettings, WorkerSettings
+from lango.config.server import ServerSettings
+from lango.config.settings import WorkerSettings
 from lango.server.http.hosts import PROBES
 from lango.server.process import HTTP_DRAIN
 from tests.docs.command_lines import parse
@@ -26,6 +27,8 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 KUBERNETES = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 BUILD, RUN = (part.strip() for part in re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:])
+KEDA = list(yaml.safe_load_all((DEPLOY / "keda.yaml").read_text()))
+NEEDED_BY_POSTGRES = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
 LONGEST_STOP = WorkerSettings().drain + HTTP_DRAIN
 
 OURS = {name: each for name, each in COMPOSE["services"].items() if name != "postgres"}
@@ -39,8 +42,8 @@ CONTAINERS = [
 
 def instruction(stage: str, name: str) -> str:
     """What the one instruction of that name says."""
-    [said] = re.findall(rf"^{name} ((?:.*\\\n)*.*)$", stage, re.MULTILINE)
-    return said
+    [text] = re.findall(rf"^{name} ((?:.*\\\n)*.*)$", stage, re.MULTILINE)
+    return text
 
 
 @pytest.mark.parametrize(
@@ -138,13 +141,32 @@ def test_a_server_waits_until_no_requests_are_sent_to_it() -> None:
     assert pod["terminationGracePeriodSeconds"] > LONGEST_STOP + int(seconds)
 
 
-@pytest.mark.parametrize("service", OURS.values(), ids=list(OURS))
-def test_a_service_of_compose_may_do_little(service: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_a_service_of_compose_may_do_little(name: str) -> None:
+    service = COMPOSE["services"][name]
     assert service["read_only"] is True
+    assert all(":size=" in each for each in service["tmpfs"])
     assert service["cap_drop"] == ["ALL"]
+    assert set(service.get("cap_add", ())) == (NEEDED_BY_POSTGRES if name == "postgres" else set())
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["mem_limit"]
     assert service["pids_limit"]
+
+
+@pytest.mark.parametrize(
+    ("file", "images"),
+    [
+        ("compose.yaml", [COMPOSE["services"]["postgres"]["image"]]),
+        ("Dockerfile", re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)),
+    ],
+    ids=["compose.yaml", "Dockerfile"],
+)
+def test_a_foreign_image_names_its_release_and_how_to_pin_it(file: str, images: list[str]) -> None:
+    assert images
+    for image in images:
+        tag = re.fullmatch(r"(\w+:\d[\w.]*(?:-slim)?-bookworm)(@sha256:[0-9a-f]{64})?", image)
+        assert tag, image
+        assert f"imagetools inspect {tag[1]} --format" in (DEPLOY / file).read_text()
 
 
 def test_only_migrations_run_as_the_owner_of_the_tables() -> None:
@@ -158,12 +180,42 @@ def test_only_migrations_run_as_the_owner_of_the_tables() -> None:
 
 
 def test_the_autoscaler_asks_for_what_there_is() -> None:
-    scaled, login = yaml.safe_load_all((DEPLOY / "keda.yaml").read_text())
+    scaled, login = KEDA
     [trigger] = scaled["spec"]["triggers"]
     assert trigger["authenticationRef"]["name"] == login["metadata"]["name"]
-    assert login["spec"]["secretTargetRef"][0]["name"] == "lango"
-    names = {each["metadata"]["name"] for each in KUBERNETES if each["kind"] == "Deployment"}
-    assert scaled["spec"]["scaleTargetRef"]["name"] in names
+    assert login["spec"]["secretTargetRef"] == [
+        {"parameter": "connection", "name": "lango", "key": "url"}
+    ]
+    deployments = {
+        each["metadata"]["name"]: each for each in KUBERNETES if each["kind"] == "Deployment"
+    }
+    worker = deployments[scaled["spec"]["scaleTargetRef"]["name"]]
+    for each in KEDA:
+        assert each["metadata"]["namespace"] == worker["metadata"]["namespace"]
+    [container] = worker["spec"]["template"]["spec"]["containers"]
+    [url] = [one["valueFrom"] for one in container["env"] if one["name"] == "LANGO_STORE__URL"]
+    assert url["secretKeyRef"] == {"name": "lango", "key": "url"}
+
+
+def test_the_autoscaler_is_written_as_keda_reads_it() -> None:
+    """The rules of KEDA's schemas that apply: there is no schema of it to check against here."""
+    scaled, login = KEDA
+    assert [each["kind"] for each in KEDA] == ["ScaledObject", "TriggerAuthentication"]
+    for each in KEDA:
+        assert each.keys() == {"apiVersion", "kind", "metadata", "spec"}
+        assert each["apiVersion"] == "keda.sh/v1alpha1"
+        assert each["metadata"].keys() == {"name", "namespace"}
+    spec = scaled["spec"]
+    assert spec.keys() == {"scaleTargetRef", "minReplicaCount", "maxReplicaCount", "triggers"}
+    assert spec["scaleTargetRef"].keys() == {"name"}
+    assert 1 <= spec["minReplicaCount"] < spec["maxReplicaCount"]
+    [trigger] = spec["triggers"]
+    assert trigger.keys() == {"type", "metadata", "authenticationRef"}
+    assert trigger["type"] == "postgresql"
+    assert trigger["metadata"].keys() == {"query", "targetQueryValue"}
+    assert all(isinstance(value, str) for value in trigger["metadata"].values())
+    assert float(trigger["metadata"]["targetQueryValue"]) > 0
+    assert login["spec"].keys() == {"secretTargetRef"}
 
 
 def test_their_settings_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

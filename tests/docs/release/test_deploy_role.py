@@ -9,18 +9,25 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
+import yaml
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
 import lango
 from lango.store.schema import migrate
 from lango.testing import ScriptedProvider
-from lango.testing.databases import temporary_postgres
 from tests.docs.pages import ROOT
-from tests.store.rows import execute
+from tests.store.rows import beside, execute
+from tests.support.databases import temporary_postgres
 
 SCRIPT = (ROOT / "deploy/roles.sh").read_text()
 PASSWORD = "it's secret"
+PATIENCE = 3600
+[[QUERY]] = [
+    [trigger["metadata"]["query"] for trigger in each["spec"]["triggers"]]
+    for each in yaml.safe_load_all((ROOT / "deploy/keda.yaml").read_text())
+    if each["kind"] == "ScaledObject"
+]
 
 
 def text_of(url: URL) -> str:
@@ -47,6 +54,13 @@ async def role_of(owner: URL) -> AsyncGenerator[URL]:
         await execute(text_of(owner), f"drop owned by {name}", f"drop role {name}")
 
 
+async def oldest_wait(url: str) -> float:
+    """What the autoscaler reads."""
+    async with beside(url) as connection:
+        [[seconds]] = (await connection.exec_driver_sql(QUERY)).all()
+        return float(seconds)
+
+
 @pytest.mark.parametrize("tables", ["come later", "are there"])
 async def test_the_plain_role_runs_turns_and_changes_no_table(tables: str) -> None:
     async with temporary_postgres() as url:
@@ -58,6 +72,9 @@ async def test_the_plain_role_runs_turns_and_changes_no_table(tables: str) -> No
             plain = text_of(role)
             async with lango.Agent(model=ScriptedProvider(["Hello."]), store=plain) as agent:
                 assert await agent.run_and_collect("hi") == "Hello."
+            assert await oldest_wait(plain) == 0
+            await execute(plain, "update turns set ready = now() - interval '90 seconds'")
+            assert 90 <= await oldest_wait(plain) < 90 + PATIENCE
             for change in ("alter table sessions add more text", "create table more (id int)"):
                 with pytest.raises(DBAPIError, match=r"must be owner|permission denied"):
                     await execute(plain, change)

@@ -2,13 +2,14 @@
 
 import fcntl
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+
+from faults.database.own_cluster import free_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -51,9 +52,7 @@ def _installed() -> Path:
 @contextmanager
 def served() -> Generator[str]:
     """The base URL of the served model."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [python(), HERE / "serve.py", "--port", str(port)]
     with subprocess.Popen(
         command,

@@ -1,6 +1,8 @@
 """Chunks as JSON objects: what other servers send, and what no server should."""
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,6 +21,7 @@ from lango.errors import (
 )
 from lango.providers.openai_chat import OpenAIChatProvider
 from lango.providers.policy.timeouts import Timeouts
+from lango.providers.shared import decoding
 from lango.testing.wires import ScriptedAnswer, WireServer
 from tests.providers.conversation import ask, done_of, error_of, say, text_of
 
@@ -51,6 +54,45 @@ async def test_least_fields_comments_and_line_ends(wire: str, size: int) -> None
         events = await told(wire, body.replace("\n", end), size=size)
         assert text_of(events) == "Hi"
         assert done_of(events).finish_reason == "stop"
+
+
+async def test_events_without_their_names() -> None:
+    named = TEXT[ANTHROPIC] + END[ANTHROPIC]
+    nameless = re.sub(r"event: (\w+)\ndata: \{", r'data: {"type": "\1", ', named)
+    assert "event:" not in nameless
+    ping = 'data: {"type": "ping"}\n\ndata: {"new": 1}\n\ndata: pong\n\n'
+    assert text_of(await told(ANTHROPIC, ping + nameless)) == "Hi"
+    report = 'data: {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow"}}\n\n'
+    assert type(error_of(await told(ANTHROPIC, report))) is RateLimitedError
+
+
+async def in_json(wire: str, body: object, *, size: int = 1 << 20) -> list[StreamEvent]:
+    """What comes of a body that is no event stream."""
+    data = b"\n " + json.dumps(body, indent=1).encode()
+    return await say(canned_provider(wire, Canned(data, (size,), "application/json")), ask())
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+async def test_an_answer_that_is_not_streamed(size: int) -> None:
+    message = {"role": "assistant", "content": "Hi"}
+    usage = {"prompt_tokens": 3, "completion_tokens": 1}
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+    events = await in_json(CHAT, body, size=size)
+    assert (text_of(events), done_of(events).usage) == ("Hi", Usage(input=3, output=1))
+
+
+@pytest.mark.parametrize(
+    ("wire", "error"),
+    [
+        (CHAT, {"code": 429, "message": "Slow"}),
+        (RESPONSES, {"code": "rate_limit_exceeded", "message": "Slow"}),
+        (ANTHROPIC, {"type": "rate_limit_error", "message": "Slow"}),
+    ],
+)
+async def test_an_error_with_the_status_of_an_answer(wire: str, error: object) -> None:
+    found = error_of(await in_json(wire, {"type": "error", "error": error}))
+    assert type(found) is RateLimitedError
+    assert "Slow" in str(found)
 
 
 @pytest.mark.parametrize("wire", TEXT)
@@ -162,6 +204,12 @@ async def test_halves_of_a_character_in_two_chunks() -> None:
     [
         (CHAT, 'data: {"error": {"message": "Slow", "code": 429}}', RateLimitedError, "Slow"),
         (CHAT, 'data: {"error": {"type": "server_error"}}', ModelUnavailableError, "reported"),
+        (
+            CHAT,
+            'event: error\ndata: {"message": "Slow", "code": "429"}',
+            RateLimitedError,
+            "Slow",
+        ),
         (CHAT, 'data: {"error": "Out of memory"}', ModelUnavailableError, "Out of memory"),
         (
             RESPONSES,
@@ -221,10 +269,12 @@ def provider_of(*replies: Any, retries: int = 0, idle: float = 30.0) -> OpenAICh
     return OpenAIChatProvider(client=client, timeouts=Timeouts(idle=idle))
 
 
-async def test_the_rest_after_the_end_is_not_waited_for() -> None:
+async def test_the_rest_after_the_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "AFTERWORD", 3600.0)
     body = _Body(TEXT[CHAT] + END[CHAT])
-    async with asyncio.timeout(3):  # the SDK and lango would wait for 5 seconds and more
-        events = await say(provider_of(httpx2.Response(200, stream=body)), ask())
+    provider = provider_of(httpx2.Response(200, stream=body), idle=3600.0)
+    async with asyncio.timeout(60):  # the SDK and lango would wait for an hour
+        events = await say(provider, ask())
     assert text_of(events) == "Hi"
     assert body.closed
 

@@ -15,6 +15,8 @@ from lango.errors import (
     RateLimitedError,
     UnknownModelError,
 )
+from lango.providers import anthropic
+from lango.providers.shared import openai_sdk
 from lango.providers.shared.errors import (
     FaultTable,
     VendorError,
@@ -59,6 +61,56 @@ def test_the_most_exact_word_wins() -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, BadRequestError),
+        (401, AuthenticationError),
+        (402, AuthenticationError),
+        (404, UnknownModelError),
+        (429, RateLimitedError),
+        (503, ModelUnavailableError),
+        (200, BadRequestError),
+        (None, BadRequestError),
+    ],
+)
+def test_a_status_says_more_than_a_general_code(
+    status: int | None, error: type[ModelError]
+) -> None:
+    codes = ("invalid_request_error", "unknown_error")
+    assert type(openai_sdk.FAULTS.error(VendorError("No", status, codes))) is error
+    assert type(anthropic.FAULTS.error(VendorError("No", status, codes))) is error
+
+
+TOO_LONG = (
+    (400, "BadRequestError", "This model's maximum context length is 16384 tokens."),
+    (
+        400,
+        "BadRequestError",
+        "The decoder prompt (length 9) is longer than the maximum model length",
+    ),
+    (400, "BadRequestError", "The input (9 tokens) is longer than the model's context length (8)."),
+    (400, "", "This model's maximum prompt length is 131072 but the request contains 136973."),
+    (400, "invalid_request_error", "Your request exceeded model token limit: 262144"),
+    (500, "server_error", "Context size has been exceeded."),
+    (400, "", "Input is too long for requested model."),
+)
+
+
+@pytest.mark.parametrize(("status", "code", "message"), TOO_LONG)
+def test_a_prompt_that_is_too_long(status: int, code: str, message: str) -> None:
+    error = openai_sdk.FAULTS.error(VendorError(message, status, (code,)))
+    assert type(error) is ContextTooLongError
+
+
+@pytest.mark.parametrize(
+    "message", ["Prompt is too long", "Input is too long for requested model."]
+)
+def test_a_prompt_that_is_too_long_for_anthropic_s_models(message: str) -> None:
+    error = anthropic.FAULTS.error(VendorError(message, 400, ("invalid_request_error",)))
+    assert type(error) is ContextTooLongError
+
+
+@pytest.mark.parametrize(
     ("headers", "seconds"),
     [
         ({}, None),
@@ -76,8 +128,8 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
 
 
 def test_retry_after_as_a_date() -> None:
-    soon = formatdate(time.time() + 30, usegmt=True)
-    assert 25 < (retry_after({"retry-after": soon}) or 0) <= 31
+    soon = formatdate(time.time() + 3_000, usegmt=True)
+    assert 2_900 < (retry_after({"retry-after": soon}) or 0) <= 3_001
 
 
 def test_faults_of_the_connection() -> None:

@@ -42,10 +42,10 @@ def texts_in(value: Any) -> list[str]:
 def test_whatever_may_be_uploaded_can_be_sent(wire: str, kind: str) -> None:
     file = Media(kind, b'{"some": "data"}', name="a.file")
     request = ModelRequest("model", [Message("user", "What is this?", media=(file,))])
-    said = texts_in(WIRES[wire](request))
-    assert "What is this?" in said
-    assert (media.note(file) in said) is (kind in UNSEEN[wire])
-    assert ('{"some": "data"}' in said) is kind.startswith(TEXT_TYPES)
+    text = texts_in(WIRES[wire](request))
+    assert "What is this?" in text
+    assert (media.note(file) in text) is (kind in UNSEEN[wire])
+    assert ('{"some": "data"}' in text) is kind.startswith(TEXT_TYPES)
 
 
 def test_a_note_says_what_is_missing() -> None:

@@ -25,6 +25,7 @@ def test_names_of_tools_come_back() -> None:
     assert len(set(wire)) == 4
     assert [names.real(name) for name in wire] == ["a.b", "a_b", "a b", "c" * 70]
     assert names.wire("a_b") == "a_b"
+    assert ToolNames(["3d", "-x", "_3d"]).wire("3d") == "_3d_2"  # Gemini: no digit, no dash first
     assert (names.wire("!"), names.wire(""), names.real("never")) == ("_", "unknown", "never")
 
 

@@ -18,8 +18,8 @@ Spoil = Callable[[Any], object]
 async def good(wire: str) -> tuple[HttpRequest, dict[str, Any]]:
     """A request of ours, with all that a request can hold."""
     async with WireServer(wire) as server:
-        asked = ask(MODELS[wire], output_schema=SCHEMA, temperature=0.0, stop=("END",))
-        await say(server.provider(), asked)
+        model_request = ask(MODELS[wire], output_schema=SCHEMA, temperature=0.0, stop=("END",))
+        await say(server.provider(), model_request)
         (received,) = server.requests
     return HttpRequest("POST", received.path, received.headers, b""), received.body
 
@@ -30,6 +30,14 @@ async def test_a_good_request_is_taken(wire: str) -> None:
     assert WIRES[wire].problems(request, body) == []
     without_key = HttpRequest("POST", request.target, {"anthropic-version": "1"}, b"")
     assert WIRES[wire].problems(without_key, body) == ["no key"]
+
+
+async def test_gemini_takes_the_fields_that_agents_of_adk_set() -> None:
+    request, body = await good("gemini")
+    body["safetySettings"] = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}]
+    body["cachedContent"] = "cachedContents/1"
+    body["contents"][0]["parts"].append({"text": ""})
+    assert WIRES["gemini"].problems(request, body) == []
 
 
 async def spoilt(wire: str, spoil: Spoil) -> Problems:
@@ -122,7 +130,7 @@ GEMINI: dict[str, Spoil] = {
     "an unpaired call": drop("contents", 2, "parts", 0),
     "an orphan result": put("unknown", "contents", 2, "parts", 0, "functionResponse", "name"),
     "no parts": put([], "contents", 0, "parts"),
-    "an empty text": put("", "contents", 0, "parts", 0, "text"),
+    "an empty text": put([{"text": ""}], "contents", 0, "parts"),
     "the wrong side first": drop("contents", 0),
     "a role of others": put("assistant", "contents", 1, "role"),
     "a call without a signature": drop("contents", 1, "parts", 1, "thoughtSignature"),

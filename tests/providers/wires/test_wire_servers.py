@@ -67,11 +67,11 @@ async def test_replies_come_in_their_order_and_the_last_one_stays(wire: str) -> 
         wire, ScriptedAnswer("One."), Refusal("failing"), ScriptedAnswer("Two.")
     ) as server:
         provider = server.provider()
-        told = [await say(provider, ask("gemini-3", tools=())) for _ in range(4)]
-    assert [text_of(events) for events in told] == ["One.", "", "Two.", "Two."]
-    assert error_of(told[1]).status == 500
-    assert error_of(told[1]).request_id in {"req_2", ""}  # Google gives none with an error
-    assert done_of(told[0]).request_id
+        answer = [await say(provider, ask("gemini-3", tools=())) for _ in range(4)]
+    assert [text_of(events) for events in answer] == ["One.", "", "Two.", "Two."]
+    assert error_of(answer[1]).status == 500
+    assert error_of(answer[1]).request_id in {"req_2", ""}  # Google gives none with an error
+    assert done_of(answer[0]).request_id
 
 
 @pytest.mark.parametrize("wire", list(WIRES))

@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 
 from faults.turns.place import Process
-from lango.config.settings import OidcSettings
+from lango.config.server import OidcSettings
 from lango.core.ids import new_id
 from lango.core.keys import KeyLimits, KeyText
 from lango.server.app import create_app

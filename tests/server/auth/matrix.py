@@ -4,11 +4,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import httpx
+import sqlalchemy as sa
 
+from lango.core.ids import new_id
 from lango.server.auth.identity import USER_HEADER, Credentials, Keys
+from lango.store.credentials.store import Owner
 from lango.store.keys import KeyStore
+from lango.store.memory.store import NewMemory, SqlMemoryStore
+from lango.store.schema.tables import credentials
+from lango.store.sessions.entries import SessionRef
 from tests.server.places import House
-from tests.server.routes.operations import FILE, OPERATIONS, Operation
+from tests.server.routes.operations import FILE, OPERATIONS, Ids, Operation, credential_of
+from tests.support.credential_agents import with_keys
 
 BODIES: dict[str, dict[str, Any]] = {
     "create_session": {"title": "theirs"},
@@ -23,19 +30,25 @@ BODIES: dict[str, dict[str, Any]] = {
 APP_FIELDS = {"create_session": "app", "create_chat_completion": "model"}
 FOR_ALL_CALLERS = {"get_me", "get_model", "list_agents", "list_models"}
 """Operations open to every credential, with or without a user."""
-FOR_ADMINS = {"get_workload"}
+FOR_ADMINS = {"delete_user", "get_workload", "list_approvals", "list_failures", "list_workers"}
 FOR_USERS = {
+    *("delete_all_memory", "list_memory"),
     *("answer_approval", "create_chat_completion", "create_session", "deliver_result"),
-    *("retry_turn", "submit_turn", "upload_file"),
+    *("submit_turn", "upload_file", "list_credentials", "delete_credential"),
 }
 """Operations that act as a user; an admin without a user gets 403."""
 CONFLICTS = {"deliver_result", "retry_turn"}
 """What cannot be done with a turn that waits for an approval."""
 SECURED = [operation for operation in OPERATIONS if operation.is_secured]
-MISSING = ("ses_00000000000000000000000000000000", "turn_00000000000000000000000000000000")
+CREDENTIAL = '{"authScheme": {"type": "apiKey", "in": "header", "name": "X"}, "credentialKey": "k"}'
+MISSING = Ids(
+    "ses_00000000000000000000000000000000",
+    "turn_00000000000000000000000000000000",
+    "4611686018427387904",
+    "missing",
+)
 TITLE = "ann's own"
 
-Ids = tuple[str, str]
 Standing = Literal["unknown", "forbidden", "no user", "stranger", "owner", "admin", "foreign admin"]
 
 
@@ -87,12 +100,32 @@ WAYS = {
 
 
 async def existing(served: House) -> Ids:
-    """A session of ann's with a file, and a turn of it that waits for a person; a worker runs."""
+    """A session of ann's with a file, a turn of it that waits for a person, and a memory of hers.
+
+    A worker runs.
+    """
     session = await served.session(title=TITLE)
     await served.file(session, FILE, b"[1]", "application/json")
+    await _credential(served, credential_of(session))
     turn = await served.turn(session, 'call pay {"amount": 1}')
     await served.turns().wait(turn)
-    return session, turn
+    return Ids(session, turn, await remembered(served), "ann")
+
+
+async def remembered(served: House) -> str:
+    """The id of an entry of ann's memory."""
+    store, user = SqlMemoryStore(served.here.store.database), served.user("ann")
+    await store.add(SessionRef(user), [NewMemory(new_id("fact"), "", "user", 1.0, TITLE)])
+    return str((await store.page(user, 1))[0].pk)
+
+
+async def _credential(served: House, wanted: str) -> None:
+    """A credential of ann's, with that id."""
+    with_keys(served.here)
+    store, owner = served.here.store, Owner(served.tenant, served.agent, "ann")
+    await store.credentials.save(owner, wanted, CREDENTIAL, "api_key")
+    renamed = sa.update(credentials).where(credentials.c.name == wanted).values(id=wanted)
+    await store.database.write(lambda connection: connection.execute(renamed))
 
 
 def told(answer: httpx.Response) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
@@ -134,8 +167,9 @@ class Matrix:
         return ids
 
     async def _as_ann_sees(self, ids: Ids) -> list[Any]:
-        session, turn = ids
-        paths = (f"sessions/{session}", f"sessions/{session}/messages", f"turns/{turn}")
+        session = f"sessions/{ids.session}"
+        memory = f"memory?app={self._served.agent}&limit=1"
+        paths = (session, f"{session}/messages", f"turns/{ids.turn}", memory)
         async with self._served.client(self._keys["ann"]) as client:
             return [told(await client.get(f"/v1/{path}")) for path in paths]
 
@@ -144,7 +178,7 @@ class Matrix:
         headers = {} if way.acts_for is None else {USER_HEADER: way.acts_for}
         body = _body(self._served, operation)
         async with self._served.client(known) as client:
-            path = operation.path_of(*ids, self._served.agent)
+            path = operation.path_of(ids, self._served.agent)
             return await client.request(operation.method, path, json=body, headers=headers)
 
 
@@ -177,9 +211,9 @@ def _wrong(
 ) -> str | None:
     """What is wrong with the answers to one way; None if nothing is."""
     for answer, exists in ((found, True), (missing, False)):
-        said = 200 if answer.is_success else answer.status_code
+        status = 200 if answer.is_success else answer.status_code
         right = way.status(operation, exists=exists)
-        if said != right:
+        if status != right:
             what = "what exists" if exists else "what does not"
             return f"{answer.status_code} for {what}, not {right}: {answer.text[:200]}"
     if not way.may_change and TITLE in found.text + missing.text:

@@ -121,8 +121,8 @@ async def test_both_keys_work_while_one_replaces_the_other(
 @pytest.mark.parametrize("user", ["bob", "Ünal", "名前", "a b/../c", "x" * 256])
 async def test_act_as(app: FastAPI, keys: KeyStore, tenant: str, user: str) -> None:
     made = await keys.create(tenant, scopes=["act_as"])
-    told = await who(app, made, user)
-    assert (told["tenant"], told["user"]) == (tenant, user)
+    result = await who(app, made, user)
+    assert (result["tenant"], result["user"]) == (tenant, user)
 
 
 async def test_act_as_without_a_user(app: FastAPI, keys: KeyStore, tenant: str) -> None:
@@ -233,18 +233,18 @@ async def test_good_keys_that_come_together_are_not_taken_for_guesses(
 async def test_guesses_that_come_together_get_no_further_than_others(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[KeyText] = []
+    lookups: list[KeyText] = []
     find = KeyStore.find
 
     async def count(self: KeyStore, given: KeyText) -> ApiKey | None:
-        looked.append(given)
+        lookups.append(given)
         return await find(self, given)
 
     monkeypatch.setattr(KeyStore, "find", count)
     guesses = [knock(app, bearer=KeyText.new().text) for _ in range(4 * MAX_ATTEMPTS)]
     answers = await asyncio.gather(*guesses)
     assert {answer.status_code for answer in answers} == {401, 429}
-    assert len(looked) < MAX_ATTEMPTS + 2 * MAX_CONCURRENT_LOOKUPS
+    assert len(lookups) < MAX_ATTEMPTS + 2 * MAX_CONCURRENT_LOOKUPS
 
 
 async def test_a_good_key_goes_on_while_it_is_looked_up_again(
@@ -262,21 +262,21 @@ async def test_a_good_key_goes_on_while_it_is_looked_up_again(
 async def test_a_key_that_is_unknown_is_looked_up_once_in_a_while(
     app: FastAPI, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[KeyText] = []
+    lookups: list[KeyText] = []
     find = KeyStore.find
 
     async def count(self: KeyStore, given: KeyText) -> ApiKey | None:
-        looked.append(given)
+        lookups.append(given)
         return await find(self, given)
 
     monkeypatch.setattr(KeyStore, "find", count)
     wrong = KeyText.new()
     for _ in range(2 * MAX_ATTEMPTS):
         refused(await knock(app, bearer=wrong.text), 401, UNKNOWN)
-    assert looked == [wrong]
+    assert lookups == [wrong]
     clock.time += identity.TRUST + 1
     refused(await knock(app, bearer=wrong.text), 401, UNKNOWN)
-    assert looked == [wrong, wrong]
+    assert lookups == [wrong, wrong]
 
 
 async def test_a_key_is_checked_again_without_counting_as_a_request(

@@ -1,5 +1,6 @@
 """What a key may use: requests in a minute, turns at once, money in a day."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -31,8 +32,8 @@ async def _pass_time(store: SqlSessionStore, clock: Clock, caller: str, seconds:
     """Let time pass, for the process and for the database."""
     clock.time += seconds
     async with store.database.begin() as connection:
-        mine = sa.update(allowances).where(allowances.c.caller == caller)
-        await connection.execute(mine.values(next_request=allowances.c.next_request - seconds))
+        statement = sa.update(allowances).where(allowances.c.caller == caller)
+        await connection.execute(statement.values(next_request=allowances.c.next_request - seconds))
 
 
 async def test_requests_in_a_minute(
@@ -73,8 +74,8 @@ async def test_a_server_takes_several_requests_of_a_minute_at_a_time(
     made = await keys.create(tenant, user="ann", limits=KeyLimits(requests=90))
 
     async def counted() -> float:
-        mine = sa.select(allowances.c.next_request).where(allowances.c.caller == made.key.id)
-        return await store.database.read(lambda connection: connection.scalar(mine)) or 0.0
+        statement = sa.select(allowances.c.next_request).where(allowances.c.caller == made.key.id)
+        return await store.database.read(lambda connection: connection.scalar(statement)) or 0.0
 
     assert (await knock(app, bearer=made.text)).status_code == 200
     first = await counted()
@@ -99,7 +100,7 @@ async def test_turns_at_once(
     assert (await knock(app, "/turn", method="POST", bearer=made.text)).status_code == 200
     await turns.submit(key(tenant), NewTurn({"text": "2"}, key_id=made.key.id))
     answer = await knock(app, "/turn", method="POST", bearer=made.text)
-    refused(answer, 429, "may have 2 turns at once")
+    refused(answer, 429, "Limit of 2 open turns")
     assert int(answer.headers["retry-after"]) >= 1
     assert (await knock(app, bearer=made.text)).status_code == 200  # other requests go on
     await turns.cancel(tenant, first.turn.id)
@@ -123,9 +124,9 @@ async def test_money_in_a_day(
         new = NewTurn({"text": "?"}, key_id=made.key.id)
         turn = (await turns.submit(key(tenant, session_id), new)).turn
         moment = since.timestamp() + 1
-        told = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
+        result = (1, new_id("mc"), ("a", "u", session_id), turn.invocation_id)
         attempt = ModelAttempt("p", "m", moment, moment)
-        await calls.add(tenant, [ModelCall(attempt, *told, price=price)])
+        await calls.add(tenant, [ModelCall(attempt, *result, price=price)])
 
     await spend("s", 0.25)
     assert (await knock(app, "/turn", method="POST", bearer=made.text)).status_code == 200
@@ -141,8 +142,12 @@ async def test_money_in_a_day(
     assert (await knock(app, "/turn", method="POST", bearer=made.text)).status_code == 200
 
 
-async def test_money_is_looked_at_again_when_a_turn_starts(place: Place) -> None:
+async def test_money_is_looked_at_again_when_a_turn_starts(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Turns that were accepted together do not all run once the first has spent it."""
+    since = today()
+    monkeypatch.setattr("lango.store.allowances.today", lambda: since)  # though midnight may come
     async with process(place, dead_after=60.0) as here:
 
         async def submit(session: str, key_id: str) -> Turn:
@@ -154,8 +159,8 @@ async def test_money_is_looked_at_again_when_a_turn_starts(place: Place) -> None
         first, second = await submit("a", spender), await submit("b", spender)
         other = await submit("c", new_id("k"))
         moment = datetime.now(UTC).timestamp()
-        told = (1, new_id("mc"), (place.app, "user", "a"), first.invocation_id)
-        call = ModelCall(ModelAttempt("p", "m", moment, moment), *told, price=0.5)
+        result = (1, new_id("mc"), (place.app, "user", "a"), first.invocation_id)
+        call = ModelCall(ModelAttempt("p", "m", moment, moment), *result, price=0.5)
         await ModelCallStore(here.store.database).add(here.turns.tenant, [call])
         async with here.worker():
             ended = [await here.turns.wait(turn.id) for turn in (second, other)]
@@ -163,6 +168,27 @@ async def test_money_is_looked_at_again_when_a_turn_starts(place: Place) -> None
         assert ended[0].error is not None
         assert ended[0].error["type"] == "KeyLimitError"
         assert "may spend $0.5 a day" in ended[0].error["message"]
+
+
+async def test_turns_over_http_at_once_stay_within_the_limit(place: Place, tenant: str) -> None:
+    async with process(place, dead_after=60.0) as here:
+        identity = Credentials(Keys(here.store.database))
+        app = create_app(PlaceBackend(here), identity, ServerOptions(apps=(place.app,)))
+        made = await KeyStore(here.store.database).create(
+            tenant, user="ann", limits=KeyLimits(turns=2)
+        )
+        async with _client(app, made.text) as client:
+            created = [
+                (await client.post("/v1/sessions", json={"app": place.app})).json()["id"]
+                for _ in range(12)
+            ]
+            answers = await asyncio.gather(
+                *(
+                    client.post(f"/v1/sessions/{session}/turns", json={"message": "hi"})
+                    for session in created
+                )
+            )
+        assert sorted(answer.status_code for answer in answers) == [202] * 2 + [429] * 10
 
 
 async def test_turns_over_http_count_towards_their_key(place: Place, tenant: str) -> None:
@@ -182,7 +208,7 @@ async def test_turns_over_http_count_towards_their_key(place: Place, tenant: str
             first = await client.post(path, json={"message": "one"}, headers=once)
             assert first.status_code == 202, first.text
             assert await Allowances(here.store.database).open_turns(made.key.id) == 1
-            refused(await client.post(path, json={"message": "two"}), 429, "1 turns at once")
+            refused(await client.post(path, json={"message": "two"}), 429, "Limit of 1 open turns")
             repeated = await client.post(path, json={"message": "one"}, headers=once)
             assert (repeated.status_code, repeated.json()["id"]) == (202, first.json()["id"])
             assert (await unlimited.post(path, json={"message": "two"})).status_code == 202

@@ -11,7 +11,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 from joserfc import jws
 
-from lango.config.settings import OidcSettings
+from lango.config.server import OidcSettings
 from lango.core.turns.states import NewTurn
 from lango.server.auth import jwks as identity_jwks
 from lango.server.auth.identity import Credentials, Keys
@@ -82,9 +82,9 @@ async def who(app: FastAPI, token: str, **headers: str) -> dict[str, Any]:
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA", "Ed25519"])
 async def test_a_good_token(doors: Doors, algorithm: str) -> None:
     async with issuing(new_key(algorithm)) as issuer:
-        told = await who(doors(issuer), issuer.token(algorithm))
-        assert told.pop("key_id").startswith("oidc_")
-        assert told == {"tenant": "acme", "user": "ann", "scopes": ["chat"]}
+        result = await who(doors(issuer), issuer.token(algorithm))
+        assert result.pop("key_id").startswith("oidc_")
+        assert result == {"tenant": "acme", "user": "ann", "scopes": ["chat"]}
         assert issuer.asked == [DISCOVERY, JWKS]
 
 
@@ -106,9 +106,9 @@ async def test_keys_and_tokens_side_by_side(
 async def test_tenant_user_and_scopes_from_claims(doors: Doors, issuer: Issuer) -> None:
     app = doors(issuer, tenant="", tenant_claim="org", user_claim="email", scopes_claim="scope")
     token = issuer.token(org="globex", email="a@b.c", scope="openid chat admin")
-    told = await who(app, token)
-    assert told.pop("key_id") != (await who(doors(issuer), issuer.token()))["key_id"]
-    assert told == {"tenant": "globex", "user": "a@b.c", "scopes": ["admin", "chat"]}
+    result = await who(app, token)
+    assert result.pop("key_id") != (await who(doors(issuer), issuer.token()))["key_id"]
+    assert result == {"tenant": "globex", "user": "a@b.c", "scopes": ["admin", "chat"]}
     listed = issuer.token(org="globex", email="a@b.c", scope=["act_as", "x"])
     assert (await who(app, listed, **{"lango-user": "zoe"}))["user"] == "zoe"
     none = issuer.token(org="globex", email="a@b.c")
@@ -267,8 +267,8 @@ async def test_a_withdrawn_key_is_forgotten(doors: Doors, issuer: Issuer, clock:
 
 async def test_many_at_once_fetch_once(doors: Doors, issuer: Issuer, clock: Clock) -> None:
     app = doors(issuer)
-    told = await asyncio.gather(*(who(app, issuer.token(sub=f"u{n}")) for n in range(20)))
-    assert {one["user"] for one in told} == {f"u{n}" for n in range(20)}
+    result = await asyncio.gather(*(who(app, issuer.token(sub=f"u{n}")) for n in range(20)))
+    assert {one["user"] for one in result} == {f"u{n}" for n in range(20)}
     assert issuer.asked.count(JWKS) == 1
     clock.time += identity_jwks.UNKNOWN + 1
     strangers = [issuer.token(key=new_key("ES256")) for _ in range(20)]
@@ -359,6 +359,6 @@ async def test_users_of_tokens_have_so_many_turns(
     await created(store, key("acme"))
     await SqlTurnStore(store.database).submit(key("acme"), NewTurn({"text": "1"}, key_id=key_id))
     answer = await knock(app, "/turn", method="POST", bearer=issuer.token())
-    refused(answer, 429, "may have 1 turns at once")
+    refused(answer, 429, "Limit of 1 open turns")
     bob = issuer.token(sub="bob")
     assert (await knock(app, "/turn", method="POST", bearer=bob)).status_code == 200

@@ -32,8 +32,8 @@ async def store(sqlite_url: str) -> AsyncIterator[SqlSessionStore]:
 async def opened(
     kept: SqlSessionStore, host: str, /, *, insecure: bool = False, **settings: Any
 ) -> AuthPolicy:
-    said = Settings.model_validate(settings)
-    return await identity_for(said, kept, host=host, port=8000, insecure=insecure)
+    loaded = Settings.model_validate(settings)
+    return await identity_for(loaded, kept, host=host, port=8000, insecure=insecure)
 
 
 async def who(app: FastAPI, bearer: str | None = None) -> dict[str, Any]:
@@ -53,8 +53,8 @@ async def test_without_credentials_there_is_a_key_for_the_run(
     assert found is not None
     assert keeper.lines[-2] == f"  http://{shown}:8000/console/#key={found[1]}"
     app = door(keeper.identity)
-    told = await who(app, found[1])
-    assert told == {**MINE, "tenant": "acme", "key_id": "this-run"}
+    result = await who(app, found[1])
+    assert result == {**MINE, "tenant": "acme", "key_id": "this-run"}
     refused(await knock(app), 401, "needs an API key")
     refused(await knock(app, bearer=KeyText.new().text), 401, "unknown here")
     nearly = found[1][:-1] + ("A" if found[1][-1] != "A" else "B")
@@ -78,7 +78,7 @@ async def test_a_key_that_is_made_meanwhile_works(store: SqlSessionStore, tenant
 async def test_others_could_come_in(store: SqlSessionStore, host: str) -> None:
     with pytest.raises(ConfigError, match=r"no credential .* `lango keys create`"):
         await opened(store, host)
-    with pytest.raises(ConfigError, match="this machine alone"):
+    with pytest.raises(ConfigError, match="loopback addresses only"):
         await opened(store, host, insecure=True)
 
 
@@ -91,7 +91,7 @@ async def test_with_a_key_it_may_serve_everyone(store: SqlSessionStore, tenant: 
     assert (await who(app, made.text))["tenant"] == tenant
     await keys.revoke(tenant, made.key.id)
     assert (await opened(store, EVERYWHERE)).lines == CONSOLE  # closed to all, not open to some
-    with pytest.raises(ConfigError, match="this machine alone"):
+    with pytest.raises(ConfigError, match="loopback addresses only"):
         await opened(store, EVERYWHERE, insecure=True)
 
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from faults.turns.place import Place
-from lango.config.settings import QuotaSettings
+from lango.config.server import QuotaSettings
 from lango.server.auth import quotas
 from tests.server.places import House, house
 
@@ -30,9 +30,9 @@ async def upload(served: House, session: str, size: int) -> httpx.Response:
 
 
 def refused(answer: httpx.Response, words: str) -> None:
-    told = answer.json()
-    assert (answer.status_code, told["type"]) == (429, "urn:lango:error:quota")
-    assert words in told["detail"]
+    body = answer.json()
+    assert (answer.status_code, body["type"]) == (429, "urn:lango:error:quota")
+    assert words in body["detail"]
     assert int(answer.headers["retry-after"]) >= 1
 
 
@@ -117,8 +117,8 @@ async def test_a_repeated_answer_gets_its_turn_at_the_quota(place: Place, tenant
         session = await served.session()
         async with served.worker():
             turn = await served.turn(session, 'call pay {"amount": 3}')
-            asked = await served.turns().wait(turn)
-        body = {"call": asked.waits_for[0], "approved": True}
+            waiting = await served.turns().wait(turn)
+        body = {"call": waiting.waits_for[0], "approved": True}
         path = f"/v1/turns/{turn}/approvals"
         async with served.client(idempotency_key="k") as client:
             answers = [await client.post(path, json=body) for _ in range(2)]
@@ -134,8 +134,8 @@ async def test_a_repeated_result_gets_its_turn_at_the_quota(place: Place, tenant
     async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         async with served.worker():
             turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
-            asked = await served.turns().wait(turn)
-        body = {"call": asked.waits_for[0], "result": "done"}
+            waiting = await served.turns().wait(turn)
+        body = {"call": waiting.waits_for[0], "result": "done"}
         async with served.client() as client:
             answers = [await client.post(f"/v1/turns/{turn}/results", json=body) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [202, 202]

@@ -53,7 +53,9 @@ async def _nosy(small: House, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     return tried
 
 
-@pytest.mark.parametrize("operation", ["get_session", "list_sessions", "rename_session"])
+@pytest.mark.parametrize(
+    "operation", ["get_session", "list_memory", "list_sessions", "rename_session"]
+)
 async def test_a_leak_would_be_seen(
     operation: str, small: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +83,7 @@ async def test_an_answer_that_tells_what_exists_would_be_seen(
 
 async def test_lists_show_nothing_of_others_to_who_has_none(served: House) -> None:
     async with served.worker():
-        session, _ = await existing(served)
+        session = (await existing(served)).session
     for name in ("bob", "other-ann"):
         async with served.client(name) as client:
             answer = await client.get("/v1/sessions")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lango.core.request_ids import WithRequestId
+from lango.core.current import WithRequestId
 from tests.server.places import House, live
 
 HEADER = "x-request-id"

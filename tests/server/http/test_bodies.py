@@ -1,11 +1,13 @@
 """Bodies: JSON that says so, not too large, not too deep."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
 
 from faults.turns.place import Place
 from lango.core.values import MAX_DEPTH
@@ -113,3 +115,38 @@ async def test_a_packed_body_is_refused(encoding: str, status: int, small: House
     body = json.dumps({"app": small.agent})
     answer = await post(small, body, JSON | {"Content-Encoding": encoding})
     assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/sessions", "/adk/run", "/openai/v1/chat/completions"], ids=["v1", "adk", "openai"]
+)
+async def test_a_client_that_leaves_in_mid_body_is_no_error(
+    path: str, adk_small: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def leaving() -> AsyncIterator[bytes]:
+        yield b"{"
+        raise ClientDisconnect
+
+    async with adk_small.client() as client:
+        with pytest.raises(AssertionError):  # of the transport: the request has no answer
+            await client.post(path, content=leaving(), headers=JSON)
+    assert "disconnected before its request was complete" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_an_answer_names_only_the_first_wrong_fields(adk_small: House) -> None:
+    many = {"app": adk_small.agent} | {f"field_{number}": 1 for number in range(10_000)}
+    async with adk_small.client() as client:
+        answer = await client.post("/v1/sessions", json=many)
+        wrong = {"model": "m", "messages": [1] * 10_000}
+        openai = await client.post("/openai/v1/chat/completions", json=wrong)
+        state = {"userId": "ann", "sessionId": "s1", "newMessage": {"parts": [1] * 1000}}
+        adk = await client.post("/adk/run", json=state)
+        events = {"events": [1] * 900}
+        listed = await client.post(f"/adk/apps/{adk_small.agent}/users/ann/sessions", json=events)
+    assert (answer.status_code, len(answer.json()["errors"])) == (422, 20)
+    assert (openai.status_code, len(openai.content) < 5_000) == (400, True)
+    assert (adk.status_code, len(adk.content) < 5_000) == (422, True)
+    assert (listed.status_code, len(listed.json()["detail"])) == (422, 20)

@@ -3,8 +3,9 @@
 import asyncio
 import importlib
 import logging
+import re
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import cast
 
@@ -13,10 +14,12 @@ import pytest
 import pytest_asyncio
 
 from faults.turns.place import Place
+from lango.core.current import WithRequestId
 from lango.errors import ConfigError
 from lango.server.http.connections import (
     MAX_PIPELINED,
     RESERVE,
+    ConnectionLimit,
     LimitedProtocol,
     OpenConnections,
     connection_limit,
@@ -28,6 +31,8 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HALF = POST + b'Authorization: Bearer ann\r\nContent-Length: 100\r\n\r\n{"app": '
 """A request that is being served: the server waits for the rest of it."""
+AWAITED = HALF.replace(b"Content-Length", b"Expect: 100-continue\r\nContent-Length")
+"""The same; the server says when it has begun to wait for the rest."""
 LATE = b"HTTP/1.1 408 "
 
 
@@ -40,12 +45,35 @@ def test_an_installation_without_a_server_says_what_it_needs(
         importlib.import_module("lango.server.http.connections")
 
 
+def without_stalls(usual: Callable[[], float]) -> Callable[[], float]:
+    """A clock that counts little of the time in which it was not read: the process was stalled."""
+    shown = last = usual()
+
+    def now() -> float:
+        nonlocal shown, last
+        read = usual()
+        shown, last = shown + min(read - last, 0.2), read
+        return shown
+
+    return now
+
+
+async def read_the_clock() -> None:
+    """Let the loop read its clock often, also while it has nothing to do."""
+    while True:  # noqa: ASYNC110 - it waits for nothing
+        await asyncio.sleep(0.05)
+
+
 @pytest_asyncio.fixture
 async def hasty(small: House, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
-    """A server with a short timeout for requests."""
+    """A server with a short timeout for requests, which no stall of this process uses up."""
     monkeypatch.setattr("lango.server.http.connections.PATIENCE", 2.0)
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "time", without_stalls(loop.time))
+    reading = asyncio.create_task(read_the_clock())
     async with live(small) as opened:
         yield opened
+    reading.cancel()
 
 
 @asynccontextmanager
@@ -60,6 +88,17 @@ async def connected(
         writer.close()
 
 
+@asynccontextmanager
+async def half_read(
+    server: Live,
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection whose request the server has begun to read."""
+    async with connected(server) as (reader, writer):
+        writer.write(AWAITED)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield reader, writer
+
+
 async def said_to(server: Live, sent: bytes) -> bytes:
     """What a client hears that sends this and no more, up to the end of its connection."""
     async with connected(server) as (reader, writer), asyncio.timeout(PATIENCE):
@@ -72,6 +111,30 @@ async def test_who_does_not_say_what_it_wants_is_sent_away(sent: bytes, hasty: L
     assert (await said_to(hasty, sent)).startswith(LATE)
     async with hasty.client() as client:
         assert (await client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"", 408),
+        (HEALTH[:30], 408),
+        (b"no HTTP at all\r\n\r\n", 400),
+        (HEALTH[:-2] + b"X-More: " + b"0" * 70_000 + b"\r\n\r\n", 431),
+        (HEALTH[:-2] + b"X-More: 0\r\n" * 6_000, 431),
+    ],
+    ids=["nothing", "half a head", "malformed", "too long", "without end"],
+)
+async def test_a_refused_head_has_an_id_and_a_line_in_the_access_log(
+    sent: bytes, status: int, hasty: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lango.access")
+    caplog.handler.addFilter(WithRequestId())
+    head = (await said_to(hasty, sent)).decode()
+    sent_id = re.search(r"\r\nX-Request-ID: (req_[0-9a-f]+)\r\n", head)
+    assert sent_id, head
+    [line] = [record for record in caplog.records if record.name == "lango.access"]
+    assert vars(line)["request"] == f"[{sent_id[1]}] "
+    assert re.fullmatch(rf"127\.0\.0\.1 - - {status} 0 B \d+ ms -", line.getMessage())
 
 
 async def test_a_head_without_end_is_not_read(small: House) -> None:
@@ -172,19 +235,18 @@ async def narrow(
 async def test_a_connection_above_the_limit_gets_503_and_retry_after(narrow: Live) -> None:
     async with AsyncExitStack() as others:
         for _ in range(2):
-            _, writer = await others.enter_async_context(connected(narrow))
-            writer.write(HALF)
-        async with connected(narrow) as (_, writer):
-            writer.write(HALF)
-            await asyncio.sleep(0.2)  # no event says when the server has read it
+            await others.enter_async_context(half_read(narrow))
+        async with half_read(narrow):
             busy = await asked(narrow, "/v1/agents")
             assert (busy.status_code, busy.headers["content-type"]) == (503, MEDIA_TYPE)
             assert busy.json()["type"] == "urn:lango:error:server-busy"
             assert (busy.headers["retry-after"], busy.headers["connection"]) == ("1", "close")
+            assert busy.headers["cache-control"] == "no-store"
+            assert busy.headers["x-content-type-options"] == "nosniff"
             assert (await asked(narrow, "/healthz")).status_code == 200
         async with asyncio.timeout(PATIENCE):
             while (await asked(narrow, "/v1/agents")).status_code == 503:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)  # nor when it has seen that one is gone
+                await asyncio.sleep(0.01)  # no event says when the server has seen its end
         assert (await asked(narrow, "/v1/agents")).status_code == 200
 
 
@@ -199,14 +261,15 @@ async def test_who_says_nothing_makes_room_for_who_does(narrow: Live) -> None:
 
 
 async def test_who_is_served_keeps_its_connection(narrow: Live) -> None:
-    async with connected(narrow) as (reader, writer), asyncio.timeout(PATIENCE):
-        writer.write(HALF)
-        await asyncio.sleep(0.2)
-        async with AsyncExitStack() as silent:
-            for _ in range(20):
-                await silent.enter_async_context(connected(narrow))
-            writer.write(b'"nothing"'.ljust(92, b" ")[:-1] + b"}")
-            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 422 ")
+    async with (
+        asyncio.timeout(PATIENCE),
+        half_read(narrow) as (reader, writer),
+        AsyncExitStack() as silent,
+    ):
+        for _ in range(20):
+            await silent.enter_async_context(connected(narrow))
+        writer.write(b'"nothing"'.ljust(92, b" ")[:-1] + b"}")
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 422 ")
 
 
 class Connection:
@@ -248,6 +311,26 @@ async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: Hou
             assert heard.count(b"HTTP/1.1 200 ") <= MAX_PIPELINED
 
 
+async def test_no_more_is_read_while_requests_wait(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = LimitedProtocol.on_response_complete
+    seen: list[tuple[int, bool]] = []
+
+    def noted(connection: LimitedProtocol) -> None:
+        answered(connection)
+        seen.append((len(connection.pipeline), connection.flow.read_paused))
+
+    monkeypatch.setattr(LimitedProtocol, "on_response_complete", noted)
+    async with live(small) as server, connected(server) as (reader, writer):
+        async with asyncio.timeout(PATIENCE):
+            writer.write(HEALTH * 4)
+            for _ in range(4):
+                await reader.readuntil(b"}")
+    # Of the four, one is being answered, and the next begins as its answer ends.
+    assert seen == [(2, True), (1, True), (0, False), (0, False)]
+
+
 async def send_on(writer: asyncio.StreamWriter, piece: bytes, every: float) -> None:
     """Send a piece again and again, until the connection is lost."""
     async with asyncio.timeout(PATIENCE):
@@ -259,7 +342,8 @@ async def send_on(writer: asyncio.StreamWriter, piece: bytes, every: float) -> N
 
 async def test_a_body_that_drips_is_not_waited_for(hasty: Live) -> None:
     async with connected(hasty) as (reader, writer), asyncio.timeout(PATIENCE):
-        writer.write(HALF[: HALF.index(b"{")])
+        # So long that it does not end while the client sends.
+        writer.write(POST + b"Authorization: Bearer ann\r\nContent-Length: 1000000\r\n\r\n")
         with pytest.raises(ConnectionError):
             await send_on(writer, b" ", every=0.1)
         with pytest.raises(ConnectionError):
@@ -316,3 +400,16 @@ def test_connections_leave_room_for_other_files(
     monkeypatch.setattr("resource.setrlimit", said_limit)
     assert connection_limit(2_000) == room
     assert [each for each in said if each != limits[0]] == ([] if raised is None else [raised])
+
+
+async def test_a_refused_connection_is_answered_in_the_form_of_its_path(adk_small: House) -> None:
+    full = OpenConnections(-1)
+    limited = ConnectionLimit(adk_small.app, full, adk_small.app)
+    async with client_of(httpx.ASGITransport(limited), "http://localhost", "ann") as client:
+        forms = [
+            (await client.get(path)).json().keys()
+            for path in ("/v1/agents", "/openai/v1/models", "/adk/list-apps")
+        ]
+    assert full.are_too_many
+    assert "type" in forms[0]
+    assert forms[1:] == [{"error"}, {"detail"}]

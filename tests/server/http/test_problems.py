@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from fastapi import HTTPException
 
+from faults.turns.place import Place
 from lango import errors
 from lango.errors import LangoError, ServerBusyError
 from lango.server.http.problems import MEDIA_TYPE, STATUS, Problem, status_of, type_of
-from tests.server.places import House
+from tests.server.places import House, house
 
 SECRET = "s3cret-canary"
 
@@ -173,3 +174,17 @@ async def test_clients_of_openai_read_one_form_everywhere(
     for told, wanted in ((answer, status), (elsewhere, 421)):
         assert told.status_code == wanted
         assert set(told.json()["error"]) == {"message", "type", "param", "code"}
+
+
+async def test_apps_of_one_process_have_their_own_forms(sqlite_place: Place, tenant: str) -> None:
+    forms: dict[str, set[str]] = {}
+    async with (
+        house(sqlite_place, tenant, adk_routes="/") as at_root,
+        house(sqlite_place, tenant) as without,
+    ):
+        for name, served in (("root", at_root), ("without", without)):
+            async with served.client() as client:
+                forms[name] = set((await client.put("/run")).json())
+                assert set((await client.get("/openai/nowhere")).json()) == {"error"}
+    assert forms["root"] == {"detail"}
+    assert "type" in forms["without"]

@@ -198,10 +198,10 @@ async def test_a_refused_turn_gives_its_slot_back(small: House) -> None:
 
 
 async def test_a_caller_that_loses_its_credential_loses_its_stream(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("lango.server.http.streams.RECHECKED", 0.05)
-    fates: list[Exception] = [StoreUnavailableError(), KeyLimitError()]
+    fates: list[Exception] = [StoreUnavailableError(), RuntimeError("broken"), KeyLimitError()]
 
     async def recheck(request: Request) -> None:
         assert request.headers["authorization"] == "Bearer ann"
@@ -212,10 +212,13 @@ async def test_a_caller_that_loses_its_credential_loses_its_stream(
         live(small, small.worker()) as server,
         holding(server, "go") as (turn, response),
     ):
-        told = [frame.event async for frame in frames(response)]
+        async with asyncio.timeout(PATIENCE):
+            told = [frame.event async for frame in frames(response)]
         assert (fates, "completed" in told) == ([], False)
         let_go(small, "go")
         assert (await small.turns().wait(turn)).state == "completed"
+    [failure] = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert "broken" in (failure.exc_text or "")
 
 
 async def test_a_deleted_turn_ends_its_stream(served: House) -> None:
@@ -235,10 +238,11 @@ async def test_a_server_that_stops_ends_its_streams_and_others_go_on(
 ) -> None:
     async with house(place, tenant) as elsewhere, elsewhere.worker(), live(elsewhere) as other:
         async with live(served) as server, holding(server, "go") as (turn, response):
-            reading = asyncio.create_task(_all(response))
-            await slots(served, 1)
-            server.stop.ask()
-            seen = await reading  # ended, and not by the turn
+            seen: list[Frame] = []
+            async for frame in frames(response):  # ended, and not by the turn
+                seen.append(frame)
+                if frame.event == "tool.started":
+                    server.stop.ask()
             await server.serving
         assert "completed" not in [frame.event for frame in seen]
         let_go(served, "go")
@@ -249,10 +253,6 @@ async def test_a_server_that_stops_ends_its_streams_and_others_go_on(
     shown = [frame.id for frame in seen]
     assert shown == sorted(set(shown))
     assert (seen[0].event, seen[-1].event) == ("accepted", "completed")
-
-
-async def _all(response: httpx.Response) -> list[Frame]:
-    return [frame async for frame in frames(response)]
 
 
 async def test_a_draining_server_begins_no_stream(small: House) -> None:

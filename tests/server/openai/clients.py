@@ -31,15 +31,17 @@ def sdk(server: Live, key: str = "ann", *, retries: int = 0) -> Any:
     )
 
 
-async def answered(client: Any, model: str, said: list[Message], **more: Any) -> str:
-    told = await client.chat.completions.create(model=model, messages=said, **more)
-    assert told.choices[0].finish_reason == "stop"
-    return told.choices[0].message.content
+async def answered(client: Any, model: str, messages: list[Message], **more: Any) -> str:
+    answer = await client.chat.completions.create(model=model, messages=messages, **more)
+    assert answer.choices[0].finish_reason == "stop"
+    return answer.choices[0].message.content
 
 
-async def streamed(client: Any, model: str, said: list[Message], **more: Any) -> str:
+async def streamed(client: Any, model: str, messages: list[Message], **more: Any) -> str:
     """The answer by its chunks, and each checked."""
-    stream = await client.chat.completions.create(model=model, messages=said, stream=True, **more)
+    stream = await client.chat.completions.create(
+        model=model, messages=messages, stream=True, **more
+    )
     chunks = [chunk async for chunk in stream]
     assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-1].usage.total_tokens > 0
@@ -79,11 +81,11 @@ async def _langchain_whole(server: Live) -> AsyncGenerator[Say]:
     async with _langchain(server) as model:
 
         async def say(said: list[Message]) -> str:
-            told = await model.ainvoke(list(said))
-            assert told.response_metadata["finish_reason"] == "stop"
-            assert told.usage_metadata
-            assert told.usage_metadata["total_tokens"] > 0
-            return str(told.text)
+            answer = await model.ainvoke(list(said))
+            assert answer.response_metadata["finish_reason"] == "stop"
+            assert answer.usage_metadata
+            assert answer.usage_metadata["total_tokens"] > 0
+            return str(answer.text)
 
         yield say
 

@@ -58,11 +58,11 @@ async def test_the_agents_are_models(small_server: Live) -> None:
 
 
 async def test_a_conversation_of_three_turns_is_one_session(say: Say, server: Live) -> None:
-    house, said = server.house, list[Message]()
+    house, messages = server.house, list[Message]()
     for text in ("hello", 'call step {"name": "one"}', "and goodbye"):
-        said.append(user(text))
-        said.append(assistant(await say(said)))
-    answers = [one["content"] for one in said if one["role"] == "assistant"]
+        messages.append(user(text))
+        messages.append(assistant(await say(messages)))
+    answers = [one["content"] for one in messages if one["role"] == "assistant"]
     assert answers[0] == "You said: hello"
     assert "step gave" in answers[1]
     assert answers[2] == "You said: and goodbye"
@@ -80,8 +80,8 @@ async def test_conversations_that_begin_alike_stay_apart(say: Say, server: Live)
     assert len(await sessions(house)) == 2
     for text in ("one", "two"):
         await say([*begun, user(text)])
-    said = sorted(one["said"] for one in await sessions(house))
-    assert said == [["hi", "one"], ["hi", "two"]]
+    words = sorted(one["said"] for one in await sessions(house))
+    assert words == [["hi", "one"], ["hi", "two"]]
 
 
 async def test_the_same_beginning_at_the_same_time_forks(server: Live) -> None:
@@ -91,16 +91,16 @@ async def test_the_same_beginning_at_the_same_time_forks(server: Live) -> None:
         begun += [assistant(await answered(client, house.agent, begun))]
         both = (answered(client, house.agent, [*begun, user(each)]) for each in ("one", "two"))
         assert await asyncio.gather(*both) == ["You said: one", "You said: two"]
-    said = sorted(one["said"] for one in await sessions(house))
-    assert said == [["hi", "one"], ["hi", "two"]]
+    text = sorted(one["said"] for one in await sessions(house))
+    assert text == [["hi", "one"], ["hi", "two"]]
 
 
 async def test_an_edited_message_forks(say: Say, server: Live) -> None:
-    house, said = server.house, [user('call step {"name": "one"}')]
-    said += [assistant(await say(said))]
-    first = [*said, user("what?")]
+    house, messages = server.house, [user('call step {"name": "one"}')]
+    messages += [assistant(await say(messages))]
+    first = [*messages, user("what?")]
     first += [assistant(await say(first))]
-    edited = [*said, user("why?")]
+    edited = [*messages, user("why?")]
     edited += [assistant(await say(edited))]
     for branch in (first, edited):  # both go on, each where it is
         await say([*branch, user("so")])
@@ -129,10 +129,10 @@ async def test_what_is_not_known_here_is_quoted(small_server: Live) -> None:
 
 
 async def test_another_users_conversation_is_not_found(small_server: Live) -> None:
-    house, said = small_server.house, [user("secret")]
+    house, messages = small_server.house, [user("secret")]
     async with sdk(small_server) as ann, sdk(small_server, "bob") as bob:
-        said += [assistant(await answered(ann, house.agent, said)), user("go on")]
-        await answered(bob, house.agent, said)
+        messages += [assistant(await answered(ann, house.agent, messages)), user("go on")]
+        await answered(bob, house.agent, messages)
     assert [one["said"] for one in await sessions(house)] == [["secret"]]
     [of_bob] = await sessions(house, "bob")
     assert "[The client sent" in of_bob["said"][0]
@@ -151,14 +151,14 @@ async def test_a_completion_continues_a_named_session(header: str, small_server:
 
 
 async def test_the_same_request_under_a_key_is_one_turn(server: Live) -> None:
-    house, said = server.house, list[Message]()
+    house, messages = server.house, list[Message]()
     async with sdk(server) as client:
         for text in ("hi", 'call mark {"name": "once"}'):
-            said += [user(text)]
+            messages += [user(text)]
             sent = {"extra_headers": {"Idempotency-Key": text[:4]}}
-            first, again = [await answered(client, house.agent, said, **sent) for _ in range(2)]
+            first, again = [await answered(client, house.agent, messages, **sent) for _ in range(2)]
             assert first == again
-            said += [assistant(first)]
+            messages += [assistant(first)]
         other = {"extra_headers": {"Idempotency-Key": "hi"}}
         with pytest.raises(openai.ConflictError):
             await answered(client, house.agent, [user("other")], **other)
@@ -167,28 +167,56 @@ async def test_the_same_request_under_a_key_is_one_turn(server: Live) -> None:
 
 
 async def test_a_call_that_waits_for_approval_says_so(say: Say, server: Live) -> None:
-    house, said = server.house, [user('call pay {"amount": 7}')]
+    house, messages = server.house, [user('call pay {"amount": 7}')]
     async with server.client() as http:
-        said += [assistant(await say(said))]
-        assert "waits for approval" in said[-1]["content"]
-        assert "/console/" in said[-1]["content"]
+        messages += [assistant(await say(messages))]
+        assert "waits for approval" in messages[-1]["content"]
+        assert "/console/" in messages[-1]["content"]
         [session] = await sessions(house)
         [turn] = (await http.get(f"/v1/sessions/{session['id']}/turns")).json()["turns"]
         path = f"/v1/turns/{turn['id']}/approvals"
-        assert path in said[-1]["content"]
+        assert path in messages[-1]["content"]
         yes = {"call": turn["waits_for"][0], "approved": True}
         made = (await http.post(path, json=yes)).json()
         await house.turns().wait(made["id"])
-        assert await say([*said, user("well?")]) == "You said: well?"
+        assert await say([*messages, user("well?")]) == "You said: well?"
     [session] = await sessions(house)
     assert house.here.place.effects.words() == ["paid 7"]
 
 
+LATE_ANSWERS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
+    "approval": ('call pay {"amount": 7}', "approvals", {"approved": True}, ["paid 7"]),
+    "result": ('call errand {"name": "x"}', "results", {"result": "it came"}, ["sent x"]),
+}
+
+
+@pytest.mark.parametrize("kind", LATE_ANSWERS)
+async def test_a_conversation_continues_after_a_late_answer(kind: str, server: Live) -> None:
+    house = server.house
+    text, path, body, effects = LATE_ANSWERS[kind]
+    conversation = list[Message]()
+    async with sdk(server) as client, server.client() as http:
+        for each in (text, "another matter"):
+            conversation.append(user(each))
+            conversation.append(assistant(await answered(client, house.agent, conversation)))
+        [session] = await sessions(house)
+        newest, asking = (await http.get(f"/v1/sessions/{session['id']}/turns")).json()["turns"]
+        assert newest["state"] == "completed"
+        answer = {"call": asking["waits_for"][0], **body}
+        made = await http.post(f"/v1/turns/{asking['id']}/{path}", json=answer)
+        assert made.status_code == 202, made.text
+        await house.turns().wait(made.json()["id"])
+        await answered(client, house.agent, [*conversation, user("thanks")])
+    [session] = await sessions(house)
+    assert session["said"][-1] == "thanks"
+    assert house.here.place.effects.words() == effects
+
+
 async def test_thoughts_are_told_apart(small_server: Live) -> None:
-    said, model = [user('call step {"name": "x"}')], small_server.house.agent
+    messages, model = [user('call step {"name": "x"}')], small_server.house.agent
     async with sdk(small_server) as client:
-        whole = await client.chat.completions.create(model=model, messages=said)
-        stream = await client.chat.completions.create(model=model, messages=said, stream=True)
+        whole = await client.chat.completions.create(model=model, messages=messages)
+        stream = await client.chat.completions.create(model=model, messages=messages, stream=True)
         deltas = [each async for each in stream]
     thoughts = "".join(
         getattr(each.choices[0].delta, "reasoning_content", None) or "" for each in deltas
@@ -214,30 +242,30 @@ async def test_system_messages_are_ignored_and_that_is_said(small_server: Live) 
     model, system = small_server.house.agent, {"role": "system", "content": "Be a pirate."}
     async with sdk(small_server) as client:
         raw = client.chat.completions.with_raw_response
-        told = await raw.create(model=model, messages=[system, user("hi")])
-        assert told.headers["Lango-Ignored"] == "system"
-        answer = told.parse().choices[0].message.content
+        result = await raw.create(model=model, messages=[system, user("hi")])
+        assert result.headers["Lango-Ignored"] == "system"
+        answer = result.parse().choices[0].message.content
         later = {"role": "system", "content": "Be another."}
-        said = [later, user("hi"), assistant(answer), user("ho")]
-        await answered(client, model, said)
-        assert "Lango-Ignored" not in (await raw.create(model=model, messages=said[1:])).headers
+        messages = [later, user("hi"), assistant(answer), user("ho")]
+        await answered(client, model, messages)
+        assert "Lango-Ignored" not in (await raw.create(model=model, messages=messages[1:])).headers
     assert ["hi", "ho"] in [one["said"] for one in await sessions(small_server.house)]
 
 
 async def test_what_has_no_effect_is_said(small_server: Live) -> None:
     model = small_server.house.agent
-    asked: dict[str, Any] = {"tools": [TOOL], "tool_choice": "auto", "stop": ["x"], "seed": 1}
+    request: dict[str, Any] = {"tools": [TOOL], "tool_choice": "auto", "stop": ["x"], "seed": 1}
     async with sdk(small_server) as client:
-        told = await client.chat.completions.with_raw_response.create(
-            model=model, messages=[user("hi")], extra_body={"Bad\r\nName": 1}, **asked
+        answer = await client.chat.completions.with_raw_response.create(
+            model=model, messages=[user("hi")], extra_body={"Bad\r\nName": 1}, **request
         )
-    assert told.headers["Lango-Ignored"] == "seed, stop, tools"
+    assert answer.headers["Lango-Ignored"] == "seed, stop, tools"
 
 
 async def test_a_model_can_be_asked_for_by_name(small_server: Live) -> None:
     async with sdk(small_server) as client:
         assert (await client.models.retrieve(small_server.house.agent)).owned_by == "lango"
-        with pytest.raises(openai.NotFoundError, match="No model of that name"):
+        with pytest.raises(openai.NotFoundError, match="No model named 'gpt-4'"):
             await client.models.retrieve("gpt-4")
 
 
@@ -254,7 +282,7 @@ REFUSED: dict[str, tuple[type[openai.APIStatusError], dict[str, Any], str]] = {
     "image": (openai.BadRequestError, {"messages": [{"role": "user", "content": IMAGE}]}, "text"),
     "prefill": (openai.BadRequestError, {"messages": [assistant("I")]}, "last message"),
     "no messages": (openai.BadRequestError, {"messages": []}, "messages"),
-    "model": (openai.NotFoundError, {"model": "gpt-4"}, "No model of that name"),
+    "model": (openai.NotFoundError, {"model": "gpt-4"}, "No model named 'gpt-4'"),
     "long id": (
         openai.BadRequestError,
         {"extra_headers": {"X-Session-Id": "x" * 257}},
@@ -263,16 +291,28 @@ REFUSED: dict[str, tuple[type[openai.APIStatusError], dict[str, Any], str]] = {
 }
 
 
+PARAMS = {
+    "a tool": "tool_choice",
+    "n": "n",
+    "json": "response_format",
+    "image": "messages.0.content",
+    "prefill": "messages",
+    "no messages": "messages",
+    "long id": "header.x-session-id",
+}
+
+
 @pytest.mark.parametrize("what", REFUSED)
 async def test_what_is_refused_is_said_in_openais_words(what: str, small: House) -> None:
     kind, wish, words = REFUSED[what]
-    asked: dict[str, Any] = {"model": small.agent, "messages": [user("hi")]}
+    request: dict[str, Any] = {"model": small.agent, "messages": [user("hi")]}
     async with live(small) as server, sdk(server) as client:
         for stream in (False, True):
             with pytest.raises(kind, match=words) as raised:
-                await client.chat.completions.create(**(asked | wish), stream=stream)
+                await client.chat.completions.create(**(request | wish), stream=stream)
             body: Any = raised.value.body
             assert set(body) == {"message", "type", "param", "code"}
+            assert body["param"] == PARAMS.get(what)
     assert await sessions(small) == []
 
 
@@ -280,13 +320,13 @@ async def test_other_apis_of_openai_are_not_served_and_the_error_names_the_one_t
     small: House,
 ) -> None:
     async with live(small) as server, sdk(server) as client:
-        for asked in (
+        for request in (
             client.responses.create(model=small.agent, input="hi"),
             client.embeddings.create(model=small.agent, input="hi"),
             client.completions.create(model=small.agent, prompt="hi"),
         ):
             with pytest.raises(openai.NotFoundError, match="POST /openai/v1/chat/completions"):
-                await asked
+                await request
 
 
 async def test_an_unknown_key_is_an_authentication_error(small: House) -> None:

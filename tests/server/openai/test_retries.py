@@ -9,9 +9,10 @@ from fastapi import Request
 
 from lango.errors import KeyLimitError, LangoError, ServerBusyError
 from lango.server.auth.callers import Caller
+from lango.server.backend import services_of
 from tests.server.openai.clients import answered, sdk, user
-from tests.server.openai.test_turns import held
-from tests.server.places import House, Live, live
+from tests.server.openai.test_turns import HOLD, held
+from tests.server.places import House, Live, house, live
 
 REFUSALS = {
     429: KeyLimitError("Too many.", limit="turns", retry_after=0.1),
@@ -34,19 +35,19 @@ async def turns_of(house: House) -> int:
 async def test_a_request_that_was_refused_is_sent_again(
     refusal: LangoError, server: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, asked = server.house, list[str]()
+    house, texts = server.house, list[str]()
     known = house.app.state.identity.caller
 
     async def refusing(request: Request) -> Caller:
-        asked.append(request.headers["x-stainless-retry-count"])
-        if len(asked) == 1:
+        texts.append(request.headers["x-stainless-retry-count"])
+        if len(texts) == 1:
             raise refusal
         return await known(request)
 
     monkeypatch.setattr(house.app.state.identity, "caller", refusing)
     async with sdk(server, retries=2) as client:
         assert await answered(client, house.agent, [user("hi")]) == "You said: hi"
-    assert asked == ["0", "1"]
+    assert texts == ["0", "1"]
     assert await turns_of(house) == 1
 
 
@@ -55,19 +56,59 @@ async def test_a_turn_that_has_run_is_not(server: Live) -> None:
     async with sdk(server, retries=2) as client:
         asking, turn = await held(server, client, stream=False)
         await house.turns().cancel(turn.id)
-        with pytest.raises(openai.InternalServerError) as raised:
+        with pytest.raises(openai.UnprocessableEntityError) as raised:
             await asking
     assert raised.value.response.headers["x-should-retry"] == "false"
     assert await turns_of(house) == 1
 
 
-async def test_without_that_word_it_would_be(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lango.server.openai.answers.NO_RETRY", {})
+async def test_its_status_is_one_that_no_client_retries(server: Live) -> None:
+    """Vercel's AI SDK and proxies decide by the status alone, and do not read X-Should-Retry."""
+    async with sdk(server) as client:
+        asking, turn = await held(server, client, stream=False)
+        await server.house.turns().cancel(turn.id)
+        with pytest.raises(openai.APIStatusError) as raised:
+            await asking
+    status = raised.value.status_code
+    assert status < 500
+    assert status not in (408, 409, 425, 429)
+
+
+async def test_with_the_status_of_a_server_error_it_would_be(
+    server: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.server.openai.errors.NO_RETRY", {})
+    monkeypatch.setattr("lango.server.openai.errors.TURN_ERROR_STATUS", 500)
     house = server.house
     async with sdk(server, retries=1) as client:
         asking, turn = await held(server, client, stream=False)
         await house.turns().cancel(turn.id)
+        assert (await house.turns().wait(turn.id)).state == "cancelled"
         (house.here.place.folder / "go").touch()  # what is asked anew need not wait
-        [told] = await asking
-    assert isinstance(told.choices[0].message.content, str)
+        [result] = await asking
+    assert isinstance(result.choices[0].message.content, str)
     assert await turns_of(house) == 2
+
+
+@pytest.mark.parametrize("key", [None, "k"], ids=["no key", "key"])
+async def test_a_request_that_a_stopping_server_ends_never_runs_twice(
+    key: str | None, small: House
+) -> None:
+    async with live(small, small.worker()) as server, sdk(server, retries=2) as client:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        asking, turn = await held(server, client, stream=False, extra_headers=headers)
+        services_of(small.app).streams.drain()
+        with pytest.raises(openai.APIStatusError) as raised:  # its retries are refused
+            await asking
+        assert raised.value.status_code == (422 if key is None else 503)
+        (small.here.place.folder / "go").touch()
+        assert (await small.turns().wait(turn.id)).state == "completed"
+    if key is not None:
+        async with (
+            house(small.here.place, small.tenant) as other,
+            live(other) as server,
+            sdk(server) as client,
+        ):
+            await answered(client, small.agent, [user(HOLD)], extra_headers=headers)
+    assert await turns_of(small) == 1
+    assert small.here.place.effects.words() == ["held go", "released go"]

@@ -8,16 +8,14 @@ import pytest
 from faults.turns.place import Place
 from lango.server.openai.sessions import SentConversation, VisibleMessage
 from lango.server.openai.tasks import task_answer
+from tests.server.openai.webui_prompts import prompt
 from tests.server.places import House, house
 
 CHAT = "USER: Where is\nmy   parcel?\nASSISTANT: On its way.\nUSER: Thanks"
 
 
-def task(wanted: str, chat: str = CHAT) -> str:
-    return (
-        f'### Task:\nSay something of the chat.\n### Output:\nJSON format: {{ "{wanted}": "…" }}\n'
-        f"### Chat History:\n<chat_history>\n{chat}\n</chat_history>"
-    )
+def task(field: str, chat: str = CHAT) -> str:
+    return prompt(field, chat)
 
 
 def said(text: str, *earlier: VisibleMessage) -> SentConversation:
@@ -38,9 +36,9 @@ def said(text: str, *earlier: VisibleMessage) -> SentConversation:
     ],
 )
 def test_a_task_is_answered(text: str, answer: dict[str, Any]) -> None:
-    told = task_answer(said(text))
-    assert told is not None
-    assert json.loads(told) == answer
+    result = task_answer(said(text))
+    assert result is not None
+    assert json.loads(result) == answer
 
 
 @pytest.mark.parametrize(
@@ -48,7 +46,7 @@ def test_a_task_is_answered(text: str, answer: dict[str, Any]) -> None:
     [
         said("Write a title for my book."),
         said("What does '" + task("title") + "' mean?"),
-        said(task("poem")),
+        said(task("title").replace('"title"', '"poem"')),
         said("### Task:\nTranslate this."),
         said(task("title").replace("chat_history", "notes")),
         said(task("title"), VisibleMessage("user", "Hi."), VisibleMessage("assistant", "Hello.")),

@@ -19,31 +19,36 @@ from lango.core.turns.events import (
     MessageDelta,
     MessageReset,
 )
-from lango.errors import RateLimitedError
+from lango.errors import RateLimitedError, TurnNotFoundError
+from lango.providers.base import ModelRequest
+from lango.providers.scripted import Reply, ScriptedProvider
 from lango.server.backend import services_of
 from lango.server.openai.answers import DeltaReader, chunks
 from lango.server.openai.sessions import SentConversation
 from lango.store.sessions.conversations import ConversationStore
 from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn
-from tests.server.openai.clients import answered, assistant, sdk, user
+from lango.turns.service import Turns
+from tests.server.openai.clients import answered, assistant, sdk, streamed, user
 from tests.server.places import PATIENCE, House, Live, live
 
 HOLD = 'call hold {"name": "go"}'
 
 
-async def held(server: Live, client: Any, *, stream: bool) -> tuple[asyncio.Task[Any], Turn]:
+async def held(
+    server: Live, client: Any, *, stream: bool, **more: Any
+) -> tuple[asyncio.Task[Any], Turn]:
     """A client that waits for a turn, and the turn, which ends once a file exists."""
 
     async def ask() -> list[Any]:
-        asked = client.chat.completions.create(
-            model=server.house.agent, messages=[user(HOLD)], stream=stream
+        request = client.chat.completions.create(
+            model=server.house.agent, messages=[user(HOLD)], stream=stream, **more
         )
-        told = await asked
+        told = await request
         return [chunk async for chunk in told] if stream else [told]
 
     asking = asyncio.create_task(ask())
-    await server.house.here.place.effects.wait(lambda said: "held go" in said)
+    await server.house.here.place.effects.wait(lambda effects: "held go" in effects)
     [session] = (await server.house.here.store.page(server.house.tenant, server.house.agent)).items
     [turn] = await server.house.turns().of_session(
         session.app_name, user=session.user_id, session=session.id
@@ -82,18 +87,16 @@ async def break_off(house: House, client: Any, text: str) -> str:
     await stream.close()
     store = ConversationStore(house.here.store.database)
     known_by = SentConversation((), (VisibleMessage("user", text),)).known_by(None)
-    async with asyncio.timeout(PATIENCE):
-        while not await store.find(house.tenant, "ann", house.agent, known_by):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    assert await store.find(house.tenant, "ann", house.agent, known_by)
     return has[:-2]  # not all that was sent arrived
 
 
 async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(small: House) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         has = await break_off(small, client, "Tell me a story")
-        said = [user("Tell me a story"), assistant(has), user("Go on")]
-        answer = await answered(client, small.agent, said)
-        await answered(client, small.agent, [*said, assistant(answer), user("Thanks")])
+        messages = [user("Tell me a story"), assistant(has), user("Go on")]
+        answer = await answered(client, small.agent, messages)
+        await answered(client, small.agent, [*messages, assistant(answer), user("Thanks")])
         [session] = (await small.here.store.page(small.tenant, small.agent)).items
         turns = await small.turns().of_session(
             session.app_name, user=session.user_id, session=session.id
@@ -106,8 +109,8 @@ async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(small
 async def test_an_edited_answer_is_not_one_that_was_broken_off(edited: str, small: House) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         has = await break_off(small, client, "Tell me a story")
-        said = [user("Tell me a story"), assistant(edited.format(has)), user("Go on")]
-        await answered(client, small.agent, said)
+        messages = [user("Tell me a story"), assistant(edited.format(has)), user("Go on")]
+        await answered(client, small.agent, messages)
         sessions = (await small.here.store.page(small.tenant, small.agent)).items
     assert len(sessions) == (2 if edited else 1)  # of an empty one, nothing had arrived
 
@@ -128,11 +131,51 @@ async def test_a_server_that_stops_lets_go_of_who_waits(small: House) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=False)
         services_of(small.app).streams.drain()
-        with pytest.raises(openai.InternalServerError) as raised:
+        with pytest.raises(openai.UnprocessableEntityError, match=turn.id) as raised:
             await asking
-        assert (raised.value.status_code, raised.value.code) == (503, "server_busy")
+        assert raised.value.code == "answer_interrupted"
         (small.here.place.folder / "go").touch()
         assert (await small.turns().wait(turn.id)).state == "completed"
+
+
+async def test_a_server_that_stops_ends_a_stream_with_an_error(small: House) -> None:
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        asking, turn = await held(server, client, stream=True)
+        server.stop.ask()
+        with pytest.raises(openai.APIError, match=f"GET /v1/turns/{turn.id}") as raised:
+            await asking
+        assert raised.value.code == "answer_interrupted"
+        (small.here.place.folder / "go").touch()
+        assert (await small.turns().wait(turn.id)).state == "completed"
+
+
+async def test_the_stream_of_a_deleted_session_ends_with_an_error(turn: Turn) -> None:
+    async def events() -> AsyncGenerator[LoggedEvent]:
+        yield logged(MessageDelta("a", "Once"))[0]
+        raise TurnNotFoundError
+
+    async def remember(answer: str | None) -> None:
+        assert answer is None
+
+    frames = [frame async for frame in chunks(turn, events(), remember, usage_apart=False)]
+    assert b'"code":"turn_not_found"' in frames[-1]
+
+
+@WAYS
+async def test_the_error_of_a_turn_has_its_error_id(stream: bool, small: House) -> None:
+    def broken(_: ModelRequest) -> Reply:
+        raise ValueError("a secret")
+
+    worker = small.worker(provider=ScriptedProvider(rule=broken))
+    async with live(small, worker) as server, sdk(server) as client:
+        say = streamed if stream else answered
+        with pytest.raises(openai.APIError, match=r"under `error_id`.*turn_") as raised:
+            await say(client, small.agent, [user("hi")])
+        body: Any = raised.value.body
+        turn = await small.turns().get(body["error_id"])
+    assert turn.state == "failed"
+    assert raised.value.code == "internal"
+    assert "a secret" not in str(body)
 
 
 async def test_what_goes_wrong_inside_is_not_told(
@@ -216,3 +259,66 @@ async def test_a_turn_without_an_answer_ends_in_an_error(end: list[Event], turn:
     assert frames[-1].startswith(b'data: {"error":{"message":')
     assert remembered == [None]
     assert (b"Slow down." in frames[-1]) is bool(end)
+
+
+async def test_an_answer_is_remembered_before_its_parts_and_before_its_end(turn: Turn) -> None:
+    remembered: list[str | None] = []
+
+    async def events() -> AsyncGenerator[LoggedEvent]:
+        for event in logged(MessageCompleted("a", "agent", "Here."), Completed()):
+            yield event
+
+    async def remember(answer: str | None) -> None:
+        remembered.append(answer)
+
+    coming = chunks(turn, events(), remember, usage_apart=False)
+    known = [(frame, list(remembered)) async for frame in coming]
+    assert [each for frame, each in known if b"Here." in frame] == [[None]]
+    assert known[0][1] == [None]
+    assert known[-1][1] == [None, "Here."]
+
+
+async def test_conversations_that_begin_alike_are_told_apart_by_their_answers(
+    small: House,
+) -> None:
+    texts = ["One two three four", "Five six seven eight"]
+    worker = small.worker(provider=ScriptedProvider(texts))
+    async with live(small, worker) as server, sdk(server) as client:
+        cut = [await break_off(small, client, "Tell me a story") for _ in texts]
+        for beginning in cut:
+            conversation = [user("Tell me a story"), assistant(beginning), user("Go on")]
+            await answered(client, small.agent, conversation)
+        found = (await small.here.store.page(small.tenant, small.agent)).items
+    assert [session.message_count for session in found] == [4, 4]
+
+
+async def test_text_that_a_dead_worker_did_not_log_belongs_to_its_answer(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = logged(
+        MessageDelta("a", "Once upon"),
+        MessageReset("a"),
+        MessageCompleted("a", "agent", "Twice"),
+        Completed(),
+    )
+    real = Turns.events
+
+    async def events(turns: Turns, turn: Turn) -> AsyncGenerator[LoggedEvent]:
+        if turn.number > 1:
+            async for event in real(turns, turn):
+                yield event
+        elif turn.ended is not None:
+            for event in lost:
+                yield event
+
+    async with live(small, small.worker()) as server, sdk(server) as client:
+        await break_off(small, client, "Tell me a story")
+        [session] = (await small.here.store.page(small.tenant, small.agent)).items
+        of_session: dict[str, Any] = {"user": session.user_id, "session": session.id}
+        [told] = await small.turns().of_session(session.app_name, **of_session)
+        await small.turns().wait(told.id)
+        monkeypatch.setattr(Turns, "events", events)
+        conversation = [user("Tell me a story"), assistant("Once upon a time"), user("Go on")]
+        assert await answered(client, small.agent, conversation) == "You said: Go on"
+        turns = await small.turns().of_session(session.app_name, **of_session)
+    assert [turn.input["text"] for turn in turns] == ["Go on", "Tell me a story"]

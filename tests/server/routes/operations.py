@@ -10,8 +10,22 @@ from tests.server.places import NamedCallers
 
 FILE = "notes.json"
 """A file that the operations on files are about."""
-QUERIES = {"upload_file": f"?name={FILE}"}
+QUERIES = {
+    "upload_file": f"?name={FILE}",
+    "list_memory": "?app={app}",
+    "delete_all_memory": "?app={app}",
+}
 """What must stand in a query."""
+
+
+@dataclass(frozen=True)
+class Ids:
+    """What the paths of operations name."""
+
+    session: str
+    turn: str
+    memory: str
+    user: str
 
 
 @dataclass(frozen=True)
@@ -32,9 +46,22 @@ class Operation:
         """Whether its path names a session or a turn."""
         return "{" in self.path
 
-    def path_of(self, session: str, turn: str, app: str) -> str:
-        path = self.path.format(session_id=session, turn_id=turn, name=FILE, model=app)
-        return path + QUERIES.get(self.id, "")
+    def path_of(self, ids: Ids, app: str) -> str:
+        path = self.path.format(
+            session_id=ids.session,
+            turn_id=ids.turn,
+            memory_id=ids.memory,
+            user_id=ids.user,
+            credential_id=credential_of(ids.session),
+            name=FILE,
+            model=app,
+        )
+        return path + QUERIES.get(self.id, "").format(app=app)
+
+
+def credential_of(session: str) -> str:
+    """The id of the credential that a test makes together with a session."""
+    return session.replace("ses_", "cred_")
 
 
 def document() -> dict[str, Any]:
@@ -44,9 +71,13 @@ def document() -> dict[str, Any]:
 
 def _operations() -> Iterator[Operation]:
     for path, methods in document()["paths"].items():
-        for method, told in methods.items():
+        for method, result in methods.items():
             yield Operation(
-                told["operationId"], method.upper(), path, "requestBody" in told, "security" in told
+                result["operationId"],
+                method.upper(),
+                path,
+                "requestBody" in result,
+                "security" in result,
             )
 
 

@@ -47,29 +47,29 @@ async def test_an_admin_renames_cancels_and_deletes(looked_after: House) -> None
 
 async def test_an_admin_acts_for_no_user(looked_after: House) -> None:
     async with looked_after.worker():
-        session, turn = await existing(looked_after)
-    said, answer = {"message": "hi"}, {"call": "c", "approved": True}
+        found = await existing(looked_after)
+    text, answer = {"message": "hi"}, {"call": "c", "approved": True}
     async with looked_after.client("admin") as admin, looked_after.client("carl") as carl:
         for path, body in (
-            (f"/v1/sessions/{session}/turns", said),
-            (f"/v1/turns/{turn}/approvals", answer),
+            (f"/v1/sessions/{found.session}/turns", text),
+            (f"/v1/turns/{found.turn}/approvals", answer),
         ):
             assert (await admin.post(path, json=body)).status_code == 403
             assert (await carl.post(path, json=body)).status_code == 404
 
 
 async def test_whose_sessions_are_listed(looked_after: House) -> None:
-    mine = {name: await looked_after.session(name) for name in ("ann", "bob", "carl", "other-ann")}
+    own = {name: await looked_after.session(name) for name in ("ann", "bob", "carl", "other-ann")}
     listed = "/v1/sessions"
     async with looked_after.client("carl") as carl, looked_after.client("admin") as admin:
-        everybody = {mine["ann"], mine["bob"], mine["carl"]}
-        assert ids(await carl.get(listed)) == {mine["carl"]}
+        everybody = {own["ann"], own["bob"], own["carl"]}
+        assert ids(await carl.get(listed)) == {own["carl"]}
         assert ids(await carl.get(listed, params={"everyone": "true"})) == everybody
-        assert ids(await carl.get(listed, params={"user": "bob"})) == {mine["bob"]}
+        assert ids(await carl.get(listed, params={"user": "bob"})) == {own["bob"]}
         assert ids(await admin.get(listed)) == everybody
         assert ids(await admin.get(listed, params={"user": "stranger"})) == set()
     async with looked_after.client("ann") as ann:
-        assert ids(await ann.get(listed, params={"user": "ann"})) == {mine["ann"]}
+        assert ids(await ann.get(listed, params={"user": "ann"})) == {own["ann"]}
         for query in ({"everyone": "true"}, {"user": "bob"}, {"user": "bob", "everyone": "true"}):
             for path in (listed, "/v1/usage"):
                 refused = await ann.get(path, params=query)

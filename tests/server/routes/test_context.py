@@ -44,10 +44,10 @@ async def cut_numbers(talk: LongTalk, view: dict[str, Any]) -> list[int]:
 
 
 async def test_before_the_first_call(served: House, talk: LongTalk) -> None:
-    told = await shown(served, talk)
-    assert told["call"] is None
-    assert told["earlier"] == []
-    assert told["preview"]["sections"] == told["preview"]["cut"] == []
+    result = await shown(served, talk)
+    assert result["call"] is None
+    assert result["earlier"] == []
+    assert result["preview"]["sections"] == result["preview"]["cut"] == []
 
 
 async def test_names_exactly_what_the_model_did_not_get(served: House, talk: LongTalk) -> None:
@@ -74,8 +74,8 @@ async def test_the_parts_and_their_tokens(served: House, talk: LongTalk) -> None
     assert system["text"].startswith(INSTRUCTION)
     assert tools["tools"] == ["add"]
     assert "Add two numbers." in tools["text"]
-    asked, called, answered = view["sections"][-3:]
-    assert (asked["role"], called["role"], answered["role"]) == ("user", "assistant", "tool")
+    question, called, answered = view["sections"][-3:]
+    assert (question["role"], called["role"], answered["role"]) == ("user", "assistant", "tool")
     assert called["tools"] == answered["tools"] == ["add"]
     attempt = view["attempt"]
     assert sum(one["tokens"] for one in view["sections"]) == attempt["estimated"]
@@ -116,8 +116,8 @@ async def test_a_text_is_shown_as_far_as_asked(served: House, talk: LongTalk) ->
     await talk.say("x" * 300)
     for room in (0, 10, TEXT_ROOM):
         view = (await shown(served, talk, characters=room))["call"]
-        said = view["sections"][-1]
-        assert (said["text"], said["characters"]) == ("x" * min(room, 300), 300)
+        section = view["sections"][-1]
+        assert (section["text"], section["characters"]) == ("x" * min(room, 300), 300)
 
 
 async def test_a_call_of_another_is_missing(served: House, talk: LongTalk) -> None:
@@ -125,10 +125,10 @@ async def test_a_call_of_another_is_missing(served: House, talk: LongTalk) -> No
     call = (await shown(served, talk))["call"]["call"]
     answers: list[bytes] = []
     for name in ("ann", "bob", "other-ann"):
-        mine = await served.session(name)
+        own = await served.session(name)
         async with served.client(name) as client:
             for wanted in (call, NO_CALL, "no call", "\x00"):
-                answer = await client.get(f"/v1/sessions/{mine}/context", params={"call": wanted})
+                answer = await client.get(f"/v1/sessions/{own}/context", params={"call": wanted})
                 assert answer.status_code == 404
                 answers.append(answer.content)
     assert len(set(answers)) == 1

@@ -36,8 +36,8 @@ async def exported(served: House, session: str, name: str = "ann") -> list[bytes
 
 
 def state(lines: list[bytes], scope: str) -> Any:
-    told = [json.loads(line) for line in lines]
-    [found] = [one for one in told if one["kind"] == "state" and one["scope"] == scope]
+    body = [json.loads(line) for line in lines]
+    [found] = [one for one in body if one["kind"] == "state" and one["scope"] == scope]
     return found["values"]
 
 
@@ -47,11 +47,11 @@ async def test_what_is_exported_can_be_brought_in(served: House) -> None:
     to = NewNames(served.tenant, user_id="bob")
     await restore_session(served.here.store.database, lambda: iter(lines), to)
     async with served.client() as ann, served.client("bob") as bob:
-        mine = (await ann.get(f"/v1/sessions/{session}/messages")).json()
+        first = (await ann.get(f"/v1/sessions/{session}/messages")).json()
         [copy] = (await bob.get("/v1/sessions")).json()["sessions"]
         theirs = (await bob.get(f"/v1/sessions/{copy['id']}/messages")).json()
     assert (copy["title"], copy["alias"]) == ("Trip", session)
-    assert theirs == mine
+    assert theirs == first
 
 
 async def test_the_apps_state_is_for_admins(served: House) -> None:
@@ -66,10 +66,10 @@ async def test_one_that_breaks_off_has_no_end(
     small: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await small.session()
-    told = SessionExport.lines
+    result = SessionExport.lines
 
     async def broken(export: SessionExport) -> Any:
-        async for line in told(export):
+        async for line in result(export):
             yield line
             raise RuntimeError("the database is gone")
 

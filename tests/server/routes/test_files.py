@@ -14,11 +14,11 @@ from faults.turns.agents import in_rounds
 from faults.turns.place import Place
 from faults.turns.processes import workers
 from lango.adk.artifacts import SqlArtifactService
-from lango.config.settings import FileSettings
+from lango.config.server import FileSettings
 from lango.core.messages.messages import Media
 from lango.core.turns.events import Completed
 from lango.providers.scripted import ScriptedProvider
-from lango.store.files.rows import CHUNK
+from lango.store.files.contents import CHUNK
 from tests.server.places import House, house
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40  # more than a row of the history keeps
@@ -52,19 +52,19 @@ async def take(served: House, session: str, name: str, **params: Any) -> httpx.R
 
 
 def refused(answer: httpx.Response, status: int, kind: str, words: str = "") -> None:
-    told = answer.json()
-    assert (answer.status_code, told["type"]) == (status, f"urn:lango:error:{kind}")
-    assert words in told.get("detail", told["title"])
+    body = answer.json()
+    assert (answer.status_code, body["type"]) == (status, f"urn:lango:error:{kind}")
+    assert words in body.get("detail", body["title"])
 
 
 async def test_a_file_comes_back_as_it_was_given(served: House) -> None:
     session = await served.session()
     answer = await upload(served, session, BIG)
     assert answer.status_code == 201, answer.text
-    told = answer.json()
-    assert told.pop("created")
+    body = answer.json()
+    assert body.pop("created")
     digest = hashlib.sha256(BIG).hexdigest()
-    assert told == {
+    assert body == {
         "name": "a.png",
         "version": 0,
         "type": PNG_TYPE,
@@ -272,10 +272,10 @@ async def test_the_model_sees_the_files_of_a_turn(served: House) -> None:
     assert await shown(served, turn) == expected
     assert await shown(served, await served.turn(session, "And now?")) == expected
     async with served.client() as client:
-        told = (await client.get(f"/v1/turns/{turn}")).json()
-        said = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
-    assert told["files"] == [{"name": "b.txt", "version": 0}, {"name": "a.png", "version": 0}]
-    assert said[0]["content"] == "What is this?"
+        body = (await client.get(f"/v1/turns/{turn}")).json()
+        text = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
+    assert body["files"] == [{"name": "b.txt", "version": 0}, {"name": "a.png", "version": 0}]
+    assert text[0]["content"] == "What is this?"
 
 
 async def test_a_turn_is_about_the_version_there_was_when_it_was_handed_in(served: House) -> None:
@@ -291,7 +291,7 @@ async def test_a_turn_that_lost_its_worker_still_has_its_files(served: House) ->
     await served.file(session, "a.png", PNG, PNG_TYPE)
     with workers(place) as (doomed,):
         turn = await served.turn(session, 'call hold {"name": "go"}', files=["a.png"])
-        await place.effects.wait(lambda said: "held go" in said)
+        await place.effects.wait(lambda effects: "held go" in effects)
         doomed.kill()
     (place.folder / "go").touch()
     assert await shown(served, turn) == [Media(PNG_TYPE, PNG, name="a.png")]

@@ -13,6 +13,7 @@ from faults.turns.place import Place
 from lango.store.db.leases import Leases
 from tests.server.places import House, house
 from tests.store.rows import execute, raw
+from tests.support.databases import temporary_postgres
 
 COUNT = 10_000
 PAGE = 50
@@ -26,13 +27,18 @@ from generate_series(1, {count}) g, unnest(array['ann', 'bob']) u"""
 
 @pytest.fixture
 async def full(postgres_url: str, tenant: str, tmp_path: Path) -> AsyncIterator[House]:
-    """A server whose users have many sessions; statistics as autovacuum keeps them."""
-    place = Place(postgres_url, f"app_{uuid.uuid4().hex}", tmp_path)
-    rows = SESSIONS.format(tenant=tenant, app=place.app, count=COUNT)
-    await execute(postgres_url, rows, "analyze sessions")
-    async with house(place, tenant) as opened:
-        yield opened
-    await execute(postgres_url, f"delete from sessions where tenant = '{tenant}'")  # noqa: S608
+    """A server whose users have many sessions.
+
+    The plan follows from the statistics: no other test has rows in this database, and autovacuum
+    neither counts the rows again nor marks pages as visible to all.
+    """
+    async with temporary_postgres(postgres_url) as url:
+        place = Place(url, f"app_{uuid.uuid4().hex}", tmp_path)
+        rows = SESSIONS.format(tenant=tenant, app=place.app, count=COUNT)
+        by_hand = "alter table sessions set (autovacuum_enabled = off)"
+        await execute(url, by_hand, rows, "analyze sessions")
+        async with house(place, tenant) as opened:
+            yield opened
 
 
 async def page(client: httpx.AsyncClient, cursor: str | None) -> dict[str, Any]:
@@ -86,10 +92,10 @@ class Statements:
             await connection.execute("set plan_cache_mode = force_generic_plan")
             await connection.execute(f"prepare page as {sql}")
             values = ", ".join(f"'{value}'" for value in arguments)
-            told = await connection.fetchval(
+            result = await connection.fetchval(
                 f"explain (analyze, format json) execute page({values})"
             )
-        return sum(map(_looked_at, _nodes(json.loads(told)[0]["Plan"])))
+        return sum(map(_looked_at, _nodes(json.loads(result)[0]["Plan"])))
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -12,17 +12,17 @@ EXAMPLES = 20
 
 def test_every_operation_says_what_it_is() -> None:
     for methods in document()["paths"].values():
-        for told in methods.values():
-            assert told["operationId"]
-            assert told["description"]
-            assert any(status.startswith("2") for status in told["responses"])
+        for result in methods.values():
+            assert result["operationId"]
+            assert result["description"]
+            assert any(status.startswith("2") for status in result["responses"])
     assert len({operation.id for operation in OPERATIONS}) == len(OPERATIONS)
 
 
 def test_every_failure_is_a_problem() -> None:
     for path, methods in document()["paths"].items():
-        for told in methods.values():
-            failures = {s: r for s, r in told["responses"].items() if s[0] in "45"}
+        for result in methods.values():
+            failures = {s: r for s, r in result["responses"].items() if s[0] in "45"}
             if path not in ("/healthz", "/readyz"):
                 assert {"401", "403"} <= set(failures)
                 kinds = {kind for response in failures.values() for kind in response["content"]}

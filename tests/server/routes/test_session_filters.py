@@ -21,8 +21,8 @@ async def status(served: House, session: str) -> str | None:
 async def test_the_status_is_that_of_the_newest_turn(served: House) -> None:
     silent, done, asks, queued = [await served.session() for _ in range(4)]
     async with served.worker():
-        for session, said in ((done, "hi"), (asks, 'call pay {"amount": 1}')):
-            await served.turns().wait(await served.turn(session, said))
+        for session, message in ((done, "hi"), (asks, 'call pay {"amount": 1}')):
+            await served.turns().wait(await served.turn(session, message))
     await served.turn(queued, "later")
     states = {silent: None, done: "completed", asks: "input_required", queued: "queued"}
     for session, state in states.items():

@@ -27,6 +27,15 @@ async def test_a_session_is_created_and_found_by_its_public_id(served: House) ->
     assert (found.status_code, found.json()) == (200, session)
 
 
+async def test_the_first_message_becomes_the_title(served: House) -> None:
+    async with served.client() as client:
+        path = f"/v1/sessions/{(await made(client, served))['id']}"
+        assert (await client.get(path)).json()["title"] == ""
+        for message in ("Where is my parcel?", "Hello?"):
+            await client.post(f"{path}/turns", json={"message": message})
+        assert (await client.get(path)).json()["title"] == "Where is my parcel?"
+
+
 async def test_an_alias_is_taken_once(served: House) -> None:
     async with served.client() as client, served.client("bob") as bob:
         first = await made(client, served, alias="mine")
@@ -86,8 +95,8 @@ async def test_titles_are_searched(served: House) -> None:
 async def test_an_app_can_be_asked_for(served: House) -> None:
     async with served.client() as client:
         session = await made(client, served)
-        mine = (await client.get("/v1/sessions", params={"app": served.agent})).json()
-        assert [one["id"] for one in mine["sessions"]] == [session["id"]]
+        first = (await client.get("/v1/sessions", params={"app": served.agent})).json()
+        assert [one["id"] for one in first["sessions"]] == [session["id"]]
         none = (await client.get("/v1/sessions", params={"app": "other"})).json()
     assert none == {"sessions": [], "next": None}
 
@@ -150,8 +159,8 @@ async def test_messages_are_paged_both_ways(served: House) -> None:
         assert backward == forward == numbers
         nothing_yet = (await client.get(path, params={"after": numbers[-1]})).json()
     assert nothing_yet == {"messages": [], "before": None, "after": numbers[-1]}
-    said = [(one["role"], one["content"]) for one in whole["messages"][:2]]
-    assert said == [("user", "m0"), ("assistant", "You said: m0")]
+    text = [(one["role"], one["content"]) for one in whole["messages"][:2]]
+    assert text == [("user", "m0"), ("assistant", "You said: m0")]
     assert whole["messages"][0]["turn"] == whole["messages"][1]["turn"]
 
 

@@ -28,22 +28,22 @@ async def timeline(served: House, talk: Eventful, number: int = 1) -> dict[str, 
     return answer.json()
 
 
-def of_kind(told: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return [step for step in told["steps"] if step["kind"] == kind]
+def of_kind(sent: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [step for step in sent["steps"] if step["kind"] == kind]
 
 
 async def test_all_that_happened_is_on_one_axis(served: House) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
-        told = await timeline(served, talk)
+        result = await timeline(served, talk)
         assert await timeline(served, talk, 2) == {
-            **told,
-            "turn": told["turns"][1],
+            **result,
+            "turn": result["turns"][1],
             "state": "completed",
         }
-    assert (told["turn"], told["state"]) == (told["turns"][0], "answered")
-    assert len(told["turns"]) == 2
-    steps = [(step["kind"], step["name"], step["outcome"]) for step in told["steps"]]
+    assert (result["turn"], result["state"]) == (result["turns"][0], "answered")
+    assert len(result["turns"]) == 2
+    steps = [(step["kind"], step["name"], step["outcome"]) for step in result["steps"]]
     assert steps == [
         ("queue", "", "completed"),
         ("attempt", "", "input_required"),
@@ -58,17 +58,17 @@ async def test_all_that_happened_is_on_one_axis(served: House) -> None:
         ("tool", "pay", "completed"),
         ("model", "demo", "completed"),
     ]
-    assert all(a["started"] <= b["started"] for a, b in pairwise(told["steps"]))
-    assert all(step["started"] <= step["ended"] for step in told["steps"])
-    assert told["started"] == told["steps"][0]["started"]
-    assert told["ended"] >= max(step["ended"] for step in told["steps"])
+    assert all(a["started"] <= b["started"] for a, b in pairwise(result["steps"]))
+    assert all(step["started"] <= step["ended"] for step in result["steps"])
+    assert result["started"] == result["steps"][0]["started"]
+    assert result["ended"] >= max(step["ended"] for step in result["steps"])
 
 
 async def test_what_a_model_call_took(served: House) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
-        told = await timeline(served, talk)
-    busy, again, paying, last = of_kind(told, "model")
+        result = await timeline(served, talk)
+    busy, again, paying, last = of_kind(result, "model")
     assert (busy["number"], again["number"], paying["number"]) == (1, 2, 1)
     assert busy["id"] == again["id"] != paying["id"]
     assert (busy["error"]["type"], busy["usage"]) == ("RateLimitedError", None)
@@ -77,8 +77,8 @@ async def test_what_a_model_call_took(served: House) -> None:
     assert again["usage"] == {"input": 100, "output": 10, "cached": 4, "reasoning": 0, "written": 0}
     assert last["usage"]["reasoning"] == 2
     usage = {"input": 320, "output": 25, "cached": 8, "reasoning": 2, "written": 0}
-    assert (told["usage"], told["cost"]) == (usage, None)
-    [pause] = of_kind(told, "retry")
+    assert (result["usage"], result["cost"]) == (usage, None)
+    [pause] = of_kind(result, "retry")
     assert (pause["started"], pause["ended"]) == (busy["ended"], again["started"])
     assert (pause["number"], pause["error"]["type"]) == (2, "RateLimitedError")
 
@@ -88,8 +88,8 @@ async def test_a_tool_that_failed_is_known_by_the_id_in_the_log(
 ) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.ask()
-        told = await timeline(served, talk)
-    [divide] = of_kind(told, "tool")
+        result = await timeline(served, talk)
+    [divide] = of_kind(result, "tool")
     assert (divide["id"], divide["arguments"]) == ("call_divide", '{"by":0}')
     error = divide["error"]
     assert error["message"] == "The tool divide failed unexpectedly."
@@ -100,15 +100,15 @@ async def test_a_tool_that_failed_is_known_by_the_id_in_the_log(
 async def test_a_question_stays_open_until_it_is_answered(served: House) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         approval = await talk.ask()
-        told = await timeline(served, talk)
-        [wait] = of_kind(told, "wait")
+        result = await timeline(served, talk)
+        [wait] = of_kind(result, "wait")
         assert (wait["id"], wait["ended"], wait["outcome"]) == (approval.id, None, "open")
-        assert (told["state"], told["ended"]) == ("input_required", None)
+        assert (result["state"], result["ended"]) == ("input_required", None)
         await talk.answer(approval, approved=False)
-        told = await timeline(served, talk)
-    [wait] = of_kind(told, "wait")
+        result = await timeline(served, talk)
+    [wait] = of_kind(result, "wait")
     assert (wait["outcome"], wait["ended"] is None) == ("denied", False)
-    assert [step["name"] for step in of_kind(told, "tool")] == ["divide"]
+    assert [step["name"] for step in of_kind(result, "tool")] == ["divide"]
 
 
 async def test_a_timeline_without_its_log_keeps_its_steps(served: House) -> None:
@@ -116,14 +116,14 @@ async def test_a_timeline_without_its_log_keeps_its_steps(served: House) -> None
         await talk.answer(await talk.ask())
         whole = await timeline(served, talk)
         assert await TurnLog(served.here.store.database).trim(older_than=-60.0) >= 2
-        told = await timeline(served, talk)
-    assert (whole["log_kept"], told["log_kept"]) == (True, False)
+        result = await timeline(served, talk)
+    assert (whole["log_kept"], result["log_kept"]) == (True, False)
     for kind in ("queue", "model", "tool", "retry"):
         same = ("name", "started", "outcome")
-        assert [[step[name] for name in same] for step in of_kind(told, kind)] == [
+        assert [[step[name] for name in same] for step in of_kind(result, kind)] == [
             [step[name] for name in same] for step in of_kind(whole, kind)
         ]
-    [wait] = of_kind(told, "wait")
+    [wait] = of_kind(result, "wait")
     assert (wait["name"], wait["outcome"]) == ("", "answered")
 
 
@@ -134,35 +134,35 @@ async def test_an_error_inside_is_known_by_the_turns_id(
     async with eventful(served.here.store, await key_of(served), (broken, *SCRIPT)) as talk:
         with pytest.raises(RuntimeError):
             await talk.agent.run_and_collect("hi", **talk.who)
-        told = await timeline(served, talk)
+        result = await timeline(served, talk)
     async with served.client() as client:
-        place = f"/v1/turns/{told['turn']}"
+        place = f"/v1/turns/{result['turn']}"
         answers = [
             (await client.get(f"{place}{path}")).text for path in ("", "/events", "/timeline")
         ]
-    assert [told["turn"] in text for text in answers] == [True, True, True]
+    assert [result["turn"] in text for text in answers] == [True, True, True]
     assert not any("secret of the inside" in text for text in answers)
-    assert [f'"error_id":"{told["turn"]}"' in text for text in answers] == [True, True, True]
-    [attempt] = of_kind(told, "attempt")
+    assert [f'"error_id":"{result["turn"]}"' in text for text in answers] == [True, True, True]
+    [attempt] = of_kind(result, "attempt")
     assert attempt["outcome"] == "failed"
     error = attempt["error"]
     assert "secret" not in error["message"]
-    assert (error["type"], error["error_id"]) == ("InternalError", told["turn"])
-    assert f"Turn {told['turn']} of app" in caplog.text
+    assert (error["type"], error["error_id"]) == ("InternalError", result["turn"])
+    assert f"Turn {result['turn']} of app" in caplog.text
 
 
 async def test_before_a_worker_has_come(served: House) -> None:
     session = await served.session()
     turn = await served.turn(session, "hi")
     async with served.client() as client:
-        told = (await client.get(f"/v1/turns/{turn}/timeline")).json()
-        assert (told["state"], told["ended"], told["session"]) == ("queued", None, session)
-        [queue] = told["steps"]
+        body = (await client.get(f"/v1/turns/{turn}/timeline")).json()
+        assert (body["state"], body["ended"], body["session"]) == ("queued", None, session)
+        [queue] = body["steps"]
         assert (queue["kind"], queue["ended"], queue["outcome"]) == ("queue", None, "open")
         await client.post(f"/v1/turns/{turn}/cancel")
-        told = (await client.get(f"/v1/turns/{turn}/timeline")).json()
-    [queue] = told["steps"]
-    assert (queue["outcome"], queue["ended"]) == ("cancelled", told["ended"])
+        body = (await client.get(f"/v1/turns/{turn}/timeline")).json()
+    [queue] = body["steps"]
+    assert (queue["outcome"], queue["ended"]) == ("cancelled", body["ended"])
 
 
 async def test_a_tool_at_work(served: House) -> None:
@@ -171,11 +171,11 @@ async def test_a_tool_at_work(served: House) -> None:
     async with served.worker(), served.client() as client:
         effects = served.here.place.effects
         await effects.wait(lambda words: "held go" in words)
-        told = (await client.get(f"/v1/turns/{turn}/timeline")).json()
-        [tool] = of_kind(told, "tool")
+        body = (await client.get(f"/v1/turns/{turn}/timeline")).json()
+        [tool] = of_kind(body, "tool")
         assert (tool["name"], tool["outcome"], tool["ended"]) == ("hold", "running", None)
-        assert of_kind(told, "attempt")[0]["outcome"] == "running"
+        assert of_kind(body, "attempt")[0]["outcome"] == "running"
         effects.path.with_name("go").touch()
         await served.turns().wait(turn)
-        told = (await client.get(f"/v1/turns/{turn}/timeline")).json()
-    assert of_kind(told, "tool")[0]["outcome"] == "completed"
+        body = (await client.get(f"/v1/turns/{turn}/timeline")).json()
+    assert of_kind(body, "tool")[0]["outcome"] == "completed"

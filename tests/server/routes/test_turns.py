@@ -49,21 +49,24 @@ async def test_a_completed_turn_has_the_text_of_its_last_message(served: House) 
     assert all("text" not in each for each in listed)
 
 
-async def test_events_come_with_the_answer_when_asked_for(served: House) -> None:
+async def test_events_come_with_the_answer_when_asked_for(
+    served: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.turns.log.STREAM_FOR", 0.0)  # no text comes in parts before the log
     session = await served.session()
     async with served.client() as client, served.worker():
         path = f"/v1/sessions/{session}/turns"
         body = {"message": 'call step {"name": "a"}'}
         answer = await client.post(path, json=body, headers=STREAM)
-        told = await read(answer)
+        result = await read(answer)
         turn = answer.headers["location"].rpartition("/")[2]
-        types = [frame.event for frame in told]
+        types = [frame.event for frame in result]
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["cache-control"] == "no-cache, no-transform"
         assert answer.headers["x-accel-buffering"] == "no"
         assert types[0] == "accepted"
         assert [each for each in types if each in ENDS] == [types[-1]] == ["completed"]
-        assert {frame.data["turn"] for frame in told} == {turn}
+        assert {frame.data["turn"] for frame in result} == {turn}
         assert "thought.delta" not in types
         again = await client.get(f"/v1/turns/{turn}/events")
         assert again.text == answer.text
@@ -75,11 +78,11 @@ async def test_thoughts_come_when_wished_for(served: House) -> None:
         turn = await served.turn(session, 'call step {"name": "a"}')
         await served.turns().wait(turn)
         path = f"/v1/turns/{turn}/events"
-        told = await read(await client.get(path, params={"thoughts": "true"}))
+        result = await read(await client.get(path, params={"thoughts": "true"}))
         without = await read(await client.get(path))
-    assert [frame.id for frame in told] == list(range(1, len(told) + 1))
-    assert without == [frame for frame in told if frame.event != "thought.delta"]
-    assert len(without) < len(told)
+    assert [frame.id for frame in result] == list(range(1, len(result) + 1))
+    assert without == [frame for frame in result if frame.event != "thought.delta"]
+    assert len(without) < len(result)
 
 
 async def test_a_reader_goes_on_from_any_event(served: House) -> None:
@@ -115,9 +118,9 @@ async def test_a_key_gives_one_turn(served: House) -> None:
         again = await client.post(path, json={"message": "hi"})
         assert (again.status_code, again.content) == (202, first.content)
         async with served.worker():
-            told = await read(await client.post(path, json={"message": "hi"}, headers=STREAM))
-        assert told[0].event == "accepted"
-        assert told[0].data["turn"] == first.json()["id"]
+            result = await read(await client.post(path, json={"message": "hi"}, headers=STREAM))
+        assert result[0].event == "accepted"
+        assert result[0].data["turn"] == first.json()["id"]
         other = await client.post(path, json={"message": "ho"})
         assert (other.status_code, other.json()["type"]) == (409, "urn:lango:error:turn-conflict")
         assert len((await client.get(path)).json()["turns"]) == 1
@@ -140,7 +143,7 @@ async def test_interrupt_stops_what_runs(served: House) -> None:
     session = await served.session()
     async with served.worker():
         running = await served.turn(session, 'call hold {"name": "never"}')
-        await served.here.place.effects.wait(lambda said: "held never" in said)
+        await served.here.place.effects.wait(lambda effects: "held never" in effects)
         urgent = await served.turn(session, "now", busy="interrupt")
         assert (await served.turns().wait(running)).state == "cancelled"
         assert (await served.turns().wait(urgent)).state == "completed"
@@ -187,8 +190,8 @@ async def test_a_queued_turn_is_cancelled_at_once(served: House) -> None:
     async with served.client() as client:
         answer = await client.post(f"/v1/turns/{turn}/cancel")
         assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
-        told = await read(await client.get(f"/v1/turns/{turn}/events"))
-        assert [frame.event for frame in told] == ["accepted", "cancelled"]
+        events_read = await read(await client.get(f"/v1/turns/{turn}/events"))
+        assert [frame.event for frame in events_read] == ["accepted", "cancelled"]
         again = await client.post(f"/v1/turns/{turn}/cancel")
         assert again.json() == answer.json()
 
@@ -196,7 +199,7 @@ async def test_a_queued_turn_is_cancelled_at_once(served: House) -> None:
 async def test_a_running_turn_is_cancelled(served: House) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call hold {"name": "never"}')
-        await served.here.place.effects.wait(lambda said: "held never" in said)
+        await served.here.place.effects.wait(lambda effects: "held never" in effects)
         answer = await client.post(f"/v1/turns/{turn}/cancel")
         assert (answer.status_code, answer.json()["cancel_requested"]) == (200, True)
         assert (await served.turns().wait(turn)).state == "cancelled"
@@ -204,23 +207,23 @@ async def test_a_running_turn_is_cancelled(served: House) -> None:
 
 async def _asked(served: House, client: httpx.AsyncClient) -> tuple[str, Frame]:
     turn = await served.turn(await served.session(), 'call pay {"amount": 3}')
-    told = await read(await client.get(f"/v1/turns/{turn}/events"))
-    assert told[-1].event == "input_required"
-    return turn, next(frame for frame in told if frame.event == "approval.required")
+    events_read = await read(await client.get(f"/v1/turns/{turn}/events"))
+    assert events_read[-1].event == "input_required"
+    return turn, next(frame for frame in events_read if frame.event == "approval.required")
 
 
 @pytest.mark.parametrize("field", ["approval", "call"])
 async def test_an_approval_goes_on_with_the_turn(field: str, served: House) -> None:
     async with served.client() as client, served.worker():
-        turn, asked = await _asked(served, client)
-        body = {"call": asked.data[field], "approved": True}
+        turn, waiting = await _asked(served, client)
+        body = {"call": waiting.data[field], "approved": True}
         path = f"/v1/turns/{turn}/approvals"
         answer = await client.post(path, json=body, headers=STREAM | {"Idempotency-Key": "k"})
-        told = await read(answer)
-        assert (told[0].event, told[-1].event) == ("accepted", "completed")
+        result = await read(answer)
+        assert (result[0].event, result[-1].event) == ("accepted", "completed")
         again = await client.post(path, json=body, headers={"Idempotency-Key": "k"})
         assert answer.headers["location"] == again.headers["location"]
-        assert (again.status_code, again.json()["answers"]) == (202, asked.data["approval"])
+        assert (again.status_code, again.json()["answers"]) == (202, waiting.data["approval"])
         conflict = await client.post(path, json=body)
         assert (conflict.status_code, conflict.json()["type"]) == (
             409,
@@ -247,9 +250,9 @@ async def test_an_approval_of_an_unknown_call_is_not_found(served: House) -> Non
 async def _pending(served: House, client: httpx.AsyncClient) -> tuple[str, str]:
     """A turn that waits for the result of a call, and the call."""
     turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
-    told = await read(await client.get(f"/v1/turns/{turn}/events"))
-    assert [frame.event for frame in told][-2:] == ["message.completed", "input_required"]
-    return turn, told[-1].data["calls"][0]
+    events_read = await read(await client.get(f"/v1/turns/{turn}/events"))
+    assert [frame.event for frame in events_read][-2:] == ["message.completed", "input_required"]
+    return turn, events_read[-1].data["calls"][0]
 
 
 async def test_the_later_result_of_a_call_goes_on_with_the_turn(served: House) -> None:
@@ -258,9 +261,9 @@ async def test_the_later_result_of_a_call_goes_on_with_the_turn(served: House) -
         assert (await client.get(f"/v1/turns/{turn}")).json()["waits_for"] == [call]
         path, body = f"/v1/turns/{turn}/results", {"call": call, "result": {"status": "done"}}
         answer = await client.post(path, json=body, headers=STREAM)
-        told = await read(answer)
-        assert (told[0].event, told[-1].event) == ("accepted", "completed")
-        [finished] = [frame.data for frame in told if frame.event == "tool.finished"]
+        result = await read(answer)
+        assert (result[0].event, result[-1].event) == ("accepted", "completed")
+        [finished] = [frame.data for frame in result if frame.event == "tool.finished"]
         assert (finished["call"], finished["result"]) == (call, {"status": "done"})
         again = await client.post(path, json=body)
         assert (again.status_code, again.json()["answers"]) == (202, call)
@@ -275,8 +278,10 @@ async def test_a_result_is_any_json(result: Any, small: House) -> None:
     async with small.client() as client, small.worker():
         turn, call = await _pending(small, client)
         body = {"call": call, "result": result}
-        told = await read(await client.post(f"/v1/turns/{turn}/results", json=body, headers=STREAM))
-    [finished] = [frame.data for frame in told if frame.event == "tool.finished"]
+        shown = await read(
+            await client.post(f"/v1/turns/{turn}/results", json=body, headers=STREAM)
+        )
+    [finished] = [frame.data for frame in shown if frame.event == "tool.finished"]
     assert finished["result"] == {"result": result}
 
 
@@ -307,9 +312,9 @@ async def test_a_result_comes_from_its_user_alone(served: House) -> None:
 
 async def test_a_result_is_no_approval(served: House) -> None:
     async with served.client() as client, served.worker():
-        turn, asked = await _asked(served, client)
+        turn, waiting = await _asked(served, client)
         for field in ("approval", "call"):
-            body = {"call": asked.data[field], "result": {"confirmed": True}}
+            body = {"call": waiting.data[field], "result": {"confirmed": True}}
             answer = await client.post(f"/v1/turns/{turn}/results", json=body)
             assert (answer.status_code, answer.json()["type"]) == (
                 *(409, "urn:lango:error:turn-conflict"),
@@ -320,7 +325,7 @@ async def test_a_result_is_no_approval(served: House) -> None:
 async def test_a_result_that_comes_too_early_is_to_be_sent_again(served: House) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call hold {"name": "go"}')
-        await served.here.place.effects.wait(lambda said: "held go" in said)
+        await served.here.place.effects.wait(lambda effects: "held go" in effects)
         body = {"call": "call_1", "result": 1}
         answer = await client.post(f"/v1/turns/{turn}/results", json=body)
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:lango:error:session-busy")
@@ -345,8 +350,8 @@ async def test_a_trimmed_log_is_rebuilt_from_the_history(served: House) -> None:
         turn = await served.turn(await served.session(), 'call step {"name": "a"}')
         await served.turns().wait(turn)
         await served.turns().log.trim(-1.0)
-        told = await read(await client.get(f"/v1/turns/{turn}/events"))
-    types = [frame.event for frame in told]
+        events_read = await read(await client.get(f"/v1/turns/{turn}/events"))
+    types = [frame.event for frame in events_read]
     assert types == ["tool.started", "tool.finished", "message.completed", "completed"]
 
 

@@ -44,11 +44,11 @@ async def usage(served: House, name: str = "ann", **query: Any) -> dict[str, Any
 
 
 async def test_nothing_yet(served: House) -> None:
-    told = await usage(served)
-    assert told["rows"] == []
+    result = await usage(served)
+    assert result["rows"] == []
     zero = dict.fromkeys(("calls", "attempts", "turns", "input", "output", "cached"), 0)
-    assert told["total"] == {**zero, "reasoning": 0, "cost": None, "cut_off": 0}
-    assert (told["by"], told["more"]) == (["day"], False)
+    assert result["total"] == {**zero, "reasoning": 0, "cost": None, "cut_off": 0}
+    assert (result["by"], result["more"]) == (["day"], False)
 
 
 async def test_sums_by_day_the_newest_first(served: House) -> None:
@@ -61,13 +61,13 @@ async def test_sums_by_day_the_newest_first(served: House) -> None:
         record(f"{served.tenant}3", at=late + timedelta(microseconds=1), turn="t2"),
         record(f"{served.tenant}4", at=NOON - timedelta(days=90)),
     )
-    told = await usage(served)
-    days = [(row["day"], row["calls"], row["attempts"], row["turns"]) for row in told["rows"]]
+    result = await usage(served)
+    days = [(row["day"], row["calls"], row["attempts"], row["turns"]) for row in result["rows"]]
     assert days == [("2026-03-02", 1, 1, 1), ("2026-03-01", 2, 3, 2)]
-    first = told["rows"][1]
+    first = result["rows"][1]
     assert (first["input"], first["output"], first["cached"], first["reasoning"]) == (20, 4, 6, 2)
-    assert (first["cost"], told["total"]["cost"]) == (1.0, 1.5)
-    assert (told["total"]["calls"], told["total"]["turns"]) == (3, 2)
+    assert (first["cost"], result["total"]["cost"]) == (1.0, 1.5)
+    assert (result["total"]["calls"], result["total"]["turns"]) == (3, 2)
     assert first["model"] is first["user"] is first["app"] is None
 
 
@@ -78,10 +78,10 @@ async def test_told_apart_as_wished(served: House) -> None:
         record(f"{served.tenant}2", model="m2", price=0.3, agent="b"),
         record(f"{served.tenant}3", model="m3", price=None, turn=""),
     )
-    told = await usage(served, by=["model", "agent", "model"])
-    rows = [(row["model"], row["agent"], row["cost"], row["turns"]) for row in told["rows"]]
+    result = await usage(served, by=["model", "agent", "model"])
+    rows = [(row["model"], row["agent"], row["cost"], row["turns"]) for row in result["rows"]]
     assert rows == [("m2", "b", 0.3, 1), ("m1", "a", 0.1, 1), ("m3", "a", None, 0)]
-    assert told["by"] == ["agent", "model"]
+    assert result["by"] == ["agent", "model"]
     assert (await usage(served, by="app"))["rows"][0]["app"] == "app"
 
 
@@ -114,8 +114,8 @@ async def test_what_is_not_taken(query: dict[str, str], small: House) -> None:
 
 async def test_without_a_span_it_is_the_last_month(small: House) -> None:
     async with small.client() as client:
-        told = (await client.get("/v1/usage")).json()
-    since, until = (datetime.fromisoformat(told[name]) for name in ("since", "until"))
+        body = (await client.get("/v1/usage")).json()
+    since, until = (datetime.fromisoformat(body[name]) for name in ("since", "until"))
     assert until - since == timedelta(days=30)
 
 

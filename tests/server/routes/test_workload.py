@@ -26,11 +26,11 @@ async def test_who_waits_and_since_when(served: House) -> None:
         await served.turn(session, f"m{number}")
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     await served.turn(session, "later", run_at=tomorrow)
-    told = await workload(served)
-    assert told["turns"] == {"scheduled": 1, "queued": 3, "running": 0, "input_required": 0}
+    result = await workload(served)
+    assert result["turns"] == {"scheduled": 1, "queued": 3, "running": 0, "input_required": 0}
     async with served.client() as client:
         turns = (await client.get(f"/v1/sessions/{session}/turns")).json()["turns"]
-    assert told["oldest_queued"] == min(turn["created"] for turn in turns)
+    assert result["oldest_queued"] == min(turn["created"] for turn in turns)
     assert (await workload(served, "other-admin"))["turns"]["queued"] == 0
 
 
@@ -40,20 +40,20 @@ async def test_what_runs_and_where(served: House) -> None:
     async with served.worker() as worker:
         effects = served.here.place.effects
         await effects.wait(lambda words: "held go" in words)
-        told = await workload(served)
-        [running] = told["running"]
+        result = await workload(served)
+        [running] = result["running"]
         assert (running["turn"], running["session"]) == (turn, session)
         assert (running["app"], running["user"], running["attempts"]) == (served.agent, "ann", 1)
-        [mine] = [one for one in told["workers"] if one["id"] == running["worker"]]
-        assert (mine["apps"], mine["running"]) == ([served.agent], 1)
-        assert mine["started"] <= mine["seen"]
+        [own] = [one for one in result["workers"] if one["id"] == running["worker"]]
+        assert (own["apps"], own["running"]) == ([served.agent], 1)
+        assert own["started"] <= own["seen"]
         others = (await workload(served, "other-admin"))["workers"]
-        assert [one["running"] for one in others if one["id"] == mine["id"]] == [0]
+        assert [one["running"] for one in others if one["id"] == own["id"]] == [0]
         effects.path.with_name("go").touch()
         await served.turns().wait(turn)
     assert worker
-    told = await workload(served)
-    assert mine["id"] not in [one["id"] for one in told["workers"]]
+    result = await workload(served)
+    assert own["id"] not in [one["id"] for one in result["workers"]]
 
 
 async def test_a_turn_that_waits_for_an_approval(served: House) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.store.db.database import Database
 from lango.store.db.retry import outlast_outages, states
 from lango.store.db.statement import Prepared, Transaction
-from lango.testing.databases import direct
+from tests.support.databases import direct
 
 _PID = sa.text("select pg_backend_pid()")
 _FAILS = sa.text("select 1 / 0")

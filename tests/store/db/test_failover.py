@@ -15,8 +15,8 @@ from lango.errors import StoreUnavailableError
 from lango.store.db.statement import Prepared
 from lango.store.sessions.entries import SessionRef
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import direct, temporary_postgres
 from tests.store.rows import created, key, raw, said
+from tests.support.databases import direct, temporary_postgres
 
 
 @asynccontextmanager

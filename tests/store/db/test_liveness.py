@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from faults.database.proxy import Proxy
 from lango.errors import UnsupportedUrlError
-from lango.store.db import liveness
+from lango.store.db import leases, liveness
 from lango.store.db.database import Database
 from lango.store.db.engines import create_engine, store_url
 from lango.store.db.liveness import Keepalive
-from lango.testing.databases import direct
+from tests.support.databases import direct
 
 SOON = 15.0
 """A limit against hanging: a statement over a dead connection would wait for 35 seconds."""
@@ -78,7 +78,11 @@ async def test_sqlite_has_no_server_that_could_be_gone(sqlite_url: str) -> None:
 
 
 @pytest.mark.usefixtures("idle_at_once")
-async def test_connections_that_still_answer_are_kept(postgres_url: str) -> None:
+async def test_connections_that_still_answer_are_kept(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (liveness, leases):
+        monkeypatch.setattr(module, "ANSWERS_WITHIN", SOON)
     async with Proxy(postgres_url) as proxy, _opened(proxy) as database:
         made = proxy.accepted
         await asyncio.sleep(0.2)

@@ -20,12 +20,11 @@ from lango.store.db.listen import Notices
 from lango.store.db.statement import Prepared, Transaction
 from lango.store.schema import migrate
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import POOLED_VARIABLE, give_settings, temporary_postgres, through
-from lango.testing.pgbouncer import pgbouncer, program, version
 from lango.turns.engine.database import LocalEngine
 from lango.turns.engine.opened import POLL_POSTGRES, POLL_SQLITE
-from tests.pgbouncer import require_pgbouncer
 from tests.store.rows import created, execute, key, said, texts
+from tests.support.databases import POOLED_VARIABLE, give_settings, temporary_postgres, through
+from tests.support.pgbouncer import pgbouncer, program, require_pgbouncer, version
 
 _SETTINGS = "select current_setting('lock_timeout') as waits, current_schema() as place"
 _IN_A_LEASE = Prepared(

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import make_url
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from faults.database.proxy import Proxy, ReplyFault
 from lango.core.backoff import delays
@@ -19,8 +19,8 @@ from lango.errors import Fenced, StoreUnavailableError
 from lango.store.db import retry as faults
 from lango.store.db.engines import create_engine, store_url
 from lango.store.db.retry import RETRIES, is_duplicate, is_transient, retrying
-from lango.testing.databases import direct
 from tests.store.rows import beside, raw
+from tests.support.databases import direct
 
 Provoke = Callable[[str], Awaitable[BaseException]]
 
@@ -173,7 +173,7 @@ async def no_answer(url: str) -> BaseException:
     """A connection that stays open, and over which the reply to a commit never comes."""
     never = ReplyFault(3600.0, arrives=False)
     async with Proxy(url, lambda _: never) as proxy:
-        engine = create_engine(store_url(proxy.url), statement_timeout=0.1)
+        engine = create_engine(store_url(proxy.url), statement_timeout=1.0)
         try:
             async with engine.connect() as connection:
                 await connection.scalar(sa.text("select 1"))
@@ -196,6 +196,11 @@ async def no_listener(_url: str) -> BaseException:
 async def _connect(connecting: Any) -> None:
     async with connecting:
         pass
+
+
+async def _select_one(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.scalar(sa.text("select 1"))
 
 
 @pytest.mark.parametrize(
@@ -294,8 +299,9 @@ async def test_another_refusal_is_no_duplicate(store_url: str, tenant: str) -> N
 async def test_a_locked_sqlite_file_passes(sqlite_url: str) -> None:
     impatient = create_engine(store_url(sqlite_url), statement_timeout=0.01)
     try:
-        async with beside(sqlite_url):
-            error = await error_of(_connect(impatient.begin()))
+        async with beside(sqlite_url) as writer:
+            await writer.scalar(sa.text("select 1"))
+            error = await error_of(_select_one(impatient))
     finally:
         await impatient.dispose()
     assert is_transient(error), repr(error)

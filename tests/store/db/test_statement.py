@@ -14,8 +14,8 @@ from lango.store.db.database import Database
 from lango.store.db.statement import Prepared, Transaction
 from lango.store.schema.tables import sessions, workers
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import direct
-from tests.store.rows import beside, created, key
+from tests.store.rows import beside, created, key, until_waiting
+from tests.support.databases import direct
 
 _MINE = (sessions.c.tenant == sa.bindparam("of"), sessions.c.id == sa.bindparam("named"))
 _TITLE = Prepared(sa.select(sessions.c.title, sessions.c.state).where(*_MINE))
@@ -174,7 +174,7 @@ async def test_a_statement_that_locks_sees_what_it_waited_for(
             counting = asyncio.create_task(
                 store.database.fetch_locked(count, ref.pk, "second", tenant, locking=1)
             )
-            await asyncio.sleep(0.2)
+            await until_waiting(postgres_url)
             now = {"started": sa.func.now(), "beat": sa.func.now()}
             new = sa.insert(workers).values(id=tenant, apps={}, host=tenant, pid=1, **now)
             await other.execute(new)

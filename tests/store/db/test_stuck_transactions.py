@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from lango.store.db.engines import NAME
 from lango.store.schema.tables import sessions
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import direct
 from tests.store.rows import NO_TIMEOUTS, created, key, said, texts
+from tests.support.databases import direct
 
 
 @asynccontextmanager
@@ -39,8 +39,10 @@ async def test_rows_of_the_silent_are_freed(postgres_url: str, tenant: str) -> N
     await created(store, changed)
 
     async def rename(connection: AsyncConnection) -> None:
-        mine = sa.update(sessions).where(sessions.c.tenant == tenant, sessions.c.id == "changed")
-        await connection.execute(mine.values(title="new"))
+        statement = sa.update(sessions).where(
+            sessions.c.tenant == tenant, sessions.c.id == "changed"
+        )
+        await connection.execute(statement.values(title="new"))
 
     one = silent(postgres_url, NAME, tenant, "appended")
     other = silent(postgres_url, NAME, tenant, "changed")

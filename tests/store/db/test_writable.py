@@ -10,7 +10,7 @@ from lango.errors import StoreError, StoreUnavailableError
 from lango.store.schema import migrate
 from lango.store.schema.tables import app_states
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import direct
+from tests.support.databases import direct
 
 _PROBES = 500  # more than fit into what a full disk has left of the write-ahead log
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -24,9 +25,9 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 
     @asynccontextmanager
     async def losing(
-        self: Database, session: SessionKey | None = None
+        self: Database, session: SessionKey | None = None, **options: Any
     ) -> AsyncGenerator[AsyncConnection]:
-        async with begin(self, session) as connection:
+        async with begin(self, session, **options) as connection:
             yield connection
         if errors:
             raise errors.pop()

@@ -15,8 +15,8 @@ from lango.errors import SchemaBusyError, SchemaError, StoreError
 from lango.store.schema import migrate
 from lango.store.schema.revisions import OURS
 from lango.store.sessions.store import SqlSessionStore
-from lango.testing.databases import temporary_postgres
 from tests.store.rows import beside, created, key, raw, said, texts
+from tests.support.databases import temporary_postgres
 
 PATIENCE = 60.0
 

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from lango.core.turns.events import InputRequired
+from lango.core.turns.events import Completed, InputRequired
 from lango.store.schema.tables import conversations
 from lango.store.sessions.conversations import ConversationPoint, ConversationStore
 from lango.store.turns.rows import Turn
@@ -15,9 +15,10 @@ HASH = "f" * 64
 async def found(
     desk: Desk, tenant: str, known_by: str = HASH, **of: str
 ) -> ConversationPoint | None:
+    """The best point."""
     who = {"user": "u", "app": "a"} | of
     store = ConversationStore(desk.sessions.database)
-    return await store.find(tenant, known_by=known_by, **who)
+    return next(iter(await store.find(tenant, known_by=known_by, **who)), None)
 
 
 async def noted(desk: Desk, turn: Turn, known_by: str = HASH) -> None:
@@ -79,6 +80,31 @@ async def test_an_answer_to_an_approval_is_part_of_its_turn(store_url: str, tena
         assert point.is_end
 
 
+async def test_a_late_answer_is_no_later_message(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        ref, worker = await desk.session(key(tenant)), await desk.worker()
+        asking = await desk.submit(key(tenant))
+        await desk.queue.close(await desk.claim(ref.pk, worker), InputRequired(("call",)))
+        other = await desk.submit(key(tenant), "other")
+        await desk.queue.close(await desk.claim(ref.pk, worker), Completed())
+        await noted(desk, asking, "0" * 64)
+        await noted(desk, other)
+        answer = (await desk.turns.answer(tenant, asking.id, "call", said())).turn
+        for _ in range(2):
+            point = await found(desk, tenant)
+            assert point is not None
+            assert (point.turn, point.last, point.is_end) == (2, 3, True)
+            earlier = await found(desk, tenant, "0" * 64)
+            assert earlier is not None
+            assert not earlier.is_end
+            cancelled = await desk.turns.cancel(tenant, answer.id)
+            assert cancelled.answers is None  # its call can be answered again
+        await desk.submit(key(tenant), "thanks")
+        point = await found(desk, tenant)
+        assert point is not None
+        assert not point.is_end
+
+
 async def test_a_session_with_the_key_comes_first(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         for name in ("one", "two"):
@@ -94,7 +120,7 @@ async def test_a_session_with_the_key_comes_first(store_url: str, tenant: str) -
 
 
 async def test_it_goes_with_its_session(store_url: str, tenant: str) -> None:
-    mine = sa.select(sa.func.count()).where(conversations.c.tenant == tenant)
+    statement = sa.select(sa.func.count()).where(conversations.c.tenant == tenant)
     async with opened(store_url) as desk:
         await desk.session(key(tenant))
         turn = await desk.submit(key(tenant))
@@ -103,4 +129,4 @@ async def test_it_goes_with_its_session(store_url: str, tenant: str) -> None:
         await noted(desk, turn)
         assert await found(desk, tenant) is None
     async with beside(store_url) as connection:
-        assert await connection.scalar(mine) == 0
+        assert await connection.scalar(statement) == 0

@@ -8,9 +8,10 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from lango.core.values import json_text
 from lango.store.schema.tables import messages, sessions
 from lango.store.sessions.counters import Counters, advance, rewound
-from lango.store.sessions.entries import Entry, SessionKey, StateChange
+from lango.store.sessions.entries import Entry, Rewind, SessionKey, StateChange
 from lango.store.sessions.load import key_is
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.transfer.bulk_import import ForeignSession, SessionImporter
@@ -37,9 +38,12 @@ def _sharing(turn: str, tokens: int) -> Entry:
     return said("", invocation_id=turn, tokens=tokens, state=StateChange({"s": 1}, {"u": 2}))
 
 
-def _compaction(turn: str, tokens: int) -> Entry:
+def _compaction(turn: str, tokens: int, scope: str = "") -> Entry:
+    event = json_text(
+        {"actions": {"compaction": {}}} | ({"isolation_scope": scope} if scope else {})
+    )
     fields: dict[str, Any] = {"role": "control", "counts": False, "compaction": True}
-    return said("", invocation_id=turn, tokens=tokens, **fields)
+    return said("", invocation_id=turn, tokens=tokens, event=event, scope=scope, **fields)
 
 
 def _calling(turn: str, opens: tuple[str, ...], answers: tuple[str, ...], scope: str) -> Entry:
@@ -81,8 +85,8 @@ async def _row(store: SqlSessionStore, where: SessionKey) -> sa.Row[Any]:
 
 async def _cumulated(store: SqlSessionStore, pk: int) -> list[tuple[int, int]]:
     found = sa.select(messages.c.seq, messages.c.cum_tokens).order_by(messages.c.seq)
-    mine = found.where(messages.c.session_pk == pk)
-    rows = await store.database.read(lambda connection: connection.execute(mine))
+    condition = found.where(messages.c.session_pk == pk)
+    rows = await store.database.read(lambda connection: connection.execute(condition))
     return [(row.seq, row.cum_tokens) for row in rows]
 
 
@@ -136,4 +140,26 @@ def test_a_rewind_takes_back_what_its_rows_added() -> None:
     before = advance(Counters(), first)
     after = rewound(advance(before, then), 2, tokens=7, messages=1, compacted_seq=None)
     assert (after.next_seq, after.total_tokens, after.message_count) == (3, 5, 1)
-    assert after.pins == before.pins
+    assert after.retained_calls == before.retained_calls
+
+
+async def test_the_summary_of_a_task_is_not_the_session_s(store_url: str, tenant: str) -> None:
+    """Neither when it is stored, nor when a rewind looks for the newest one that is left."""
+    where = key(tenant)
+    async with SqlSessionStore(store_url) as store:
+        ref = await created(store, where)
+        entries = [
+            said("", invocation_id="turn-1"),
+            _compaction("c1", 1),
+            _compaction("c2", 1, "task"),
+            said("", invocation_id="turn-2"),
+            _compaction("c3", 1),
+        ]
+        newest: list[int | None] = []
+        for entry in _numbered(entries):
+            await store.append(ref, entry)
+            newest.append((await _row(store, where)).compacted_seq)
+        assert newest == [None, 2, 2, 2, 5]
+        rewind = said("rewind", rewind=Rewind("turn-2"), role="control", counts=False)
+        await store.append(ref, rewind)
+        assert (await _row(store, where)).compacted_seq == 2

@@ -11,9 +11,11 @@ from faults.store.leftovers import leftovers
 from lango.core.context.model_calls import PromptPart
 from lango.core.turns.events import MessageDelta
 from lango.errors import Fenced, SessionNotFoundError
+from lango.store.db.statement import CoreTransaction
 from lango.store.files import rows as artifact_rows
 from lango.store.files.artifacts import SqlArtifactStore
-from lango.store.files.rows import BytesInMemory, NewArtifact
+from lango.store.files.contents import BytesInMemory
+from lango.store.files.rows import NewArtifact
 from lango.store.files.uploads import NewFile, SqlFileStore
 from lango.store.model_calls import ModelCallStore
 from lango.store.schema.tables import turns
@@ -23,7 +25,7 @@ from lango.store.sessions.store import create_session
 from lango.store.turns.claimed_writes import ClaimedWrites
 from lango.store.turns.ledger import ToolRun
 from lango.store.turns.rows import Claim
-from tests.store.rows import beside, execute, key, said
+from tests.store.rows import beside, key, said, until_waiting
 from tests.store.test_model_calls import call
 from tests.store.turns.worker_context import Desk, opened
 
@@ -100,31 +102,19 @@ async def test_a_write_of_its_turn_that_is_under_way_is_waited_for(
         async with beside(postgres_url) as other:
             await other.execute(sa.select(turns).where(turns.c.session_pk == pk).with_for_update())
             deleting = asyncio.create_task(desk.sessions.delete(where))
-            await waiting(postgres_url)
+            await until_waiting(postgres_url)
             if what == "artifact":
                 await artifact_rows.add_version(other, where, artifact())
             else:
                 named = replace(where, session_id="child")
                 state = StateChange({"k": CANARY})
-                await create_session(other, named, f"ses_{tenant}", state, parent_pk=pk)
+                await create_session(
+                    CoreTransaction(other), named, f"ses_{tenant}", state, parent_pk=pk
+                )
         await deleting
         assert await found(postgres_url, pk) == []
         with pytest.raises(Fenced):
             await ClaimedWrites(desk.sessions.database, claim).save_artifact(where, artifact())
-
-
-async def waiting(url: str) -> None:
-    """Until a statement of this database waits for a lock."""
-    blocked = sa.text(
-        "select count(*) from pg_stat_activity"
-        " where datname = current_database() and wait_event_type = 'Lock'"
-    )
-    async with asyncio.timeout(10):
-        while True:
-            async with beside(url) as connection:
-                if await connection.scalar(blocked):
-                    return
-            await asyncio.sleep(0.01)
 
 
 async def test_an_artifact_is_refused_without_its_session(store_url: str, tenant: str) -> None:
@@ -148,7 +138,7 @@ async def test_a_save_without_a_turn_keeps_a_delete_out(postgres_url: str, tenan
         async with beside(postgres_url) as other:
             assert await artifact_rows.hold_session(other, where)
             deleting = asyncio.create_task(desk.sessions.delete(where))
-            await waiting(postgres_url)
+            await until_waiting(postgres_url)
             await artifact_rows.add_version(other, where, artifact())
         await deleting
         assert await found(postgres_url, ref.pk) == []
@@ -257,23 +247,11 @@ async def test_a_part_that_is_being_deleted_is_written_again(
             lock = "select 1 from prompt_parts where tenant = :tenant for update"
             await other.execute(sa.text(lock), {"tenant": tenant})
             writing = asyncio.create_task(sent(calls, new, parts_only=True, system=part))
-            await asyncio.sleep(0.2)
-            assert not writing.done()
+            await until_waiting(postgres_url)
             gone = sa.text("delete from prompt_parts where tenant = :tenant")
             await other.execute(gone, {"tenant": tenant})
         await writing
         assert await calls.prompt_part(tenant, part.hash) == part.text
-
-
-async def test_the_links_of_parts_that_older_code_has_written(store_url: str, tenant: str) -> None:
-    """It writes none: a part goes with the records that name it, if no session is linked to it."""
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        calls = ModelCallStore(desk.sessions.database)
-        await calls.add(tenant, [call(system=PromptPart(CANARY))])
-        await execute(store_url, f"delete from prompt_part_sessions where tenant = '{tenant}'")  # noqa: S608
-        await desk.sessions.delete(key(tenant))
-        assert await found(store_url, ref.pk) == []
 
 
 # --- artifacts of a user ---------------------------------------------------------------------

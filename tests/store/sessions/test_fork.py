@@ -1,6 +1,8 @@
 """A fork is what the session was at that point, on both databases."""
 
+import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +11,16 @@ import sqlalchemy as sa
 from lango.core.values import json_text
 from lango.errors import SessionNotFoundError
 from lango.store.files.artifacts import SqlArtifactStore
+from lango.store.files.cleanup import ObjectCleanup
+from lango.store.files.objects import ObjectStore
 from lango.store.files.rows import NewArtifact
 from lango.store.schema.tables import messages, sessions, state_changes
+from lango.store.sessions import fork as forking
 from lango.store.sessions.conversations import ConversationPoint
 from lango.store.sessions.entries import Blob, Entry, Rewind, SessionKey, StateChange
 from lango.store.sessions.fork import fork
 from lango.store.turns.rows import Turn
-from tests.store.rows import beside, key
+from tests.store.rows import beside, key, until_waiting
 from tests.store.rows import said as entry
 from tests.store.turns.worker_context import Desk, opened
 
@@ -79,10 +84,15 @@ async def begun(desk: Desk, where: SessionKey) -> Turn:
     turn = await desk.submit(where)
     await append(desk, where, first_turn("first"))
     await save(desk, where, b"one")
-    async with desk.sessions.database.begin() as connection:
-        named = sa.text("update turns set invocation_id = 'first' where id = :id")
-        await connection.execute(named, {"id": turn.id})
+    await name(desk, turn, "first")
     return turn
+
+
+async def name(desk: Desk, turn: Turn, invocation_id: str) -> None:
+    """Give a turn this invocation id."""
+    async with desk.sessions.database.begin() as connection:
+        named = sa.text("update turns set invocation_id = :name where id = :id")
+        await connection.execute(named, {"name": invocation_id, "id": turn.id})
 
 
 async def save(desk: Desk, where: SessionKey, data: bytes) -> None:
@@ -101,9 +111,9 @@ async def rows(url: str, where: SessionKey) -> dict[str, list[dict[str, Any]]]:
             (messages, "session_pk"),
             (state_changes, "session_pk"),
         ):
-            mine = sa.select(table).where(table.c[column] == pk.scalar_subquery())
+            statement = sa.select(table).where(table.c[column] == pk.scalar_subquery())
             order = table.c.seq if "seq" in table.c else table.c.pk
-            read = (await connection.execute(mine.order_by(order))).mappings()
+            read = (await connection.execute(statement.order_by(order))).mappings()
             found[table.name] = [
                 {name: value for name, value in row.items() if name not in OWN} for row in read
             ]
@@ -135,6 +145,55 @@ async def test_a_fork_is_what_the_session_was(store_url: str, tenant: str) -> No
         assert newest.data == b"one"
 
 
+async def test_a_fork_keeps_the_objects_of_a_deleted_source(
+    store_url: str, tenant: str, tmp_path: Path
+) -> None:
+    source, to = key(tenant, "source"), key(tenant, "to")
+    async with opened(store_url) as desk:
+        database = desk.sessions.database
+        database.objects = ObjectStore(f"file://{tmp_path}/objects")
+        turn = await begun(desk, source)
+        await fork(database, await point_of(desk, turn), to, f"ses_{tenant}")
+        for deleted, count in ((source, 2), (to, 0)):
+            await desk.sessions.delete(deleted)
+            await ObjectCleanup(database).run()
+            files = [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
+            assert len(files) == count
+            if count:
+                assert await desk.sessions.read_blobs(to, ["data-1"]) == {"data-1": b"png"}
+                newest = await SqlArtifactStore(database).load(to, "f")
+                assert newest is not None
+                assert newest.data == b"one"
+
+
+async def test_a_source_that_is_being_forked_keeps_its_objects(
+    postgres_url: str, tenant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion waits for the copy of the row: the object is never without one."""
+    source, to, deletions = key(tenant, "source"), key(tenant, "to"), list[asyncio.Task[None]]()
+    async with opened(postgres_url) as desk:
+        database = desk.sessions.database
+        database.objects = ObjectStore(f"file://{tmp_path}/objects")
+        files, turn, copy = (
+            SqlArtifactStore(database),
+            await begun(desk, source),
+            forking.copy_artifacts,
+        )
+
+        async def then_delete(*arguments: Any) -> None:
+            await copy(*arguments)
+            deletions.append(asyncio.create_task(files.delete(source, "f")))
+            await until_waiting(postgres_url)
+
+        monkeypatch.setattr(forking, "copy_artifacts", then_delete)
+        await fork(database, await point_of(desk, turn), to, f"ses_{tenant}")
+        await deletions[0]
+        await ObjectCleanup(database).run()
+        copied = await files.load(to, "f")
+        assert copied is not None
+        assert copied.data == b"one"
+
+
 async def test_what_was_taken_back_later_is_there(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         turn = await begun(desk, key(tenant, "source"))
@@ -149,6 +208,30 @@ async def test_what_was_taken_back_later_is_there(store_url: str, tenant: str) -
         forked = await rows(store_url, key(tenant, "to"))
         for name in ("messages", "state_changes"):
             assert forked[name] == before[name]
+
+
+async def test_a_fork_has_the_late_answers_before_the_next_message(
+    store_url: str, tenant: str
+) -> None:
+    """An answer to a call of the first turn came between the second message and the third."""
+    async with opened(store_url) as desk:
+        where = key(tenant, "source")
+        asking = await begun(desk, where)
+        first = await rows(store_url, where)
+        second = await desk.submit(where)
+        await name(desk, second, "second")
+        await append(desk, where, second_turn("second"))
+        await name(desk, await desk.submit(where), "first")
+        await append(desk, where, [entry("late", "paid", invocation_id="first", role="tool")])
+        with_answer = await rows(store_url, where)
+        await name(desk, await desk.submit(where), "third")
+        await append(desk, where, [entry("g1", "thanks", invocation_id="third")])
+        for turn, to, expected in ((asking, "one", first), (second, "two", with_answer)):
+            point = await point_of(desk, turn)
+            await fork(desk.sessions.database, point, key(tenant, to), f"ses_{to}_{tenant}")
+            forked = await rows(store_url, key(tenant, to))
+            for table in ("messages", "state_changes"):
+                assert forked[table] == expected[table]
 
 
 async def test_a_fork_goes_on_and_is_made_once(store_url: str, tenant: str) -> None:

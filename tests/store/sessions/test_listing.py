@@ -17,9 +17,9 @@ NOON = datetime(2026, 3, 4, 12, 0, 0, 123_456, tzinfo=UTC)
 
 
 async def _active_at(url: str, where: SessionKey, time: datetime) -> None:
-    mine = (sessions.c.tenant == where.tenant, sessions.c.id == where.session_id)
+    condition = (sessions.c.tenant == where.tenant, sessions.c.id == where.session_id)
     async with beside(url) as connection:
-        await connection.execute(sa.update(sessions).where(*mine).values(last_activity=time))
+        await connection.execute(sa.update(sessions).where(*condition).values(last_activity=time))
 
 
 async def _make(url: str, store: SqlSessionStore, tenant: str, *times: datetime) -> list[str]:
@@ -119,13 +119,13 @@ async def test_pages_of_one_user_and_by_title(store_url: str, tenant: str) -> No
             for name in ("Tea", "50% off", "50 off"):
                 await store.create(key(tenant, name, user=user), title=name)
         await store.create(key(tenant, "Tea", app="other"), title="Tea")
-        mine = await store.page(tenant, "a", "ann", limit=2)
-        rest = await store.page(tenant, "a", "ann", limit=2, cursor=mine.next_cursor)
+        own = await store.page(tenant, "a", "ann", limit=2)
+        rest = await store.page(tenant, "a", "ann", limit=2, cursor=own.next_cursor)
         teas = await store.page(tenant, "a", wanted=SessionFilter("tEa"))
         percent = await store.page(tenant, "a", wanted=SessionFilter("0% o"))
         carls = await store.page(tenant, "a", "carl")
-    assert {one.user_id for one in (*mine.items, *rest.items)} == {"ann"}
-    assert len(mine.items) + len(rest.items) == 3
+    assert {one.user_id for one in (*own.items, *rest.items)} == {"ann"}
+    assert len(own.items) + len(rest.items) == 3
     assert sorted(one.user_id for one in teas.items) == ["ann", "bob"]
     assert {one.id for one in percent.items} == {"50% off"}
     assert (list(carls.items), carls.next_cursor) == ([], None)
@@ -212,8 +212,8 @@ async def test_a_child_of_a_session_is_not_found(store_url: str, tenant: str) ->
         parent = await created(store, key(tenant))
         child = await store.create(key(tenant, "child"))
         async with beside(store_url) as connection:
-            mine = sa.update(sessions).where(sessions.c.public_id == child.public_id)
-            await connection.execute(mine.values(parent_pk=parent.pk))
+            statement = sa.update(sessions).where(sessions.c.public_id == child.public_id)
+            await connection.execute(statement.values(parent_pk=parent.pk))
         with pytest.raises(SessionNotFoundError):
             await store.find(tenant, "u", child.public_id)
 

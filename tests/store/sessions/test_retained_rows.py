@@ -42,8 +42,8 @@ def entry(invocation: str = "turn-1", opens: str = "", answers: str = "", scope:
 def append(
     open_calls: Calls | None, new: Entry, *, seq: int = 9, turn_seq: int = 7, new_turn: bool
 ) -> Calls | None:
-    pins = RetainedCalls(open_calls, None)
-    return after_append(pins, new, seq=seq, turn_seq=turn_seq, new_turn=new_turn).open
+    calls = RetainedCalls(open_calls, None)
+    return after_append(calls, new, seq=seq, turn_seq=turn_seq, new_turn=new_turn).open
 
 
 @pytest.mark.parametrize("new_turn", [True, False])
@@ -143,12 +143,14 @@ def test_a_task_keeps_its_rows_whatever_their_invocation() -> None:
 
 def test_a_rewind_takes_back_calls_and_answers() -> None:
     waiting, answered = call(first=3, last=4), call(first=3, last=4, answered=9)
-    pins = RetainedCalls(
+    calls = RetainedCalls(
         {"late": call(first=20, last=21), "a": waiting}, {"b": answered, "c": answered}
     )
-    assert before_rewind(pins, 10) == RetainedCalls({"a": waiting}, {"b": answered, "c": answered})
-    assert before_rewind(pins, 9) == RetainedCalls({"b": waiting, "c": waiting, "a": waiting}, None)
-    assert before_rewind(pins, 3) == RetainedCalls(None, None)
+    assert before_rewind(calls, 10) == RetainedCalls({"a": waiting}, {"b": answered, "c": answered})
+    assert before_rewind(calls, 9) == RetainedCalls(
+        {"b": waiting, "c": waiting, "a": waiting}, None
+    )
+    assert before_rewind(calls, 3) == RetainedCalls(None, None)
 
 
 def test_spans_are_the_rows_before_the_window() -> None:
@@ -167,8 +169,8 @@ async def test_a_load_brings_the_rows_of_every_open_call(store_url: str, tenant:
     """More calls than one statement asks for, all before the window."""
     async with SqlSessionStore(store_url) as store:
         ref = await created(store, key(tenant))
-        asked = 210
-        for number in range(asked):
+        call_count = 210
+        for number in range(call_count):
             turn = f"turn-{number}"
             await store.append(ref, said(f"{turn}.u", invocation_id=turn, tokens=10))
             call_of = said(f"{turn}.c", invocation_id=turn, tokens=10, opens_calls=(turn,))
@@ -176,6 +178,6 @@ async def test_a_load_brings_the_rows_of_every_open_call(store_url: str, tenant:
         await store.append(ref, said("last", invocation_id="last", tokens=10))
         loaded = await store.load(key(tenant), 10)
         assert loaded is not None
-        assert loaded.window_after >= 2 * asked - 1
-        names = [f"turn-{number}.{kind}" for number in range(asked) for kind in "uc"]
+        assert loaded.window_after >= 2 * call_count - 1
+        names = [f"turn-{number}.{kind}" for number in range(call_count) for kind in "uc"]
         assert [row.event_id for row in loaded.messages] == [*names, "last"]

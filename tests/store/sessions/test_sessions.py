@@ -17,14 +17,23 @@ from lango.errors import (
     SessionExistsError,
     SessionNotFoundError,
 )
+from lango.store.db import liveness
+from lango.store.db.sqlite.driver import InlineConnection
 from lango.store.files.artifacts import SqlArtifactStore
-from lango.store.files.rows import NewArtifact
-from lango.store.sessions.entries import Entry, SessionKey, SessionRef, StateChange
+from lango.store.files.rows import EVENT_DATA, NewArtifact
+from lango.store.sessions.entries import (
+    Blob,
+    Entry,
+    Rewind,
+    SessionKey,
+    SessionRef,
+    StateChange,
+)
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.rows import Claim
-from lango.testing.databases import direct
-from tests.store.rows import created, key, raw, said, texts
+from tests.store.rows import created, key, raw, said, texts, until_waiting
 from tests.store.turns.worker_context import Desk, opened
+from tests.support.databases import direct
 
 
 def plain(event_id: str) -> Entry:
@@ -221,7 +230,10 @@ async def test_a_new_session_is_what_a_load_finds(store_url: str, tenant: str) -
     assert (second.app_state, second.user_state) == ({"of": "app"}, {"of": "user"})
 
 
-async def test_a_session_is_created_in_one_round_trip(postgres_url: str, tenant: str) -> None:
+async def test_a_session_is_created_in_one_round_trip(
+    postgres_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "TRY_AFTER", 3600.0)  # a probe is a round trip, too
     server = urlsplit(direct(postgres_url))
     async with (
         WireProxy(server.hostname or "", server.port or 5432) as proxy,
@@ -307,7 +319,7 @@ async def test_a_cancelled_append_leaves_the_store_usable(postgres_url: str, ten
         ref = await created(store, key(tenant))
         async with _held(postgres_url, key(tenant)) as holder:
             appending = asyncio.create_task(store.append(ref, plain("1")))
-            await asyncio.sleep(0.2)
+            await until_waiting(postgres_url)
             appending.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await appending
@@ -339,3 +351,25 @@ async def test_keys_too_long_for_an_index_are_refused(store_url: str, tenant: st
         fits = StateChange(session={LONG * 40: 1}, user={LONG[:200]: 1}, app={LONG: 1})
         await store.append(ref, said("e2", state=fits))
         assert await artifacts.save(where, NewArtifact(LONG, b"x", {})) == 0
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        {"rewind": Rewind("turn-1")},
+        {"blobs": (Blob("b", EVENT_DATA, None, b"much", {}),)},
+    ],
+    ids=["a rewind", "a file"],
+)
+async def test_an_append_that_may_take_long_does_not_block_the_event_loop_on_sqlite(
+    special: dict[str, Any], sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SqlSessionStore(sqlite_url) as store:
+        ref = await created(store, key("t"))
+        await store.append(ref, said("1"))
+
+        async def blocks(*_: Any) -> None:
+            raise AssertionError("A statement on the event loop's thread.")
+
+        monkeypatch.setattr(InlineConnection, "run_statement", blocks)
+        await store.append(ref, said("2", invocation_id="later", **special))

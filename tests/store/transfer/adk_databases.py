@@ -38,9 +38,9 @@ from lango.store.schema.tables import (
     user_states,
 )
 from lango.store.transfer.adk_source import AdkSource
-from lango.testing.databases import server_url
-from tests.runner.scripted import ScriptedLlm
+from tests.adk.runner.scripted import ScriptedLlm
 from tests.store.rows import beside
+from tests.support.databases import server_url
 
 Kind = Literal["postgresql", "sqlite", "file"]
 KINDS: Final[tuple[Kind, ...]] = ("postgresql", "sqlite", "file")
@@ -114,8 +114,8 @@ def runner_on(service: BaseSessionService, app_name: str = APP) -> Runner:
 
 async def say(runner: Runner, session_id: str, *parts: types.Part | str, user: str = USER) -> str:
     """One turn; the invocation's id."""
-    said = [types.Part(text=part) if isinstance(part, str) else part for part in parts]
-    message = types.Content(role="user", parts=said)
+    text = [types.Part(text=part) if isinstance(part, str) else part for part in parts]
+    message = types.Content(role="user", parts=text)
     invocation = ""
     async for event in runner.run_async(user_id=user, session_id=session_id, new_message=message):
         invocation = event.invocation_id
@@ -212,14 +212,14 @@ def kept(events: list[Event]) -> list[Event]:
 
 async def rows_of(url: str, tenant: str) -> dict[str, list[dict[str, Any]]]:
     """Everything the tenant has, without the numbers and times that a database gives."""
-    mine = sa.select(sessions.c.pk).where(sessions.c.tenant == tenant)
+    statement = sa.select(sessions.c.pk).where(sessions.c.tenant == tenant)
     found: dict[str, list[dict[str, Any]]] = {}
     async with beside(url) as connection:
         for table in (sessions, app_states, user_states, artifacts):
             rows = await connection.execute(sa.select(table).where(table.c.tenant == tenant))
             found[table.name] = [dict(row) for row in rows.mappings()]
         for table in (messages, state_changes):
-            joined = sa.select(table).where(table.c.session_pk.in_(mine)).order_by(table.c.seq)
+            joined = sa.select(table).where(table.c.session_pk.in_(statement)).order_by(table.c.seq)
             rows = await connection.execute(joined)
             found[table.name] = [dict(row) for row in rows.mappings()]
     for row in found["artifacts"]:

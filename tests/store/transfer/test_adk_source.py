@@ -73,11 +73,11 @@ async def test_the_pickle_format_is_refused(kind: Kind, tmp_path: Path) -> None:
 
 def test_adk_has_the_command_that_the_refusal_names() -> None:
     adk = Path(sys.executable).with_name("adk")
-    said = subprocess.run(
+    output = subprocess.run(
         [adk, "migrate", "session", "--help"], capture_output=True, check=True, text=True
     )
-    assert "--source_db_url" in said.stdout
-    assert "--dest_db_url" in said.stdout
+    assert "--source_db_url" in output.stdout
+    assert "--dest_db_url" in output.stdout
 
 
 async def test_a_password_is_not_repeated() -> None:

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,13 @@ import sqlalchemy as sa
 
 from lango.core.values import json_text, json_value
 from lango.errors import ImportSourceError, SessionExistsError, SessionNotFoundError
+from lango.store.db.statement import CoreTransaction
 from lango.store.files.artifacts import SqlArtifactStore
-from lango.store.files.rows import CHUNK, NewArtifact
-from lango.store.schema.tables import artifacts, messages, sessions, state_changes
-from lango.store.sessions.entries import Rewind, SessionKey, StateChange
+from lango.store.files.contents import CHUNK
+from lango.store.files.rows import NewArtifact
+from lango.store.memory.store import NewMemory, SqlMemoryStore
+from lango.store.schema.tables import artifacts, memories, messages, sessions, state_changes
+from lango.store.sessions.entries import Rewind, SessionKey, SessionRef, StateChange
 from lango.store.sessions.store import SqlSessionStore, create_session
 from lango.store.transfer.export import PAGE, SESSION_COLUMNS, open_export
 from lango.store.transfer.restore import NewNames, RestoreResult, restore_session
@@ -21,6 +26,7 @@ from tests.store.rows import key, said
 from tests.store.sessions.test_fork import first_turn, second_turn
 
 BIG = bytes(range(256)) * 5_000  # more than one chunk
+FACT = NewMemory("fact", "", "user", 1_760_000_000.5, "My favourite dessert: crème", {"n": 1})
 TABLES = (messages, state_changes)
 
 
@@ -46,9 +52,17 @@ async def eventful(store: SqlSessionStore, where: SessionKey) -> None:
     async with store.database.begin() as connection:
         child = key(where.tenant, f"{where.session_id}/call", user=where.user_id)
         made = await create_session(
-            connection, child, f"ses_{where.tenant}c", StateChange({"x": 1}), "", stored.pk
+            CoreTransaction(connection),
+            child,
+            f"ses_{where.tenant}c",
+            StateChange({"x": 1}),
+            "",
+            stored.pk,
         )
     await store.append(made.ref, said("c1", "inner"))
+    memory = SqlMemoryStore(store.database)
+    await memory.add_session(stored.ref)
+    await memory.add(SessionRef(replace(where, session_id="")), [FACT])
 
 
 async def exported(store: SqlSessionStore, where: SessionKey, **options: Any) -> list[bytes]:
@@ -66,21 +80,35 @@ async def rows(store: SqlSessionStore, where: SessionKey) -> dict[str, list[Any]
     """All that tables hold of a session, but for keys."""
     found: dict[str, list[Any]] = {}
     async with store.database.snapshot() as connection:
-        mine = (sessions.c.tenant == where.tenant, sessions.c.id == where.session_id)
+        condition = (sessions.c.tenant == where.tenant, sessions.c.id == where.session_id)
         kept = SESSION_COLUMNS.values()
-        found["session"] = [tuple(one) for one in await connection.execute(_select(kept, *mine))]
-        pk = await connection.scalar(sa.select(sessions.c.pk).where(*mine))
+        found["session"] = [
+            tuple(one) for one in await connection.execute(_select(kept, *condition))
+        ]
+        pk = await connection.scalar(sa.select(sessions.c.pk).where(*condition))
         for table in TABLES:
             kept = [column for column in table.c if column.name != "session_pk"]
             read = _select(kept, table.c.session_pk == pk).order_by(table.c.seq)
             found[table.name] = [tuple(one) for one in await connection.execute(read)]
         names = {"pk", "tenant", "metadata"}
         kept = [column for column in artifacts.c if column.name not in names]
-        mine = (artifacts.c.tenant == where.tenant, artifacts.c.session_id == where.session_id)
-        read = _select([*kept, artifacts.c.metadata.label("about")], *mine)
+        condition = (artifacts.c.tenant == where.tenant, artifacts.c.session_id == where.session_id)
+        read = _select([*kept, artifacts.c.metadata.label("about")], *condition)
         order = (artifacts.c.kind, artifacts.c.name, artifacts.c.version)
         found["artifacts"] = [tuple(one) for one in await connection.execute(read.order_by(*order))]
     return {name: [_timeless(row) for row in table] for name, table in found.items()}
+
+
+async def remembered(store: SqlSessionStore, where: SessionKey) -> list[tuple[Any, ...]]:
+    """The entries of a user, but for keys: their words are those of their owner."""
+    left_out = {"pk", "tenant", "session_pk", "metadata"}
+    kept = [column for column in memories.c if column.name not in left_out]
+    read = _select([*kept, memories.c.metadata.label("about")], memories.c.tenant == where.tenant)
+    async with store.database.snapshot() as connection:
+        return [
+            tuple(row)
+            for row in await connection.execute(read.order_by(memories.c.session_id, memories.c.pk))
+        ]
 
 
 def _select(columns: Any, *where: Any) -> sa.Select[*tuple[Any, ...]]:
@@ -92,6 +120,31 @@ def _timeless(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value for value in row)
 
 
+@pytest.mark.parametrize("where_from", ["objects", "database"])
+@pytest.mark.parametrize("where_to", ["objects", "database"])
+async def test_bytes_in_an_object_store_are_part_of_it(
+    where_from: str, where_to: str, sqlite_url: str, postgres_url: str, tenant: str, tmp_path: Path
+) -> None:
+    where, urls = key(tenant), {"objects": f"file://{tmp_path}/objects"}
+    async with (
+        SqlSessionStore(sqlite_url, objects=urls.get(where_from)) as here,
+        SqlSessionStore(postgres_url, objects=urls.get(where_to)) as there,
+    ):
+        await eventful(here, where)
+        lines = await exported(here, where)
+        assert not any(b"object_key" in line for line in lines)
+        await restored(there, lines, tenant)
+        assert await there.read_blobs(where, ["data-1"]) == {"data-1": b"png"}
+        files = SqlArtifactStore(there.database)
+        found = [await files.load(where, "f", version) for version in range(3)]
+        assert [one.data for one in found if one] == [b"", b"one", BIG]
+        assert await exported(there, where) == lines
+        keys = sa.select(artifacts.c.object_key).where(artifacts.c.tenant == tenant)
+        async with there.database.snapshot() as connection:
+            stored = [name for name in (await connection.execute(keys)).scalars() if name]
+        assert len(stored) == len(set(stored)) == (3 if where_to == "objects" else 0)
+
+
 async def test_it_is_the_same_in_another_database(way: tuple[str, str], tenant: str) -> None:
     source, target = way
     where = key(tenant)
@@ -100,6 +153,7 @@ async def test_it_is_the_same_in_another_database(way: tuple[str, str], tenant: 
         lines = await exported(here, where)
         done = await restored(there, lines, tenant)
         assert (done.key, done.entries, done.artifacts) == (where, 13, 4)
+        assert done.memories == len(await remembered(here, where)) > 2
         assert done.public_id == (await here.summary(where)).public_id
         for one in (where, key(tenant, "s/call")):
             assert await rows(there, one) == await rows(here, one)
@@ -112,12 +166,62 @@ async def test_it_is_the_same_in_another_database(way: tuple[str, str], tenant: 
             assert loaded.session.user_state == {"name": "Ann"}
             assert loaded.session.app_state == {"limit": 1.0}
         assert await there.read_blobs(where, ["data-1"]) == {"data-1": b"png"}
+        assert await remembered(there, where) == await remembered(here, where)
         files = SqlArtifactStore(there.database)
         found = [await files.load(where, "f", version) for version in range(3)]
         assert [one.data for one in found if one] == [b"", b"one", BIG]
         assert len(BIG) > CHUNK
         again = await exported(there, where)
         assert again == lines
+
+
+async def found(store: SqlSessionStore, where: SessionKey, query: str) -> list[str]:
+    memory = SqlMemoryStore(store.database)
+    return [entry.text for entry in await memory.search(where, query, 10)]
+
+
+async def test_memory_is_found_under_another_name(way: tuple[str, str], tenant: str) -> None:
+    """The words of an entry name its owner: those of another owner are made anew."""
+    source, target = way
+    where = key(tenant)
+    async with SqlSessionStore(source) as here, SqlSessionStore(target) as there:
+        ref = (await here.create(where)).ref
+        for event_id in ("kept", "deleted"):
+            await here.append(ref, said(event_id, f"Minka is {event_id}"))
+        memory = SqlMemoryStore(here.database)
+        await memory.add_session(ref)
+        await memory.add(SessionRef(replace(where, session_id="")), [FACT])
+        (gone,) = [entry for entry in await memory.search(where, "deleted", 10)]
+        assert await memory.delete(tenant, gone.pk)
+        lines = await exported(here, where)
+        assert b"Minka is deleted" not in b"".join(line for line in lines if b'"memory"' in line)
+        moved = replace(where, user_id="ben", session_id="moved")
+        for number in range(2):
+            names = {"user_id": "ben", "session_id": f"moved{number or ''}"}
+            done = await restored(there, lines, tenant, **names)
+            assert done.memories == 3
+        assert await found(there, moved, "Minka") == ["Minka is kept"] * 2
+        assert await found(there, moved, "favourite") == [FACT.text]  # stored once
+        assert await found(there, where, "Minka favourite") == []
+        await SqlMemoryStore(there.database).add_session(await there.locate(moved))
+        assert await found(there, moved, "deleted") == []  # it does not come back
+        await there.delete(moved)
+        assert await found(there, moved, "Minka") == ["Minka is kept"]
+
+
+async def test_many_entries_come_page_by_page(store_url: str, tenant: str) -> None:
+    async with SqlSessionStore(store_url) as store:
+        ref = (await store.create(key(tenant))).ref
+        for number in range(PAGE + 5):
+            await store.append(ref, said(f"e{number}", f"text {number}"))
+        memory = SqlMemoryStore(store.database)
+        await memory.add_session(ref)
+        export = await open_export(store.database, key(tenant))
+        await store.append(ref, said("late", "appended during the export"))
+        await memory.add_session(ref)
+        lines = [line async for line in export.lines()]
+        assert b"appended during" not in b"".join(lines)
+        assert (await restored(store, lines, f"{tenant}-2")).memories == PAGE + 5
 
 
 async def test_it_goes_on_where_it_was(way: tuple[str, str], tenant: str) -> None:
@@ -130,10 +234,10 @@ async def test_it_goes_on_where_it_was(way: tuple[str, str], tenant: str) -> Non
             ref = await store.locate(where)
             await store.append(ref, said("new", "more", timestamp=1_770_000_000.0))
             assert (await store.append(ref, said("last"))).duplicate
-        mine, theirs = await here.load(where, 15), await there.load(where, 15)
-        assert mine is not None
+        first, theirs = await here.load(where, 15), await there.load(where, 15)
+        assert first is not None
         assert theirs is not None
-        assert theirs.messages == mine.messages
+        assert theirs.messages == first.messages
 
 
 async def test_a_long_session_comes_page_by_page(store_url: str, tenant: str) -> None:
@@ -144,10 +248,10 @@ async def test_a_long_session_comes_page_by_page(store_url: str, tenant: str) ->
             await store.append(stored.ref, said(str(number), f"m{number}"))
         export = await open_export(store.database, where)
         await store.append(stored.ref, said("later", "not in it"))
-        told = [json_value(line.decode()) async for line in export.lines()]
-        texts = [one["content"] for one in told if one["kind"] == "message"]
+        body = [json_value(line.decode()) async for line in export.lines()]
+        texts = [one["content"] for one in body if one["kind"] == "message"]
         assert texts == [f"m{number}" for number in range(count)]
-        assert (export.entries, told[0]["next_seq"]) == (count, count + 1)
+        assert (export.entries, body[0]["next_seq"]) == (count, count + 1)
 
 
 async def test_a_session_that_is_deleted_meanwhile(store_url: str, tenant: str) -> None:
@@ -185,8 +289,8 @@ async def test_states_that_are_there_stay(store_url: str, tenant: str) -> None:
         await eventful(store, where)
         lines = await exported(store, where)
         other = f"{tenant}-other"
-        mine = StateChange({}, {"name": "Bob"}, {"more": 1})
-        await store.create(key(other, "mine"), mine)
+        own = StateChange({}, {"name": "Bob"}, {"more": 1})
+        await store.create(key(other, "mine"), own)
         await restored(store, lines, other)
         loaded = await store.load(key(other), None)
         assert loaded is not None
@@ -207,9 +311,9 @@ Change = Callable[[list[bytes]], list[bytes]]
 
 def _replaced(number: int, **fields: Any) -> Change:
     def change(lines: list[bytes]) -> list[bytes]:
-        told = {**json_value(lines[number].decode()), **fields}
+        body = {**json_value(lines[number].decode()), **fields}
         changed = list(lines)
-        changed[number] = json.dumps(told).encode() + b"\n"
+        changed[number] = json.dumps(body).encode() + b"\n"
         return changed
 
     return change
@@ -219,12 +323,19 @@ def _sealed(change: Change) -> Change:
     """The same change, followed by an end line with the right checksum."""
 
     def sealed(lines: list[bytes]) -> list[bytes]:
-        *told, _ = change(lines)
-        end = {"kind": "end", "lines": len(told), "sha256": sha256(b"".join(told)).hexdigest()}
-        return [*told, json_text(end).encode() + b"\n"]
+        *changed, _ = change(lines)
+        end = {
+            "kind": "end",
+            "lines": len(changed),
+            "sha256": sha256(b"".join(changed)).hexdigest(),
+        }
+        return [*changed, json_text(end).encode() + b"\n"]
 
     return sealed
 
+
+NO_ROLE = b'{"kind": "memory", "scope": "user", "event_id": "e", "author": "", "role": "tool", \
+"timestamp": 1.0, "text": "x", "metadata": null}\n'
 
 UNSOUND: list[tuple[Change, str]] = [
     (lambda lines: lines[:0], "its end is missing"),
@@ -237,6 +348,9 @@ UNSOUND: list[tuple[Change, str]] = [
     (lambda lines: [lines[0], b"[" * 100_000], "not JSON"),
     (lambda lines: [lines[0], b"1\n"], "no object"),
     (lambda lines: [lines[0], lines[-2], lines[-1]], "is of no artifact"),
+    (lambda lines: [lines[0], b'{"kind": "memory"}\n'], "event_id is not what it should be"),
+    (lambda lines: [lines[0], NO_ROLE], "has no entry of memory"),
+    (lambda lines: [lines[0], NO_ROLE.replace(b"tool", b"user")], "its end is missing"),
     (lambda lines: [*lines[:3], *lines[4:]], "not those that were written"),
     (_replaced(0, version=2), "its version is not 1"),
     (_replaced(0, title=None), "title is not what it should be"),

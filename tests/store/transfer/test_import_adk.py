@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import shutil
@@ -19,13 +20,15 @@ from lango.adk.sessions.encode import entry_of
 from lango.adk.sessions.import_adk import ImportReport, import_adk
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.core import failpoints
+from lango.store.db import engines
 from lango.store.schema.tables import artifacts, messages, sessions
-from lango.store.sessions.entries import SessionKey, SessionRef
+from lango.store.sessions.entries import Entry, SessionKey, SessionRef
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.transfer import adk_source
 from lango.store.transfer.adk_source import BATCH, AdkSource
+from lango.store.transfer.bulk_import import ForeignSession, SessionImporter
 from lango.testing.same import differences
-from tests.store.rows import beside, execute
+from tests.store.rows import beside, execute, said
 from tests.store.transfer.adk_databases import (
     APP,
     BUSY,
@@ -278,7 +281,7 @@ async def test_a_session_used_on_both_sides_is_left_and_reported(
     before = await rows_of(store_url, tenant)
     report = await moved(own_source, store_url, tenant)
     assert [problem.what for problem in report.problems] == [f"{APP} / {USER} / {BUSY}"]
-    assert "has been used here since" in report.problems[0].why
+    assert "have new events since the last import" in report.problems[0].why
     assert await rows_of(store_url, tenant) == before
 
 
@@ -358,3 +361,22 @@ async def test_a_session_that_cannot_be_read_does_not_hold_up_the_rest(
     assert "control character" in whys["eve\0"]
     rows = await rows_of(store_url, tenant)
     assert {row["id"] for row in rows["sessions"]} == {BUSY, "b2"}
+
+
+async def test_an_import_waits_for_a_slow_source(
+    store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "IDLE_TIMEOUT", 1)
+    key = SessionKey(tenant, APP, USER, "slow")
+
+    async def batches() -> AsyncGenerator[list[Entry]]:
+        yield [said("e1")]
+        await asyncio.sleep(2)
+        yield [said("e2")]
+
+    async with SqlSessionStore(store_url) as store:
+        importer = SessionImporter(store)
+        await importer.import_session(ForeignSession(key, {}, 0.0, 0.0), batches)
+        async with importer.stored(key) as copy:
+            await asyncio.sleep(2)
+            assert [len(page) async for page in copy.pages(copy.entries)] == [2]

@@ -6,7 +6,7 @@ import pytest
 from google.adk.events.event import Event
 from google.genai import types
 
-from lango.adk.durable.claimed_service import ClaimedSessions
+from lango.adk.durable.claimed.sessions import ClaimedSessions
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import Fenced
 from lango.store.db.database import Database

@@ -13,7 +13,7 @@ from lango.errors import Fenced
 from lango.store.schema.tables import sessions, turns
 from lango.store.turns.log import LogWrite
 from lango.store.turns.rows import OF_SESSION, Claim
-from tests.store.rows import beside, execute, key
+from tests.store.rows import PATIENCE, beside, execute, key
 from tests.store.turns.worker_context import Desk, count, opened
 
 
@@ -90,8 +90,8 @@ async def test_many_logs_are_written_at_once(store_url: str, tenant: str) -> Non
 async def test_a_newer_epoch_closes_the_log_to_older_claims(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         claim = await _claimed(desk, tenant)
-        mine = sa.update(sessions).where(sessions.c.pk == claim.turn.session_pk)
-        await execute(store_url, mine.values(epoch=sessions.c.epoch + 1))
+        statement = sa.update(sessions).where(sessions.c.pk == claim.turn.session_pk)
+        await execute(store_url, statement.values(epoch=sessions.c.epoch + 1))
         with pytest.raises(Fenced):
             await desk.log.append(claim, [delta("x")])
 
@@ -218,7 +218,7 @@ async def test_a_batch_on_sqlite_is_two_statements(sqlite_url: str, tenant: str)
         engine = await desk.sessions.database.open()
         sa_event.listen(engine.sync_engine, "before_cursor_execute", executed)
         assert await desk.log.trim(-60) == len(claims)
-    assert [sql.split()[0] for sql in seen] == ["BEGIN", "DELETE", "UPDATE"]
+    assert [sql.split()[0] for sql in seen] == ["DELETE", "UPDATE"]
 
 
 async def test_the_log_of_a_locked_turn_is_left_for_the_next_round(
@@ -227,7 +227,7 @@ async def test_the_log_of_a_locked_turn_is_left_for_the_next_round(
     async with opened(postgres_url) as desk:
         claims = await _ended(desk, tenant, 3)
         first = claims[0].turn.session_pk
-        async with beside(postgres_url) as other, asyncio.timeout(4):
+        async with beside(postgres_url) as other, asyncio.timeout(PATIENCE):
             await other.execute(sa.select(turns).where(OF_SESSION).with_for_update(), _of(first))
             await desk.log.trim(-60)
             assert await _kept(desk, claims) == 1

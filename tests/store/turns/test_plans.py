@@ -34,10 +34,10 @@ async def desk(
     await execute(postgres_url, "analyze sessions", "analyze turns")
     async with opened(postgres_url) as desk:
         yield desk
-    mine = f"(select pk from sessions where tenant = '{tenant}')"  # noqa: S608
+    keys = f"(select pk from sessions where tenant = '{tenant}')"  # noqa: S608
     await execute(
         postgres_url,
-        *(f"delete from {name} where session_pk in {mine}" for name in ("turns", "turn_events")),  # noqa: S608
+        *(f"delete from {name} where session_pk in {keys}" for name in ("turns", "turn_events")),  # noqa: S608
         f"delete from sessions where tenant = '{tenant}'",  # noqa: S608
     )
 

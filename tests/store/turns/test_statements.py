@@ -10,11 +10,12 @@ import pytest
 from bench.pg import with_port
 from bench.store.wire import WireProxy
 from lango.core.turns.events import Cancelled, Completed, Failed
+from lango.store.db import liveness
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.statements import SUBMIT, turn_and_rest
-from lango.testing.databases import direct
-from tests.store.rows import key, raw
+from tests.store.rows import PATIENCE, key, raw
 from tests.store.turns.worker_context import opened, said
+from tests.support.databases import direct
 
 _LOCK = "select from sessions where pk = $1 for update"
 _IS_WAITING = """
@@ -37,7 +38,7 @@ async def _after_a_wait(url: str, pk: int | None, work: Awaitable[Any], *changes
         await transaction.start()
         await other.execute(_LOCK, pk)
         waiting = asyncio.ensure_future(work)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not await other.fetchval(_IS_WAITING):  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
         for change in changes:
@@ -81,7 +82,7 @@ async def test_a_close_that_waited_makes_a_new_turn_ready(postgres_url: str, ten
 async def test_a_session_that_is_created_between_the_runs(postgres_url: str, tenant: str) -> None:
     """The second run has locked it, but may have waited for it: the statement does nothing."""
     names = (tenant, "app", "user", "session")
-    turn = (f"turn_{tenant}", "flow", "{}", "{}", "hash", 60.0, None, None)
+    turn = (f"turn_{tenant}", "flow", "{}", "{}", "hash", 60.0, None, None, None, "Title")
     conditions = (None, None, f"turn_{tenant}", None, False)
     async with opened(postgres_url) as desk, raw(postgres_url) as submits:
         async with submits.transaction():
@@ -97,8 +98,11 @@ async def test_a_session_that_is_created_between_the_runs(postgres_url: str, ten
 
 
 @pytest.mark.parametrize("end", [Completed(), Cancelled("half"), Failed(RuntimeError("no"))])
-async def test_round_trips(postgres_url: str, tenant: str, end: Any) -> None:
+async def test_round_trips(
+    postgres_url: str, tenant: str, end: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The third turn counts: on a new connection each statement is prepared first."""
+    monkeypatch.setattr(liveness, "TRY_AFTER", 3600.0)  # a probe is a round trip, too
     server = urlsplit(direct(postgres_url))
     counts: dict[str, int] = {}
     async with WireProxy(server.hostname or "", server.port or 5432) as proxy:

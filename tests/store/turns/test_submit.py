@@ -1,5 +1,6 @@
 """Turns handed in, in order: idempotency, busy sessions, answers, cancels, schedules."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from lango.core.turns.events import Cancelled, Failed, InputRequired
-from lango.core.turns.states import NewTurn
+from lango.core.turns.states import Busy, NewTurn
 from lango.errors import (
     CallNotFoundError,
     InvalidIdError,
@@ -17,7 +18,8 @@ from lango.errors import (
     TurnError,
     TurnNotFoundError,
 )
-from lango.store.db.statement import Prepared
+from lango.store.db.sqlite.prepared import SqliteTransaction
+from lango.store.db.statement import Prepared, Row
 from lango.store.schema.tables import IS_QUEUED
 from lango.store.turns.rows import OF_SESSION, Turn
 from tests.store.rows import key
@@ -199,8 +201,8 @@ async def test_a_running_turn_is_asked_to_stop(store_url: str, tenant: str) -> N
         turn = await desk.submit(key(tenant))
         claim = await desk.claim(ref.pk, worker)
         assert await desk.queue.held_by(worker.id) == {claim.id: False}
-        asked = await desk.turns.cancel(tenant, turn.id)
-        assert (asked.state, asked.cancel_requested) == ("running", True)
+        waiting = await desk.turns.cancel(tenant, turn.id)
+        assert (waiting.state, waiting.cancel_requested) == ("running", True)
         assert await desk.queue.held_by(worker.id) == {claim.id: True}
         await desk.finish(claim)
         assert (await desk.turns.cancel(tenant, turn.id)).state == "completed"
@@ -226,6 +228,31 @@ async def test_a_scheduled_turn_stands_outside_the_order(store_url: str, tenant:
 async def _promoted(desk: Desk, pk: int | None) -> int:
     heads = await desk.queue.promote_due(100_000)
     return [head.session_pk for head in heads].count(pk or 0)
+
+
+async def test_turns_that_are_due_later_are_not_read(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session may have thousands of them, and on SQLite the event loop waits for the rows."""
+    most = 0
+    usual = SqliteTransaction.find
+
+    def counted(*arguments: Any) -> Sequence[Row]:
+        nonlocal most
+        rows = usual(*arguments)
+        most = max(most, len(rows))
+        return rows
+
+    async with opened(sqlite_url) as desk:
+        ref = await desk.session(key("t"))
+        for number in range(10):
+            await desk.turns.submit(key("t"), said(f"later {number}", run_at=IN_AN_HOUR))
+            if number in (3, 6):
+                await desk.turns.submit(key("t"), said(f"due {number}", run_at=AN_HOUR_AGO))
+        monkeypatch.setattr(SqliteTransaction, "find", counted)
+        assert await _promoted(desk, ref.pk) == 1
+        assert most == 2
+        assert await _run_all(desk, ref.pk) == ["due 3", "due 6"]
 
 
 async def test_a_due_turn_wakes_an_idle_session(store_url: str, tenant: str) -> None:
@@ -255,55 +282,55 @@ async def test_an_answer_is_a_turn_of_the_same_invocation(
 ) -> None:
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
-        asked = await _waiting(desk, tenant, "call-1")
-        assert (asked.state, asked.waits_for) == ("input_required", ("call-1",))
+        waiting = await _waiting(desk, tenant, "call-1")
+        assert (waiting.state, waiting.waits_for) == ("input_required", ("call-1",))
         for number in range(later):
             await desk.submit(key(tenant), f"{number}")
-        answer = (await desk.turns.answer(tenant, asked.id, "call-1", said("yes"))).turn
-        assert (answer.invocation_id, answer.answers) == (asked.invocation_id, "call-1")
+        answer = (await desk.turns.answer(tenant, waiting.id, "call-1", said("yes"))).turn
+        assert (answer.invocation_id, answer.answers) == (waiting.invocation_id, "call-1")
         assert answer.id != answer.invocation_id
-        assert await desk.state(asked) == "answered"
+        assert await desk.state(waiting) == "answered"
         assert await _run_all(desk, ref.pk) == [*map(str, range(later)), "yes"]
-        assert await desk.logged(asked) == ["accepted", "started", "input_required"]
+        assert await desk.logged(waiting) == ["accepted", "started", "input_required"]
 
 
 async def test_a_call_is_answered_once(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         await desk.session(key(tenant))
-        asked = await _waiting(desk, tenant, "call-1", "call-2")
+        waiting = await _waiting(desk, tenant, "call-1", "call-2")
         yes = said("yes", idempotency_key="k")
-        first = await desk.turns.answer(tenant, asked.id, "call-1", yes)
-        assert await desk.state(asked) == "input_required"  # for the other call
-        again = await desk.turns.answer(tenant, asked.id, "call-1", yes)
+        first = await desk.turns.answer(tenant, waiting.id, "call-1", yes)
+        assert await desk.state(waiting) == "input_required"  # for the other call
+        again = await desk.turns.answer(tenant, waiting.id, "call-1", yes)
         assert (again.turn, again.repeated) == (first.turn, True)
         for call, new, why in (
             ("call-1", said("yes"), "answered already"),
             ("call-2", yes, "belongs to another turn"),
         ):
             with pytest.raises(TurnConflictError, match=why):
-                await desk.turns.answer(tenant, asked.id, call, new)
+                await desk.turns.answer(tenant, waiting.id, call, new)
         with pytest.raises(SessionBusyError, match="waits for no result yet"):
-            await desk.turns.answer(tenant, asked.id, "call-3", said("yes"))  # the answer may ask
+            await desk.turns.answer(tenant, waiting.id, "call-3", said("yes"))  # the answer may ask
         await desk.turns.cancel(tenant, first.turn.id)
         with pytest.raises(CallNotFoundError, match="does not wait"):
-            await desk.turns.answer(tenant, asked.id, "call-3", said("yes"))
-        await desk.turns.answer(tenant, asked.id, "call-1", said("yes"))
-        await desk.turns.answer(tenant, asked.id, "call-2", said("no"))
-        assert await desk.state(asked) == "answered"
+            await desk.turns.answer(tenant, waiting.id, "call-3", said("yes"))
+        await desk.turns.answer(tenant, waiting.id, "call-1", said("yes"))
+        await desk.turns.answer(tenant, waiting.id, "call-2", said("no"))
+        assert await desk.state(waiting) == "answered"
 
 
 async def test_a_call_that_two_turns_wait_for_is_answered_once(store_url: str, tenant: str) -> None:
     """The answer to one of two calls runs, and waits for the other call as the first turn does."""
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
-        asked = await _waiting(desk, tenant, "call-1", "call-2")
-        answer = (await desk.turns.answer(tenant, asked.id, "call-1", said())).turn
+        waiting = await _waiting(desk, tenant, "call-1", "call-2")
+        answer = (await desk.turns.answer(tenant, waiting.id, "call-1", said())).turn
         claim = await desk.claim(ref.pk, await desk.worker())
         await desk.queue.close(claim, InputRequired(("call-2",)))
         await desk.turns.answer(tenant, answer.id, "call-2", said())
-        assert [await desk.state(asked), await desk.state(answer)] == ["answered", "answered"]
+        assert [await desk.state(waiting), await desk.state(answer)] == ["answered", "answered"]
         with pytest.raises(TurnConflictError):
-            await desk.turns.answer(tenant, asked.id, "call-2", said())
+            await desk.turns.answer(tenant, waiting.id, "call-2", said())
 
 
 async def test_a_turn_that_waits_for_what_is_answered_is_answered(
@@ -311,9 +338,9 @@ async def test_a_turn_that_waits_for_what_is_answered_is_answered(
 ) -> None:
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
-        asked = await _waiting(desk, tenant, "call-1", "call-2")
-        await desk.turns.answer(tenant, asked.id, "call-1", said())
-        await desk.turns.answer(tenant, asked.id, "call-2", said())
+        waiting = await _waiting(desk, tenant, "call-1", "call-2")
+        await desk.turns.answer(tenant, waiting.id, "call-1", said())
+        await desk.turns.answer(tenant, waiting.id, "call-2", said())
         claim = await desk.claim(ref.pk, await desk.worker())
         closed = await desk.queue.close(claim, InputRequired(("call-2",)))
         assert closed.turn.state == "answered"
@@ -324,11 +351,11 @@ async def test_a_turn_that_waits_for_what_is_answered_is_answered(
 async def test_a_cancelled_answer_leaves_the_call_open(store_url: str, tenant: str) -> None:
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
-        asked = await _waiting(desk, tenant, "call-1")
-        answer = (await desk.turns.answer(tenant, asked.id, "call-1", said("yes"))).turn
+        waiting = await _waiting(desk, tenant, "call-1")
+        answer = (await desk.turns.answer(tenant, waiting.id, "call-1", said("yes"))).turn
         await desk.turns.cancel(tenant, answer.id)
-        assert await desk.state(asked) == "input_required"
-        await desk.turns.answer(tenant, asked.id, "call-1", said("no"))
+        assert await desk.state(waiting) == "input_required"
+        await desk.turns.answer(tenant, waiting.id, "call-1", said("no"))
         assert await _run_all(desk, ref.pk) == ["no"]
 
 
@@ -339,22 +366,22 @@ async def test_an_answer_counts_once_it_is_stored(
 ) -> None:
     async with opened(store_url) as desk:
         ref = await desk.session(key(tenant))
-        asked = await _waiting(desk, tenant, "call-1")
-        answer = (await desk.turns.answer(tenant, asked.id, "call-1", said("yes"))).turn
+        waiting = await _waiting(desk, tenant, "call-1")
+        answer = (await desk.turns.answer(tenant, waiting.id, "call-1", said("yes"))).turn
         claim = await desk.claim(ref.pk, await desk.worker())
         if stored:
             event = message(f"{answer.id}.user", invocation_id=answer.invocation_id)
             await desk.sessions.append(ref, event, claim.epoch)
         closed = await desk.queue.close(claim, end)
         assert closed.turn.answers == ("call-1" if stored else None)
-        assert await desk.state(asked) == ("answered" if stored else "input_required")
-        again = desk.turns.answer(tenant, asked.id, "call-1", said("again"))
+        assert await desk.state(waiting) == ("answered" if stored else "input_required")
+        again = desk.turns.answer(tenant, waiting.id, "call-1", said("again"))
         if stored:
             with pytest.raises(TurnConflictError, match="answered already"):
                 await again
             return
         await again
-        assert await desk.state(asked) == "answered"
+        assert await desk.state(waiting) == "answered"
         assert await _run_all(desk, ref.pk) == ["again"]
 
 
@@ -397,3 +424,40 @@ async def test_a_turn_behind_another_than_it_thinks_is_refused(store_url: str, t
         again = await desk.turns.submit(key(tenant), said(idempotency_key="k"), after=0)
         assert (again.turn, again.repeated) == (first.turn, True)
         assert (await desk.submit(key(tenant), after=1)).number == 2
+
+
+# --- titles ----------------------------------------------------------------------------------
+
+
+async def title(desk: Desk, tenant: str) -> str:
+    return (await desk.sessions.summary(key(tenant))).title
+
+
+@pytest.mark.parametrize("busy", ["enqueue", "interrupt"])
+async def test_the_first_message_is_the_title(busy: Busy, store_url: str, tenant: str) -> None:
+    """On PostgreSQL `interrupt` takes the way of several statements."""
+    async with opened(store_url) as desk:
+        await desk.session(key(tenant))
+        for text in ("Where is\nmy parcel?", "Hello?"):
+            await desk.turns.submit(key(tenant), NewTurn({"text": text}), busy=busy)
+        assert await title(desk, tenant) == "Where is my parcel?"
+
+
+@pytest.mark.parametrize("run_at", [None, IN_AN_HOUR])
+async def test_a_title_that_was_given_stays(
+    run_at: datetime | None, store_url: str, tenant: str
+) -> None:
+    async with opened(store_url) as desk:
+        await desk.session(key(tenant))
+        await desk.sessions.rename(key(tenant), "Parcel")
+        await desk.turns.submit(key(tenant), NewTurn({"text": "Hello"}, run_at=run_at))
+        assert await title(desk, tenant) == "Parcel"
+
+
+async def test_a_later_message_is_no_title(store_url: str, tenant: str) -> None:
+    async with opened(store_url) as desk:
+        await desk.session(key(tenant))
+        await desk.turns.submit(key(tenant), NewTurn({"text": "Hello"}))
+        await desk.sessions.rename(key(tenant), "")
+        await desk.turns.submit(key(tenant), NewTurn({"text": "Again"}))
+        assert await title(desk, tenant) == ""

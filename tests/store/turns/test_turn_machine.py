@@ -1,10 +1,10 @@
 """The state machine of the queue finds what is wrong with it: faults planted one at a time."""
 
+import sqlite3
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
 from faults.queue import machine as queue_machine
 from lango.store.db.clock import NOW
@@ -28,14 +28,14 @@ def _never(*_arguments: Any) -> None:
 
 
 async def _by_number(transaction: Any, session_pk: int) -> Any:
-    mine = sa.select(table).where(table.c.session_pk == session_pk, IS_QUEUED)
-    return await transaction.one(Prepared(mine.order_by(table.c.number).limit(1)))
+    statement = sa.select(table).where(table.c.session_pk == session_pk, IS_QUEUED)
+    return await transaction.one(Prepared(statement.order_by(table.c.number).limit(1)))
 
 
 async def _any_claim(transaction: Any, claim: Any) -> Any:
-    mine = turn_rows.is_turn(claim.turn.session_pk, claim.turn.number)
+    condition = turn_rows.is_turn(claim.turn.session_pk, claim.turn.number)
     return await transaction.one(
-        Prepared(sa.select(table, NOW.label("clock")).where(mine, IS_RUNNING))
+        Prepared(sa.select(table, NOW.label("clock")).where(condition, IS_RUNNING))
     )
 
 
@@ -65,5 +65,5 @@ def test_a_planted_fault_is_found(
 ) -> None:
     where, name, broken = FAULTS[fault]
     monkeypatch.setattr(where, name, broken)
-    with pytest.raises((AssertionError, IntegrityError)):
+    with pytest.raises((AssertionError, sqlite3.IntegrityError)):
         queue_machine.on_one_database(sqlite_url, RUNS, SEED, shrink=False)

@@ -7,9 +7,11 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import event
 
 from lango.store.db.leases import Lease
+from lango.store.db.sqlite.driver import InlineConnection
 from tests.store.turns.worker_context import Desk
 
 
@@ -57,9 +59,10 @@ class Watch:
         self._patch = pytest.MonkeyPatch()
 
     async def __aenter__(self) -> "Watch":
-        engine = await self.desk.sessions.database.open()
-        event.listen(engine.sync_engine, "before_cursor_execute", self._executed)
+        await self.desk.sessions.database.open()
+        event.listen(sa.Engine, "before_cursor_execute", self._executed)
         fetch, fetch_locked = Lease.fetch, Lease.fetch_locked
+        fetch_inline = InlineConnection.fetch
 
         async def fetched(lease: Lease, sql: str, *arguments: Any) -> list[Any]:
             self._note(sql, arguments)
@@ -69,13 +72,17 @@ class Watch:
             self._note(sql, (True, *arguments))
             return await fetch_locked(lease, sql, locking, *arguments)
 
+        def fetched_inline(connection: InlineConnection, sql: str, parameters: Any) -> list[Any]:
+            self._note(sql, parameters)
+            return fetch_inline(connection, sql, parameters)
+
+        self._patch.setattr(InlineConnection, "fetch", fetched_inline)
         self._patch.setattr(Lease, "fetch", fetched)
         self._patch.setattr(Lease, "fetch_locked", locked)
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        engine = await self.desk.sessions.database.open()
-        event.remove(engine.sync_engine, "before_cursor_execute", self._executed)
+        event.remove(sa.Engine, "before_cursor_execute", self._executed)
         self._patch.undo()
 
     def _executed(self, _c: Any, _u: Any, sql: str, parameters: Any, *_rest: Any) -> None:

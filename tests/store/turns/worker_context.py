@@ -153,10 +153,10 @@ async def backlog(
     if not is_sqlite:  # as autovacuum does
         await execute(url, "analyze sessions", "analyze turns")
     yield
-    mine = f"(select pk from sessions where tenant = '{tenant}')"  # noqa: S608
+    own = f"(select pk from sessions where tenant = '{tenant}')"  # noqa: S608
     await execute(
         url,
-        *(f"delete from {name} where session_pk in {mine}" for name in ("turns", "turn_events")),  # noqa: S608
+        *(f"delete from {name} where session_pk in {own}" for name in ("turns", "turn_events")),  # noqa: S608
         f"delete from sessions where tenant = '{tenant}'",  # noqa: S608
     )
 

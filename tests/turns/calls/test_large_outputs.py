@@ -53,8 +53,8 @@ async def _sizes(here: Process, session_pk: int, *columns: sa.Column[str]) -> li
         found: list[int] = []
         for column in columns:
             text = sa.func.length(sa.cast(column, sa.Text))
-            mine = column.table.c.session_pk == session_pk
-            found += (await connection.execute(sa.select(text).where(mine))).scalars()
+            condition = column.table.c.session_pk == session_pk
+            found += (await connection.execute(sa.select(text).where(condition))).scalars()
     return [size for size in found if size]
 
 
@@ -69,9 +69,11 @@ async def _run(here: Process, agent: LlmAgent) -> int:
 
 
 async def _kept(here: Process) -> list[int]:
-    mine = artifacts.c.app_name == here.place.app
+    condition = artifacts.c.app_name == here.place.app
     async with here.store.database.snapshot() as connection:
-        return list((await connection.execute(sa.select(artifacts.c.size).where(mine))).scalars())
+        return list(
+            (await connection.execute(sa.select(artifacts.c.size).where(condition))).scalars()
+        )
 
 
 async def test_a_large_output_is_kept_once(here: Process) -> None:

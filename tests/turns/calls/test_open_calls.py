@@ -22,6 +22,7 @@ from lango.core.turns.events import Answer
 from lango.errors import TurnConflictError
 from lango.providers.base import ModelRequest
 from lango.providers.scripted import Reply, ScriptedProvider
+from lango.store.turns.ledger import ToolLedger
 from lango.store.turns.rows import Turn
 from lango.turns.worker import TurnWorker
 
@@ -31,7 +32,20 @@ class Desk:
 
     def __init__(self, *, fails: bool = False) -> None:
         self.began = asyncio.Event()
+        self.other_finished = asyncio.Event()
+        self.other_finished.set()
         self.fails = fails
+
+    def wait_for_the_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the slow tool begin its work when the ledger has the result of the other one."""
+        self.other_finished.clear()
+        finish = ToolLedger.finish
+
+        async def finished(ledger: ToolLedger, *given: Any) -> None:
+            await finish(ledger, *given)
+            self.other_finished.set()
+
+        monkeypatch.setattr(ToolLedger, "finish", finished)
 
     async def quick(self, tool_context: ToolContext) -> dict[str, str]:
         """Do something at once."""
@@ -40,7 +54,7 @@ class Desk:
 
     async def slow(self) -> str:
         """Do something that takes long."""
-        await asyncio.sleep(0.2)
+        await self.other_finished.wait()
         self.began.set()
         if self.fails:
             raise ValueError("out of order")
@@ -77,8 +91,11 @@ async def _answers(here: Process, turn: Turn) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
-async def test_what_has_finished_is_not_told_as_cut_off(here: Process, how: str) -> None:
+async def test_what_has_finished_is_not_told_as_cut_off(
+    here: Process, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk = Desk(fails=how == "failed")
+    desk.wait_for_the_other(monkeypatch)
     async with _worker(here, ["quick", "slow"], [desk.quick, desk.slow]):
         turn = await here.say("go")
         await desk.began.wait()
@@ -92,8 +109,8 @@ async def test_what_has_finished_is_not_told_as_cut_off(here: Process, how: str)
     assert loaded.session.state["quick"] == "done"
     events = await here.read(turn)
     check_log(events)
-    told = {e.data["name"]: e.data.get("error") for e in events if e.type == "tool.finished"}
-    assert told == {"quick": None, "slow": INTERRUPTED}
+    events_read = {e.data["name"]: e.data.get("error") for e in events if e.type == "tool.finished"}
+    assert events_read == {"quick": None, "slow": INTERRUPTED}
 
 
 async def test_an_approved_payment_that_was_cut_off_is_reported_as_interrupted(
@@ -101,8 +118,8 @@ async def test_an_approved_payment_that_was_cut_off_is_reported_as_interrupted(
 ) -> None:
     desk = Desk()
     async with _worker(here, ["slow"], [FunctionTool(desk.slow, require_confirmation=True)]):
-        asked = await _ended(here, await here.say("go"))
-        answer = await here.turns.answer(asked.id, Answer(asked.waits_for[0], approved=True))
+        waiting = await _ended(here, await here.say("go"))
+        answer = await here.turns.answer(waiting.id, Answer(waiting.waits_for[0], approved=True))
         await desk.began.wait()
         await here.turns.cancel(answer.id)
         ended = await _ended(here, answer.id)
@@ -114,16 +131,16 @@ async def test_a_question_stays_open_when_the_answer_to_another_is_cancelled(her
     desk, calls = Desk(), ["slow", "quick"]
     tools = [FunctionTool(each, require_confirmation=True) for each in (desk.slow, desk.quick)]
     async with _worker(here, calls, tools):
-        asked = await _ended(here, await here.say("go"))
+        waiting = await _ended(here, await here.say("go"))
         answer = await here.turns.answer(
-            asked.id, Answer(await _question(here, asked, "slow"), True)
+            waiting.id, Answer(await _question(here, waiting, "slow"), True)
         )
         await desk.began.wait()
         await here.turns.cancel(answer.id)
         assert (await _ended(here, answer.id)).state == "cancelled"
-        assert (await here.turns.get(asked.id)).state == "input_required"
-        question = await _question(here, asked, "quick")
-        last = await _ended(here, (await here.turns.answer(asked.id, Answer(question, True))).id)
+        assert (await here.turns.get(waiting.id)).state == "input_required"
+        question = await _question(here, waiting, "quick")
+        last = await _ended(here, (await here.turns.answer(waiting.id, Answer(question, True))).id)
     assert last.state == "completed"
     assert (await _answers(here, last))["quick"] == {"did": "it"}
 
@@ -132,15 +149,15 @@ async def test_the_answer_to_one_of_two_questions_may_be_repeated(here: Process)
     desk = Desk()
     tools = [FunctionTool(each, require_confirmation=True) for each in (desk.quick, desk.slow)]
     async with _worker(here, ["quick", "slow"], tools):
-        asked = await _ended(here, await here.say("go"))
-        answer = Answer(await _question(here, asked, "quick"), approved=True)
-        first = await here.turns.answer(asked.id, answer, idempotency_key="once")
+        waiting = await _ended(here, await here.say("go"))
+        answer = Answer(await _question(here, waiting, "quick"), approved=True)
+        first = await here.turns.answer(waiting.id, answer, idempotency_key="once")
         await _ended(here, first.id)
-        assert (await here.turns.get(asked.id)).state == "input_required"
-        again = await here.turns.answer(asked.id, answer, idempotency_key="once")
+        assert (await here.turns.get(waiting.id)).state == "input_required"
+        again = await here.turns.answer(waiting.id, answer, idempotency_key="once")
         assert again.id == first.id
         with pytest.raises(TurnConflictError):
-            await here.turns.answer(asked.id, answer, idempotency_key="twice")
+            await here.turns.answer(waiting.id, answer, idempotency_key="twice")
 
 
 async def test_a_session_does_not_wait_for_a_call_that_was_cancelled(here: Process) -> None:
@@ -159,7 +176,7 @@ async def test_a_session_does_not_wait_for_a_call_that_was_cancelled(here: Proce
     assert loaded.session.open_calls is None
 
 
-async def _question(here: Process, asked: Turn, tool: str) -> str:
+async def _question(here: Process, waiting: Turn, tool: str) -> str:
     """The id of the question about a tool."""
-    events = [event for event in await here.read(asked.id) if event.type == "approval.required"]
+    events = [event for event in await here.read(waiting.id) if event.type == "approval.required"]
     return next(event.data["approval"] for event in events if event.data["name"] == tool)

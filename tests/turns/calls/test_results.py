@@ -16,7 +16,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from faults.recovery.kill_shapes import TURN, agent, tool
 from faults.turns.place import Process, check_log, text_of, types_of
-from faults.turns.processes import workers
+from faults.turns.processes import Strike, workers
 from lango.adk.apps.load import Root
 from lango.adk.durable.run import DurableAgent
 from lango.adk.runner import AgentRunner
@@ -99,17 +99,17 @@ async def results(here: Process, turn: Turn) -> list[Any]:
 @pytest.mark.parametrize("interim", [None, PENDING], ids=["none", "pending"])
 async def test_a_result_reaches_the_agent(here: Process, interim: Any) -> None:
     async with worker(here, clerk(interim)):
-        asked, call = await filed(here)
+        waiting, call = await filed(here)
         assert (await ended(here, await here.say("hello?"))).state == "completed"
-        turn = await here.turns.deliver(asked.id, call, DONE)
-        assert turn.invocation_id == asked.invocation_id
+        turn = await here.turns.deliver(waiting.id, call, DONE)
+        assert turn.invocation_id == waiting.invocation_id
         assert (await ended(here, turn.id)).state == "completed"
         assert (await said(here, turn.id)).endswith(': file gave {"status":"done"}')
-        assert (await here.turns.get(asked.id)).state == "answered"
+        assert (await here.turns.get(waiting.id)).state == "answered"
         after = await here.say("and now?")
         assert (await ended(here, after)).state == "completed"
         assert 'file gave {"status":"done"}' in await said(here, after)
-    assert await results(here, asked) == [*([interim] if interim else []), DONE]
+    assert await results(here, waiting) == [*([interim] if interim else []), DONE]
     events = await here.read(turn.id)
     check_log(events)
     [finished] = [event.data for event in events if event.type == "tool.finished"]
@@ -118,9 +118,9 @@ async def test_a_result_reaches_the_agent(here: Process, interim: Any) -> None:
 
 async def test_a_result_keeps_the_order_of_the_session(here: Process) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
+        waiting, call = await filed(here)
     before = await here.say("one")
-    result = await here.turns.deliver(asked.id, call, DONE)
+    result = await here.turns.deliver(waiting.id, call, DONE)
     behind = await here.say("two")
     async with worker(here, clerk()):  # another one, as after a restart
         turns = [await ended(here, turn) for turn in (before, result.id, behind)]
@@ -143,51 +143,51 @@ async def test_a_result_keeps_the_order_of_the_session(here: Process) -> None:
 )
 async def test_a_result_is_any_json(here: Process, result: Any, seen: Any) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
-        turn = await ended(here, (await here.turns.deliver(asked.id, call, result)).id)
+        waiting, call = await filed(here)
+        turn = await ended(here, (await here.turns.deliver(waiting.id, call, result)).id)
     assert turn.state == "completed", turn.error
     if seen is not None:
-        assert (await results(here, asked))[-1] == seen
+        assert (await results(here, waiting))[-1] == seen
 
 
 async def test_the_same_result_again_is_the_same_turn(here: Process) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
-        first = await here.turns.deliver(asked.id, call, DONE)
-        assert (await here.turns.deliver(asked.id, call, DONE)).id == first.id
+        waiting, call = await filed(here)
+        first = await here.turns.deliver(waiting.id, call, DONE)
+        assert (await here.turns.deliver(waiting.id, call, DONE)).id == first.id
         await ended(here, first.id)
-        assert (await here.turns.deliver(asked.id, call, DONE)).id == first.id
+        assert (await here.turns.deliver(waiting.id, call, DONE)).id == first.id
         with pytest.raises(TurnConflictError, match="answered already"):
-            await here.turns.deliver(asked.id, call, {"status": "other"})
+            await here.turns.deliver(waiting.id, call, {"status": "other"})
         with pytest.raises(TurnConflictError, match="answered already"):
-            await here.turns.answer(asked.id, Answer(call, approved=True))
-    assert await results(here, asked) == [PENDING, DONE]
+            await here.turns.answer(waiting.id, Answer(call, approved=True))
+    assert await results(here, waiting) == [PENDING, DONE]
 
 
 async def test_a_key_belongs_to_one_result(here: Process) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
-        first = await here.turns.deliver(asked.id, call, DONE, idempotency_key="k")
+        waiting, call = await filed(here)
+        first = await here.turns.deliver(waiting.id, call, DONE, idempotency_key="k")
         for key in ("k", None, "another"):
-            again = await here.turns.deliver(asked.id, call, DONE, idempotency_key=key)
+            again = await here.turns.deliver(waiting.id, call, DONE, idempotency_key=key)
             assert again.id == first.id
         with pytest.raises(TurnConflictError, match="idempotency key"):
-            await here.turns.deliver(asked.id, call, {}, idempotency_key="k")
+            await here.turns.deliver(waiting.id, call, {}, idempotency_key="k")
 
 
 @pytest.mark.parametrize("same", [True, False])
 async def test_results_that_come_together_are_taken_once(here: Process, same: bool) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
+        waiting, call = await filed(here)
         given = [DONE if same else {"status": number} for number in range(5)]
         turns = await asyncio.gather(
-            *(here.turns.deliver(asked.id, call, one) for one in given), return_exceptions=True
+            *(here.turns.deliver(waiting.id, call, one) for one in given), return_exceptions=True
         )
         accepted = {one.id for one in turns if isinstance(one, Turn)}
         refused = [one for one in turns if isinstance(one, TurnConflictError)]
         assert (len(accepted), len(refused)) == (1, 0 if same else 4)
         await ended(here, accepted.pop())
-    assert len(await results(here, asked)) == 2
+    assert len(await results(here, waiting)) == 2
 
 
 async def test_a_result_that_comes_while_the_turn_runs_is_to_be_sent_again(here: Process) -> None:
@@ -204,8 +204,8 @@ async def test_a_result_that_comes_while_the_turn_runs_is_to_be_sent_again(here:
         return PENDING
 
     async with worker(here, agent("clerk", CALL, outputs, tools=[LongRunningFunctionTool(file)])):
-        asked, call = await filed(here)
-        turn = await here.turns.deliver(asked.id, call, DONE)
+        waiting, call = await filed(here)
+        turn = await here.turns.deliver(waiting.id, call, DONE)
         assert (await ended(here, turn.id)).state == "completed"
     assert len(refused) == 1
 
@@ -214,11 +214,11 @@ async def test_a_call_is_found_by_what_its_tool_knows(here: Process) -> None:
     """A tool knows its invocation, which has the id of the invocation's first turn."""
     steps = (CALL, [("ship", {"k": "b"})], outputs)
     async with worker(here, agent("clerk", *steps, tools=[later(), later(None, "ship")])):
-        asked, call = await filed(here)
-        second = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
-        assert (second.state, second.invocation_id) == ("input_required", asked.id)
+        waiting, call = await filed(here)
+        second = await ended(here, (await here.turns.deliver(waiting.id, call, DONE)).id)
+        assert (second.state, second.invocation_id) == ("input_required", waiting.id)
         [shipping] = second.waits_for
-        turn = await here.turns.deliver(asked.id, shipping, {"status": "shipped"})
+        turn = await here.turns.deliver(waiting.id, shipping, {"status": "shipped"})
         assert (await ended(here, turn.id)).state == "completed"
         assert "shipped" in await said(here, turn.id)
     assert {one.state for one in await here.turns.of_session(here.place.app)} == {
@@ -230,12 +230,14 @@ async def test_each_of_two_calls_gets_its_result(here: Process) -> None:
     calls = [("file", {"k": "a"}), ("ship", {"k": "b"})]
     tools = [later(PENDING), later(None, "ship")]
     async with worker(here, agent("clerk", calls, outputs, tools=tools)):
-        asked = await ended(here, await here.say(GO))
-        events = [event.data for event in await here.read(asked.id) if event.type == "tool.started"]
+        waiting = await ended(here, await here.say(GO))
+        events = [
+            event.data for event in await here.read(waiting.id) if event.type == "tool.started"
+        ]
         ids = {event["name"]: event["call"] for event in events}
-        first = await ended(here, (await here.turns.deliver(asked.id, ids["ship"], "sent")).id)
+        first = await ended(here, (await here.turns.deliver(waiting.id, ids["ship"], "sent")).id)
         assert (first.state, first.waits_for) == ("input_required", (ids["file"],))
-        last = await ended(here, (await here.turns.deliver(asked.id, ids["file"], DONE)).id)
+        last = await ended(here, (await here.turns.deliver(waiting.id, ids["file"], DONE)).id)
         assert last.state == "completed"
         assert "done" in await said(here, last.id)
         assert "sent" in await said(here, last.id)
@@ -244,60 +246,60 @@ async def test_each_of_two_calls_gets_its_result(here: Process) -> None:
 async def test_an_approval_is_no_result(here: Process) -> None:
     pay = tool("pay", require_confirmation=True)
     async with worker(here, agent("clerk", [("pay", {"k": "a"})], outputs, tools=[pay])):
-        asked = await ended(here, await here.say(GO))
-        [event] = [e.data for e in await here.read(asked.id) if e.type == "approval.required"]
+        waiting = await ended(here, await here.say(GO))
+        [event] = [e.data for e in await here.read(waiting.id) if e.type == "approval.required"]
         for call in (event["approval"], event["call"]):
             with pytest.raises(TurnConflictError, match="waits for an approval"):
-                await here.turns.deliver(asked.id, call, DONE)
-        assert (await here.turns.get(asked.id)).state == "input_required"
+                await here.turns.deliver(waiting.id, call, DONE)
+        assert (await here.turns.get(waiting.id)).state == "input_required"
 
 
 async def test_a_call_that_nothing_waits_for_is_missing(here: Process) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
+        waiting, call = await filed(here)
         other = await ended(here, await here.say("hello?"))
-        for turn, wrong in ((asked, "call_1"), (other, call)):
+        for turn, wrong in ((waiting, "call_1"), (other, call)):
             with pytest.raises(CallNotFoundError):
                 await here.turns.deliver(turn.id, wrong, DONE)
         elsewhere = Turns(here.store, here.engine, tenant="another")
         with pytest.raises(TurnNotFoundError):
-            await elsewhere.deliver(asked.id, call, DONE)
+            await elsewhere.deliver(waiting.id, call, DONE)
 
 
 async def test_a_result_for_a_deleted_session_is_refused(here: Process) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
-    queued = await here.turns.deliver(asked.id, call, DONE)
-    await here.store.delete(asked.session)
-    for turn in (asked, queued):
+        waiting, call = await filed(here)
+    queued = await here.turns.deliver(waiting.id, call, DONE)
+    await here.store.delete(waiting.session)
+    for turn in (waiting, queued):
         with pytest.raises(TurnNotFoundError):
             await here.turns.deliver(turn.id, call, DONE)
     async with worker(here, clerk()):
         await ended(here, await here.say("a new session of that name"))
     with pytest.raises((TurnNotFoundError, SessionNotFoundError)):
-        await here.turns.deliver(asked.id, call, DONE)
+        await here.turns.deliver(waiting.id, call, DONE)
 
 
 async def test_a_result_whose_turn_was_cancelled_can_be_delivered_again(here: Process) -> None:
     async with worker(here, clerk()):
-        asked, call = await filed(here)
-    first = await here.turns.deliver(asked.id, call, DONE)
+        waiting, call = await filed(here)
+    first = await here.turns.deliver(waiting.id, call, DONE)
     await here.turns.cancel(first.id)
-    assert (await here.turns.get(asked.id)).state == "input_required"
-    second = await here.turns.deliver(asked.id, call, DONE)
+    assert (await here.turns.get(waiting.id)).state == "input_required"
+    second = await here.turns.deliver(waiting.id, call, DONE)
     assert second.id != first.id
     async with worker(here, clerk()):
         assert (await ended(here, second.id)).state == "completed"
-    assert await results(here, asked) == [PENDING, DONE]
+    assert await results(here, waiting) == [PENDING, DONE]
 
 
 @pytest.mark.parametrize("point", ["turn.start", "append.after", "model.start", "turn.unmarked"])
 async def test_a_worker_that_dies_leaves_the_result_to_another(here: Process, point: str) -> None:
     with workers(here.place):
-        asked = await ended(here, await here.say('call errand {"name": "a"}'))
-        [call] = asked.waits_for
-    turn = await here.turns.deliver(asked.id, call, DONE)
-    with workers(here.place, die_at=point) as (doomed,):
+        waiting = await ended(here, await here.say('call errand {"name": "a"}'))
+        [call] = waiting.waits_for
+    turn = await here.turns.deliver(waiting.id, call, DONE)
+    with workers(here.place, strike=Strike(point)) as (doomed,):
         doomed.join()
         with workers(here.place):
             assert (await ended(here, turn.id)).state == "completed"
@@ -305,7 +307,7 @@ async def test_a_worker_that_dies_leaves_the_result_to_another(here: Process, po
     check_log(events)
     assert types_of(events).count("tool.finished") == 1
     assert text_of(events) == 'I asked: errand gave {"status":"done"}.'
-    rows = await here.store.messages(asked.session, limit=100)
+    rows = await here.store.messages(waiting.session, limit=100)
     assert [row.role for row in rows].count("tool") == 2
     assert here.place.effects.words() == ["sent a"]
 
@@ -337,12 +339,14 @@ async def test_the_agents_around_go_on(here: Process, name: str, interim: Any) -
     contain, speakers = CONTAINERS[name]
     one = agent("clerk", CALL, outputs, tools=[later(interim)])
     async with worker(here, contain(one)):
-        asked, call = await filed(here)
+        waiting, call = await filed(here)
         assert (await ended(here, await here.say("hello?"))).state == "completed"
-        turn = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
+        turn = await ended(here, (await here.turns.deliver(waiting.id, call, DONE)).id)
         assert turn.state == "completed", turn.error
-        told = [e.data["author"] for e in await here.read(turn.id) if e.type == "message.completed"]
-    assert told == speakers
+        result = [
+            e.data["author"] for e in await here.read(turn.id) if e.type == "message.completed"
+        ]
+    assert result == speakers
 
 
 @pytest.mark.parametrize("interim", [None, PENDING], ids=["none", "pending"])
@@ -351,12 +355,12 @@ async def test_where_the_agents_around_could_not_go_on_a_result_is_refused(
 ) -> None:
     one = agent("clerk", CALL, outputs, tools=[later(interim)])
     async with worker(here, _in_sequence_below(one)):
-        asked, call = await filed(here)
-        turn = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
+        waiting, call = await filed(here)
+        turn = await ended(here, (await here.turns.deliver(waiting.id, call, DONE)).id)
     assert (turn.state, (turn.error or {})["type"]) == ("failed", "NotResumableError")
     assert "inner" in (turn.error or {})["message"]
-    assert (await here.turns.get(asked.id)).state == "input_required"
-    assert DONE not in await results(here, asked)
+    assert (await here.turns.get(waiting.id)).state == "input_required"
+    assert DONE not in await results(here, waiting)
 
 
 async def test_an_agent_that_runs_as_a_tool_cannot_wait(here: Process) -> None:
@@ -379,15 +383,15 @@ async def test_the_agent_sees_what_happened_meanwhile(here: Process) -> None:
 
     root = agent("clerk", *steps[:2], look, tools=[later(), tool("pay")])
     async with worker(here, root):
-        asked, call = await filed(here)
+        waiting, call = await filed(here)
         assert (await ended(here, await here.say("and my order?"))).state == "completed"
-        turn = await ended(here, (await here.turns.deliver(asked.id, call, DONE)).id)
+        turn = await ended(here, (await here.turns.deliver(waiting.id, call, DONE)).id)
         assert turn.state == "completed"
-        told = await said(here, turn.id)
-    assert "pay gave" in told
-    assert told.endswith('file gave {"status":"done"}')
+        result = await said(here, turn.id)
+    assert "pay gave" in result
+    assert result.endswith('file gave {"status":"done"}')
     assert seen[-1] == [GO, "and my order?"]
-    rows = await here.store.messages(asked.session, limit=100)
+    rows = await here.store.messages(waiting.session, limit=100)
     assert sum('"pay"' in (row.tool_calls or "") for row in rows if row.role == "tool") == 1
 
 
@@ -409,8 +413,8 @@ async def test_state_that_came_with_the_message_is_not_set_again(here: Process) 
     root = agent("clerk", CALL, outputs, tools=[LongRunningFunctionTool(file)])
     async with worker(here, root):
         turn = await here.say(GO, options={"state": {"step": "new"}})
-        asked = await ended(here, turn)
-        await ended(here, (await here.turns.deliver(asked.id, asked.waits_for[0], DONE)).id)
-    loaded = await here.store.load(asked.session, None)
+        waiting = await ended(here, turn)
+        await ended(here, (await here.turns.deliver(waiting.id, waiting.waits_for[0], DONE)).id)
+    loaded = await here.store.load(waiting.session, None)
     assert loaded is not None
     assert loaded.session.state["step"] == "filed"

@@ -15,6 +15,8 @@ from lango.turns.wake import WORK
 APP = "a"
 HEAD = Head(7, APP, "", "turn_1")
 ROOM = 10
+NEVER = 3_600.0  # seconds: polls have a cause
+PATIENCE = 20.0
 
 
 class Taker:
@@ -47,9 +49,10 @@ class Running:
     """An engine that runs, with polls that find what a test says."""
 
     def __init__(self, worker: Taker, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.engine = LocalEngine(Database("sqlite:///:memory:"))
+        self.engine = LocalEngine(Database("sqlite:///:memory:"), poll=NEVER)
         self.worker = worker
         self.polls = 0
+        self._ended = 0  # polls
         self.found: list[Head] = []
         self.submitted_meanwhile: list[Head] = []
         monkeypatch.setattr(self.engine.queue, "heads", self._heads)
@@ -60,21 +63,25 @@ class Running:
         for head in self.submitted_meanwhile:
             self.engine.dispatch([head])
         await asyncio.sleep(0.02)
+        self._ended += 1
         return self.found
 
     async def _promote_due(self) -> None:
         return
 
-    async def during(self, seconds: float = 0.1) -> list[Any]:
-        """Let it run for a while; the errors in its callbacks."""
+    async def after(self, polls: int) -> list[Any]:
+        """Let it run until so many polls have ended, and a while; the errors in its callbacks."""
         errors: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        await asyncio.sleep(seconds)
+        async with asyncio.timeout(PATIENCE):
+            while self._ended < polls:  # noqa: ASYNC110 - no event to await
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
         return errors
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.engine.run(self.worker))
-        await self.during()  # the first poll
+        await self.after(polls=1)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -89,14 +96,14 @@ async def test_a_session_that_is_claimed_during_a_poll_is_claimed_once(
     async with Running(Taker(claims_for=claims_for), monkeypatch) as running:
         running.submitted_meanwhile = running.found = [HEAD]
         running.engine.wakes.wake(WORK)
-        assert await running.during() == []
+        assert await running.after(polls=2) == []
         assert (running.worker.taken, running.polls) == ([HEAD.session_pk], 2)
 
 
 async def test_a_submit_is_claimed_without_a_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Running(Taker(), monkeypatch) as running:
         running.engine.dispatch([HEAD])
-        await running.during()
+        await running.after(polls=1)
         assert (running.worker.taken, running.polls) == ([HEAD.session_pk], 1)
 
 
@@ -106,7 +113,7 @@ async def test_while_others_wait_the_poll_decides(monkeypatch: pytest.MonkeyPatc
     running.found = others
     async with running:
         running.engine.dispatch([HEAD])
-        await running.during()
+        await running.after(polls=2)
         assert HEAD.session_pk not in running.worker.taken
         assert running.polls == 2
 
@@ -114,7 +121,7 @@ async def test_while_others_wait_the_poll_decides(monkeypatch: pytest.MonkeyPatc
 async def test_after_a_claim_that_fails_workers_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Running(Taker(begins=False), monkeypatch) as running:
         running.engine.dispatch([HEAD])
-        await running.during()
+        await running.after(polls=2)
         assert (running.worker.taken, running.polls) == ([HEAD.session_pk], 2)
 
 
@@ -122,8 +129,8 @@ async def test_a_turn_that_starts_later_wakes_no_worker(monkeypatch: pytest.Monk
     later = HEAD._replace(run_at=time.time() + 60)
     async with Running(Taker(), monkeypatch) as running:
         running.engine.dispatch([later])
-        await running.during()
+        await running.after(polls=1)
         assert (running.worker.taken, running.polls) == ([], 1)
         running.engine.dispatch([later._replace(run_at=time.time() - 1)])
-        await running.during()
+        await running.after(polls=1)
         assert running.worker.taken == [HEAD.session_pk]

@@ -8,6 +8,8 @@ from datetime import timedelta
 
 import pytest
 import pytest_asyncio
+from temporalio.bridge.proto.activity_task import ActivityTask
+from temporalio.bridge.worker import Worker as BridgeWorker
 from temporalio.client import ActivityExecutionDescription as Described
 from temporalio.client import ActivityExecutionStatus as Status
 from temporalio.client import (
@@ -19,14 +21,17 @@ from temporalio.service import RPCError
 
 from faults.carriers.temporal_server import TemporalServer, temporal_server
 from faults.database.own_cluster import free_port
-from lango.errors import ConfigError
+from lango.errors import ConfigError, StoreUnavailableError
 from lango.store.db.database import Database
-from lango.store.turns.rows import Head
+from lango.store.turns.rows import Head, Turn
+from lango.store.turns.submit import SqlTurnStore
 from lango.testing.engine_suite import FAIL, HOLD, QUICK, REASON, EngineProcess, Fleet
 from lango.turns.bus.choose import namespace_of
+from lango.turns.engine.cancel import cancel_turn
 from lango.turns.engine.choose import engine_of
 from lango.turns.engine.database import LocalEngine
 from lango.turns.engine.head_messages import decode_head, encode_head
+from lango.turns.engine.protocol import Engine
 from lango.turns.engine.temporal import TemporalEngine
 from lango.turns.engine.temporal_client import ACTIVITY, address_of
 
@@ -151,6 +156,54 @@ async def test_an_activity_cancelled_in_temporal_cancels_its_turn(
     assert [turn.state for turn in ended] == ["cancelled", "cancelled"]
     assert not fleet.started(queued)
     assert await shown(client, running) == Status.CANCELED
+
+
+async def test_a_cancellation_in_temporal_outlasts_an_outage_of_the_database(
+    fleet: Fleet, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await fleet.process()
+    await here.worker()
+    turn = await here.submit(HOLD)
+    await fleet.until_started(turn)
+    tries = 0
+
+    async def cancel(turns: SqlTurnStore, engine: Engine, tenant: str, turn_id: str) -> Turn:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise StoreUnavailableError
+        return await cancel_turn(turns, engine, tenant, turn_id)
+
+    monkeypatch.setattr("lango.turns.engine.temporal_activity.cancel_turn", cancel)
+    await client.get_activity_handle(turn).cancel()
+    (ended,) = await here.ended(turn)
+    assert ended.state == "cancelled"
+    assert await shown(client, turn) == Status.CANCELED
+
+
+async def test_a_worker_that_cannot_poll_once_polls_again_while_its_turns_run(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await fleet.process()
+    await here.worker()
+    running = await here.submit(HOLD)
+    await fleet.until_started(running)
+    poll, has_failed = BridgeWorker.poll_activity_task, asyncio.Event()
+
+    async def failing_once(worker: BridgeWorker) -> ActivityTask:
+        if not has_failed.is_set():
+            has_failed.set()
+            raise RuntimeError("Poll failure: permission denied")
+        return await poll(worker)
+
+    monkeypatch.setattr(BridgeWorker, "poll_activity_task", failing_once)
+    await here.ended(await here.submit(QUICK, session="polled before"))
+    await has_failed.wait()
+    later = await here.submit(QUICK, session="later")
+    (ended,) = await here.ended(later)
+    assert ended.state == "completed"
+    fleet.app.released.set()
+    await here.ended(running)
 
 
 async def test_a_terminated_activity_does_not_end_its_turn(fleet: Fleet, client: Client) -> None:

@@ -3,9 +3,13 @@
 from faults.turns.place import Process
 from lango.core.turns.states import NewTurn
 from lango.store.sessions.entries import SessionKey
+from lango.store.turns.claim import TurnQueue
 from lango.store.turns.rows import Claim
 from lango.store.turns.submit import SqlTurnStore
 from lango.store.turns.workers import Worker, Workers
+
+ALIVE = 3600.0
+"""Seconds for which a worker that a test plays counts as alive: it sends no heartbeats."""
 
 
 async def claimed(here: Process, session: str = "s") -> Claim:
@@ -13,7 +17,12 @@ async def claimed(here: Process, session: str = "s") -> Claim:
     await here.store.create(key)
     submitted = await SqlTurnStore(here.store.database).submit(key, NewTurn({"text": "hi"}))
     worker = Worker(f"wrk_{here.place.app}_{session}", {here.place.app: "print"})
+    return await claim_as(here, worker, submitted.turn.session_pk)
+
+
+async def claim_as(here: Process, worker: Worker, session_pk: int) -> Claim:
+    """Register a worker, and let it claim the work of a session."""
     await Workers(here.store.database).register(worker)
-    claim = await here.engine.queue.claim(submitted.turn.session_pk, worker)
+    claim = await TurnQueue(here.store.database, dead_after=ALIVE).claim(session_pk, worker)
     assert claim is not None
     return claim

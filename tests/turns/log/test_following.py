@@ -88,12 +88,16 @@ async def test_what_runs_here_is_heard_before_it_is_written(table: Table) -> Non
     turn = await table.hand_in()
     reading = await table.read(turn)
     claim = await table.begin(turn)
-    said = [MessageDelta("m", "Hel"), MessageDelta("m", "lo"), MessageCompleted("m", "a", "Hello")]
-    await table.say(claim, *said, written=False)
+    deltas = [
+        MessageDelta("m", "Hel"),
+        MessageDelta("m", "lo"),
+        MessageCompleted("m", "a", "Hello"),
+    ]
+    await table.say(claim, *deltas, written=False)
     error = LookupError("this very one")
     table.feeds.publish(turn, AttemptOver(Failed(error)))
     events = await reading
-    assert events == [Started(1), *said, Failed(error)]
+    assert events == [Started(1), *deltas, Failed(error)]
     assert isinstance(events[-1], Failed)
     assert events[-1].error is error
 
@@ -102,19 +106,19 @@ async def test_what_another_process_runs_is_read_from_the_log(table: Table) -> N
     turn = await table.hand_in()
     reading = await table.read(turn)
     claim = await table.desk.claim(turn.session_pk, await table.desk.worker())
-    said = [MessageDelta("m", "Hello"), MessageCompleted("m", "a", "Hello")]
-    await table.desk.log.append(claim, said)
+    events = [MessageDelta("m", "Hello"), MessageCompleted("m", "a", "Hello")]
+    await table.desk.log.append(claim, events)
     await table.desk.finish(claim)
-    assert await reading == [Started(1), *said, Completed()]
+    assert await reading == [Started(1), *events, Completed()]
 
 
 async def test_what_was_heard_and_written_is_not_told_again(table: Table) -> None:
     turn = await table.hand_in()
     reading = await table.read(turn)
-    mine = await table.begin(turn)
-    await table.say(mine, CALL, RESULT, MessageDelta("m", "Hel"))
+    own = await table.begin(turn)
+    await table.say(own, CALL, RESULT, MessageDelta("m", "Hel"))
     table.feeds.publish(turn, AttemptOver(None))
-    other = await table.take_over(turn, mine)
+    other = await table.take_over(turn, own)
     rest = [MessageReset("m"), MessageDelta("n", "Hello"), MessageCompleted("n", "a", "Hello")]
     await table.desk.log.append(other, rest)
     await table.desk.finish(other)
@@ -128,13 +132,11 @@ async def test_what_was_heard_and_never_written_is_not_told_again(table: Table) 
     """The next worker tells what the session has and the log lacks; of deltas it knows nothing."""
     turn = await table.hand_in()
     reading = await table.read(turn)
-    mine = await table.begin(turn)
-    await table.say(mine, CALL)
-    await table.say(
-        mine, RESULT, MessageDelta("m", "Hel"), ReasoningDelta("m", "Hm"), written=False
-    )
+    own = await table.begin(turn)
+    await table.say(own, CALL)
+    await table.say(own, RESULT, MessageDelta("m", "Hel"), ReasoningDelta("m", "Hm"), written=False)
     table.feeds.publish(turn, AttemptOver(None))
-    other = await table.take_over(turn, mine)
+    other = await table.take_over(turn, own)
     await table.desk.log.append(other, [RESULT, MessageCompleted("n", "a", "Hello")])
     await table.desk.queue.close(other, Cancelled("Hel"))
     assert await reading == [

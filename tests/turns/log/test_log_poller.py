@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from faults.turns.place import Place, Process
-from lango.core.tenants import current_tenant
+from lango.core.current import current_tenant
 from lango.core.turns.events import Completed, MessageDelta
 from lango.errors import StoreError, StoreUnavailableError
 from lango.store.sessions.store import SqlSessionStore
@@ -19,7 +19,7 @@ from lango.turns.wake import LogSubscription
 from tests.turns.log.claims import claimed
 
 READERS = 30
-_SOON = 5.0
+_SOON = 20.0
 
 
 class Positions(TurnLog):

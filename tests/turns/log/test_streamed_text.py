@@ -8,22 +8,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+import pytest
 import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from faults.turns.place import Place, Process, process
-from lango.core.turns.events import Completed, Event, MessageCompleted, MessageDelta, ToolStarted
+from lango.core.turns.events import (
+    Cancelled,
+    Completed,
+    Event,
+    MessageCompleted,
+    MessageDelta,
+    ToolStarted,
+)
 from lango.core.turns.positions import Position
+from lango.errors import Fenced, StoreUnavailableError
 from lango.store.sessions.store import SqlSessionStore
-from lango.store.turns.log import LogCursor, LoggedEvent
+from lango.store.turns.log import LogCursor, LoggedEvent, TurnLog
 from lango.store.turns.rows import Claim
+from lango.store.turns.submit import SqlTurnStore
+from lango.store.turns.workers import Worker, Workers
 from lango.turns.bus.event_messages import decode_events, encode_events
 from lango.turns.bus.protocol import BusMessage, OnMessage
 from lango.turns.engine.database import LocalEngine
 from lango.turns.log import STREAM_FOR, LogWriter
 from lango.turns.service import Turns
-from tests.turns.log.test_log import claimed
+from tests.turns.log.claims import claim_as, claimed
 
 _AGAIN = 0.05
 
@@ -100,7 +111,11 @@ class Writing:
     def __init__(self, process: Process, claim: Claim) -> None:
         self.claim, self._process = claim, process
         self.writer = LogWriter(process.turns.log, process.engine.wakes)
-        self.writer.begin(claim, lambda: None)
+        self.is_lost = False
+        self.writer.begin(claim, self._lose)
+
+    def _lose(self) -> None:
+        self.is_lost = True
 
     async def say(self, *texts: str) -> None:
         for text in texts:
@@ -133,7 +148,10 @@ async def _texts(turns: Turns, turn_id: str, after: Position) -> list[LoggedEven
         return [event async for event in events]
 
 
-async def test_text_is_streamed_before_it_is_written(writing: Process, there: There) -> None:
+async def test_text_is_streamed_before_it_is_written(
+    writing: Process, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.turns.log.STREAM_FOR", 3600.0)
     turn = Writing(writing, await claimed(writing))
     async with aclosing(there.turns.events(turn.claim.turn.id, after=2)) as events:
         reading = asyncio.create_task(anext(events))
@@ -195,15 +213,15 @@ async def test_a_reader_resumes_within_an_event(writing: Process, there: There) 
     await turn.say("a", "bc", "de")
     within = Position(3, 3, turn.claim.epoch)
     await turn.close()
-    told = [
+    result = [
         e.data.get("text", e.type) for e in await _texts(there.turns, turn.claim.turn.id, within)
     ]
-    assert told == ["e", "completed"]
+    assert result == ["e", "completed"]
     whole = Position(3, 4, turn.claim.epoch)
-    told = [
+    result = [
         e.data.get("text", e.type) for e in await _texts(there.turns, turn.claim.turn.id, whole)
     ]
-    assert told == ["completed"]
+    assert result == ["completed"]
 
 
 async def test_the_text_of_a_lost_attempt_is_not_taken_for_the_next_ones(
@@ -214,10 +232,58 @@ async def test_the_text_of_a_lost_attempt_is_not_taken_for_the_next_ones(
     within = Position(3, 4, turn.claim.epoch - 1)  # as if another attempt had streamed it
     await turn.add(MessageCompleted("m", "app", "a and more"))
     await turn.close()
-    told = [
+    result = [
         e.data.get("text", e.type) for e in await _texts(there.turns, turn.claim.turn.id, within)
     ]
-    assert told == ["lost", "a and more", "completed"]
+    assert result == ["lost", "a and more", "completed"]
+
+
+async def _take_over(here: Process, claim: Claim) -> Claim:
+    """Let another worker claim the turn."""
+    await Workers(here.store.database).remove(claim.worker)
+    worker = Worker(f"{claim.worker}_next", {here.place.app: "print"})
+    return await claim_as(here, worker, claim.turn.session_pk)
+
+
+async def test_a_worker_that_lost_its_turn_in_an_outage_streams_nothing(
+    writing: Process, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = Writing(writing, await claimed(writing))
+    with monkeypatch.context() as outage:
+
+        async def unavailable(_: object, __: object) -> NoReturn:
+            raise StoreUnavailableError
+
+        outage.setattr(TurnLog, "append_many", unavailable)
+        with pytest.raises(StoreUnavailableError):
+            await turn.say("a")
+    taken = await _take_over(writing, turn.claim)  # it writes as many events as are in doubt
+    reading = asyncio.create_task(_texts(there.turns, turn.claim.turn.id, Position(2)))
+    await asyncio.sleep(0.2)
+    with pytest.raises(Fenced):
+        await turn.say("b", "c")
+    await asyncio.sleep(0.2)
+    await writing.engine.queue.close(taken, Completed())
+    assert [event.type for event in await reading] == ["started", "completed"]
+    assert turn.is_lost
+
+
+async def test_a_worker_that_knows_that_it_lost_its_turn_streams_nothing(
+    writing: Process, there: There
+) -> None:
+    turn = Writing(writing, await claimed(writing))
+    await turn.say("a")
+    await SqlTurnStore(writing.store.database).cancel("", turn.claim.turn.id)
+    taken = await _take_over(writing, turn.claim)  # to close it, which logs nothing yet
+    reading = asyncio.create_task(_texts(there.turns, turn.claim.turn.id, Position(2)))
+    await asyncio.sleep(0.2)
+    await turn.add(ToolStarted("call", "tool", {}))
+    assert turn.is_lost
+    with pytest.raises(Fenced):
+        await turn.say("b")
+    await asyncio.sleep(0.2)
+    await writing.engine.queue.close(taken, Cancelled())
+    assert [event.data.get("text") for event in await reading] == ["a", ""]
 
 
 async def test_without_the_bus_the_log_has_all(writing: Process, there: There, hub: Hub) -> None:
@@ -230,8 +296,8 @@ async def test_without_the_bus_the_log_has_all(writing: Process, there: There, h
     hub.is_cut = False
     await turn.say("d")  # its reader lacks "c", and waits for the event that has all
     await turn.close()
-    told = [str(event.data.get("text", "")) for event in await reading]
-    assert "".join(told) == "abcd"
+    result = [str(event.data.get("text", "")) for event in await reading]
+    assert "".join(result) == "abcd"
 
 
 TEXTS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=6)

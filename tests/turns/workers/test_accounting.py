@@ -1,7 +1,7 @@
 """A worker accounts for every turn it has claimed, whatever tools and the database do to it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -20,8 +20,8 @@ from lango.adk.durable.run import DurableAgent
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
 from lango.adk.sessions.service import SessionServiceAdapter
-from lango.core.turns.events import GivenUp
-from lango.errors import StoreUnavailableError
+from lango.core.turns.events import GivenUp, MessageDelta, Publish, TurnEvent
+from lango.errors import Fenced, StoreUnavailableError
 from lango.providers.scripted import ScriptedProvider, demo
 from lango.store.schema.tables import turns
 from lango.store.turns.claim import ClosedTurn, TurnQueue
@@ -128,9 +128,10 @@ async def test_a_tool_that_swallows_its_cancellation_is_left_behind(
     monkeypatch.setattr(attempt, "STOP_GRACE", 0.1)
     tool = Stubborn()
     async with _worker(here, tool.stubborn) as worker:
-        limit = {"time_limit": 0.5} if why == "late" else {}
+        limit = {"time_limit": 10.0} if why == "late" else {}
         turn = await here.say("call stubborn {}", **limit)
-        await tool.began.wait()
+        async with asyncio.timeout(30):  # a turn that is late before its tool begins never does
+            await tool.began.wait()
         if why == "cancelled":
             await here.turns.cancel(turn)
         ended = await _ended(here, turn)
@@ -150,6 +151,46 @@ async def test_a_tool_that_swallows_its_cancellation_is_left_behind(
         events = await here.read(turn)
         check_log(events)
         assert (await _ended(here, await here.say("and now?"))).state == "completed"
+
+
+class Leaking:
+    """An app that leaks a cancellation while a part of its run still publishes text."""
+
+    fingerprint = "leaking"
+    remembers = False
+
+    def __init__(self) -> None:
+        self.closing = asyncio.Event()
+        self.part: asyncio.Task[None] | None = None
+
+    async def run(
+        self, claim: Claim, *, abort: asyncio.Event, publish: Publish
+    ) -> AsyncGenerator[TurnEvent]:
+        del abort
+        if claim.verdict is not None:
+            assert self.part is not None
+            self.closing.set()
+            await asyncio.wait([self.part])
+            yield claim.verdict
+            return
+        yield MessageDelta("m", "before")
+        self.part = asyncio.create_task(self._publish_later(publish))
+        raise asyncio.CancelledError
+
+    async def _publish_later(self, publish: Publish) -> None:
+        await self.closing.wait()
+        publish(MessageDelta("m", " and after"))
+
+
+async def test_what_an_abandoned_run_publishes_is_refused(here: Process) -> None:
+    app = Leaking()
+    async with TurnWorker(here.store, here.engine, {here.place.app: app}):
+        turn = await here.say("hi")
+        assert (await _ended(here, turn)).state == "failed"
+        texts = [e.data["text"] for e in await here.read(turn) if e.type == MessageDelta.type]
+    assert texts == ["before"]
+    assert app.part is not None
+    assert isinstance(app.part.exception(), Fenced)
 
 
 async def test_a_claim_whose_reply_is_lost_is_handed_back(
@@ -203,13 +244,15 @@ class Refusing:
         self.left, self.tries = times, 0
         real = TurnQueue.close
 
-        async def close(queue: TurnQueue, claim: Claim, end: Any, *more: Any) -> ClosedTurn:
+        async def close(
+            queue: TurnQueue, claim: Claim, end: Any, *more: Any, **options: Any
+        ) -> ClosedTurn:
             self.tries += 1
             refuses = self.left > 0 and getattr(end, "type", "") == "completed"
             if refuses:
                 self.left -= 1
                 raise RuntimeError("refused")
-            return await real(queue, claim, end, *more)
+            return await real(queue, claim, end, *more, **options)
 
         monkeypatch.setattr(TurnQueue, "close", close)
         monkeypatch.setattr(attempt, "_RETRY_EVERY", 0.01)
@@ -254,7 +297,7 @@ async def test_a_history_that_cannot_be_closed_is_left_to_another_worker_first(
 
     async with here.worker(drain=0.0):
         turn = await here.say('call hold {"name": "never"}')
-        await here.place.effects.wait(lambda said: "held never" in said)
+        await here.place.effects.wait(lambda effects: "held never" in effects)
     await here.turns.cancel(turn)
     monkeypatch.setattr("lango.adk.durable.run.give_up", refusing)
     monkeypatch.setattr(attempt, "_RETRY_EVERY", 0.01)
@@ -270,7 +313,7 @@ async def test_a_history_that_cannot_be_closed_is_left_to_another_worker_first(
 async def test_a_lost_turn_of_an_app_that_no_worker_has_is_closed(here: Process, why: str) -> None:
     async with here.worker(drain=0.0):
         turn = await here.say('call hold {"name": "never"}')
-        await here.place.effects.wait(lambda said: "held never" in said)
+        await here.place.effects.wait(lambda effects: "held never" in effects)
     app = here.place.app
     renamed = loaded(here.store, f"{app}_renamed", here.place.effects)
     patience = 0.0 if why == "gone" else 3600.0
@@ -294,7 +337,7 @@ async def test_a_lost_turn_of_an_app_that_no_worker_has_is_closed(here: Process,
 async def test_a_lost_turn_waits_a_while_for_its_app(here: Process) -> None:
     async with here.worker(drain=0.0):
         turn = await here.say('call hold {"name": "go"}')
-        await here.place.effects.wait(lambda said: "held go" in said)
+        await here.place.effects.wait(lambda effects: "held go" in effects)
     renamed = loaded(here.store, f"{here.place.app}_renamed", here.place.effects)
     async with TurnWorker(here.store, here.engine, renamed) as other:
         await other._close_unloaded()  # pyright: ignore[reportPrivateUsage]

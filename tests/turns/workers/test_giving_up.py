@@ -20,9 +20,10 @@ from lango.store.turns.rows import Claim, Turn
 from lango.store.turns.workers import Worker, Workers
 from lango.turns import attempt
 from lango.turns.worker import TurnWorker
-from tests.durable.dying import death
+from tests.adk.durable.dying import death
 from tests.store.rows import execute
 from tests.store.turns.worker_context import LONG_AGO
+from tests.turns.log.claims import claim_as
 
 ENDS = {"cancelled": "", "lost": "WorkerLostError", "late": "TurnTimeoutError"}
 OPEN_CALL = ('call mark {"name": "a"}', "ledger.start.after", 1)
@@ -32,16 +33,10 @@ CUT_TEXT = ("one two three four five six", "model.delta", 4)
 async def _claim(here: Process, turn: Turn) -> Claim:
     """The claim of a worker that is dead by the time it is looked for."""
     app = loaded(here.store, here.place.app, here.place.effects)[here.place.app]
-    worker, workers = Worker(new_id("wrk"), {here.place.app: app.fingerprint}), _workers(here)
-    await workers.register(worker)
-    claim = await here.engine.queue.claim(turn.session_pk, worker)
-    await workers.remove(worker.id)
-    assert claim is not None
+    worker = Worker(new_id("wrk"), {here.place.app: app.fingerprint})
+    claim = await claim_as(here, worker, turn.session_pk)
+    await Workers(here.store.database).remove(worker.id)
     return claim
-
-
-def _workers(here: Process) -> Workers:
-    return Workers(here.store.database)
 
 
 async def _die(here: Process, turn: Turn, point: str, times: int = 1) -> Claim:
@@ -114,16 +109,16 @@ async def test_the_text_of_a_cut_message_is_kept(here: Process, why: str) -> Non
     message, point, times = CUT_TEXT
     turn = await _submit(here, message)
     await _die(here, turn, point, times)
-    told = "".join(str(e.data["text"]) for e in await _deltas(here, turn))
-    assert told
+    result = "".join(str(e.data["text"]) for e in await _deltas(here, turn))
+    assert result
     await _give_up(here, turn, why)
     _check_end(await _ended(here, turn), why)
     events = await here.read(turn.id)
     check_log(events)
-    assert events[-1].data["text"] == told
+    assert events[-1].data["text"] == result
     assert "message.reset" not in types_of(events)
     rows = await _history(here, turn)
-    assert [(row.role, row.content) for row in rows] == [("user", message), ("assistant", told)]
+    assert [(row.role, row.content) for row in rows] == [("user", message), ("assistant", result)]
     assert rows[-1].author == "agent"
     assert json.loads(rows[-1].event or "{}")["interrupted"] is True
 
@@ -131,17 +126,17 @@ async def test_the_text_of_a_cut_message_is_kept(here: Process, why: str) -> Non
 @pytest.mark.parametrize("why", ENDS)
 async def test_a_question_stays_open_whose_answer_was_not_stored(here: Process, why: str) -> None:
     asking = await _submit(here, 'call pay {"amount": 3}')
-    asked = await _ended(here, asking)
-    (question,) = asked.waits_for
-    answer = await here.turns.answer(asked.id, Answer(question, approved=True))
+    waiting = await _ended(here, asking)
+    (question,) = waiting.waits_for
+    answer = await here.turns.answer(waiting.id, Answer(question, approved=True))
     await _die(here, answer, "turn.start")
     await _give_up(here, answer, why)
     _check_end(await _ended(here, answer), why)
-    assert (await here.turns.get(asked.id)).state == "input_required"
-    again = await here.turns.answer(asked.id, Answer(question, approved=True))
+    assert (await here.turns.get(waiting.id)).state == "input_required"
+    again = await here.turns.answer(waiting.id, Answer(question, approved=True))
     assert (await _ended(here, again)).state == "completed"
     assert here.place.effects.words() == ["paid 3"]
-    assert (await here.turns.get(asked.id)).state == "answered"
+    assert (await here.turns.get(waiting.id)).state == "answered"
 
 
 async def _deltas(here: Process, turn: Turn) -> list[LoggedEvent]:
@@ -219,6 +214,7 @@ class _Odd:
     """An app that meets a verdict in its own way."""
 
     fingerprint = "odd"
+    remembers = False
 
     def __init__(self, *faults: Exception) -> None:
         self.faults = list(faults)
@@ -235,7 +231,7 @@ class _Odd:
 
 
 @pytest.mark.parametrize(
-    ("faults", "asked"),
+    ("faults", "question"),
     [
         ((), 1),
         ((RuntimeError("broken"),), 2),
@@ -244,7 +240,7 @@ class _Odd:
     ids=["ignores it", "breaks", "has no database"],
 )
 async def test_the_verdict_stands(
-    here: Process, faults: tuple[Exception, ...], asked: int, monkeypatch: pytest.MonkeyPatch
+    here: Process, faults: tuple[Exception, ...], question: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt, "_RETRY_EVERY", 0.0)
     turn = await _submit(here, "hello")
@@ -254,4 +250,4 @@ async def test_the_verdict_stands(
     async with TurnWorker(here.store, here.engine, {here.place.app: odd}):
         ended = await here.turns.wait(turn.id)
     _check_end(ended, "late")
-    assert odd.asked == ["failed"] * asked
+    assert odd.asked == ["failed"] * question

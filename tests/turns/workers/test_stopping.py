@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +12,8 @@ from faults.turns.place import Process
 from lango.core.turns.events import Completed, Publish, TurnEvent
 from lango.core.turns.states import MAX_ATTEMPTS, MIN_ALONE
 from lango.store.schema.tables import turns
-from lango.store.turns.rows import Claim
+from lango.store.turns.claim import TurnQueue
+from lango.store.turns.rows import Claim, Head
 from lango.store.turns.workers import Workers
 from lango.turns.engine.database import LocalEngine
 from lango.turns.worker import TurnWorker
@@ -32,7 +34,7 @@ async def test_a_stop_that_was_cancelled_can_be_repeated(here: Process) -> None:
     running, worker = _others(), here.worker()
     await worker.start()
     turn = await here.say('call hold {"name": "never"}')
-    await here.place.effects.wait(lambda said: "held never" in said)
+    await here.place.effects.wait(lambda effects: "held never" in effects)
     stopping = asyncio.create_task(worker.stop(3600.0))
     await asyncio.sleep(0)  # it waits by now, first for the look for work
     stopping.cancel()
@@ -54,6 +56,29 @@ async def test_a_look_for_work_that_broke_does_not_keep_the_rest_running(here: P
     await worker.start()
     await asyncio.sleep(0)
     await _stops(worker, running)
+
+
+async def test_a_poll_that_ends_when_the_worker_stops_begins_nothing(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, found, stops = TurnQueue.heads, asyncio.Event(), asyncio.Event()
+
+    async def heads(queue: TurnQueue, *given: Any) -> list[Head]:
+        waiting = await real(queue, *given)
+        found.set()
+        await stops.wait()
+        return waiting
+
+    monkeypatch.setattr(TurnQueue, "heads", heads)
+    turn, worker = await here.say("hi"), here.worker()
+    await worker.start()
+    await found.wait()
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)  # it claims no more
+    stops.set()
+    await stopping
+    assert (await here.turns.get(turn)).state == "queued"
+    await here.turns.cancel(turn)  # other tests count what is left in their database
 
 
 async def _begun(worker: TurnWorker) -> None:
@@ -103,6 +128,7 @@ class Stuck:
     """An app that never ends, whether it is to run a turn or to close it."""
 
     fingerprint = "stuck"
+    remembers = False
 
     async def run(
         self, claim: Claim, *, abort: asyncio.Event, publish: Publish

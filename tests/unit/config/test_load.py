@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -146,6 +150,12 @@ def test_the_environment_may_hold_secrets(monkeypatch: pytest.MonkeyPatch) -> No
     assert "postgresql://u:**********@h/d" in shown
 
 
+def test_the_environment_may_hold_a_list_of_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = base64.b64encode(bytes(32)).decode()
+    monkeypatch.setenv("LANGO_CREDENTIALS__KEYS", json.dumps([key]))
+    assert [one.get_secret_value() for one in load().settings.credentials.keys] == [key]
+
+
 def test_a_url_in_the_url_of_a_store_is_masked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     past = "postgresql%3A%2F%2Fu%3Acanary%40h%2Fd"
     monkeypatch.setenv(
@@ -168,12 +178,51 @@ def test_the_way_to_a_pooled_store_is_one_url(monkeypatch: pytest.MonkeyPatch) -
     assert load(flags=flags).settings.store.full_url == "postgresql://u@other/d"
 
 
+def test_tls_is_part_of_every_url(tmp_path: Path) -> None:
+    ca = tmp_path / "db ca.pem"
+    ca.touch()
+    url, direct = "postgresql://u@p/d?application_name=x", "postgresql://u@h/d?sslmode=verify-full"
+    tls = {"tls": "verify-full", "tls_ca": str(ca)}
+    pooled = {"pooled": True, "direct_url": direct}
+    store = load(flags={"store": {"url": url, **tls, **pooled}}).settings.store
+    where = urlencode({"sslrootcert": str(ca)})
+    way = urlencode({"pooled": "true", "direct_url": f"{direct}&{where}"})
+    assert store.full_url == f"{url}&sslmode=verify-full&{where}&{way}"
+    local = {"url": "sqlite:///here.db", **tls}
+    assert load(flags={"store": local}).settings.store.full_url == "sqlite:///here.db"
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ({"url": "postgresql://p/d?sslmode=require", "tls": "verify-full"}, "another sslmode"),
+        ({"url": "postgresql://p/d?sslrootcert=/a", "tls_ca": "/b"}, "another sslrootcert"),
+        ({"url": "postgresql://p/d", "tls_ca": "/b"}, "no effect without `tls: verify-full`"),
+        ({"url": "postgresql://p/d", "tls": "disable", "tls_ca": "/b"}, "no effect without"),
+        ({"url": "postgresql://p/d", "tls": "require", "tls_ca": "/no/ca"}, "no file /no/ca"),
+        (
+            {
+                "url": "postgresql://p/d",
+                "tls": "verify-full",
+                "pooled": True,
+                "direct_url": "postgresql://p/d?sslmode=disable",
+            },
+            "`tls` is verify-full, but the URL has another sslmode",
+        ),
+    ],
+)
+def test_tls_that_contradicts_a_url_is_refused(store: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(flags={"store": store})
+    assert said in str(caught.value)
+
+
 def test_unknown_keys_name_the_nearest() -> None:
     text = problem(MINIMAL.replace("model:", "modle:") + "stroe: {}\n")
     assert "apps.demo.agent.modle: there is no such key. Did you mean model?" in text
     assert "apps.demo.agent.model: this key is needed." in text
     assert "stroe: there is no such key. Did you mean store?" in text
-    assert "pool_timeout, pooled, schema, tenant, url." in problem("store: {zzz: 1}\n")
+    assert "pool_timeout, pooled, schema, tenant, tls, tls_ca, url." in problem("store: {zzz: 1}\n")
 
 
 def test_unknown_keys_in_sub_agents() -> None:
@@ -222,11 +271,19 @@ def test_shorthands() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "path"), [("off", "off"), ("false", "off"), ("/adk", "/adk"), ("/", "/")]
+)
+def test_off_is_a_text(text: str, path: str) -> None:
+    written(f"{MINIMAL}server: {{adk_routes: {text}}}\n")
+    assert load().settings.server.adk_routes == path
+
+
+@pytest.mark.parametrize(
     ("name", "said"),
     [
         ("LANGO_STROE__URL", "Did you mean LANGO_STORE__…?"),
         ("LANGO_XYZ__URL", "There are: LANGO_APPS, LANGO_STORE"),
-        ("LANGO_STORE__URLL", "Did you mean url?"),
+        ("LANGO_STORE__URLL", "LANGO_STORE__URLL: store.urll: there is no such key. Did you mean"),
     ],
 )
 def test_a_variable_of_no_setting_is_an_error(
@@ -246,3 +303,19 @@ def test_a_variable_that_may_be_another_programs_is_a_warning(
     monkeypatch.setenv("LANGO_URL", "http://localhost")
     load()
     assert caplog.messages == ["The environment variable LANGO_PORT sets nothing and is ignored."]
+
+
+@pytest.mark.parametrize("url", ["s3://b", "gs://b/p/q", "az://c/p", "file:///folder"])
+def test_an_object_store_is_a_url_of_a_known_kind(url: str) -> None:
+    written(f"{MINIMAL}files: {{objects: '{url}'}}\n")
+    assert load().settings.files.objects == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["bucket", "s3:bucket", "s3://", "https://b.example", "file://folder", "s3://key:secret@b"],
+)
+def test_an_object_store_of_no_known_kind_is_refused(url: str) -> None:
+    refused = problem(f"{MINIMAL}files: {{objects: '{url}'}}\n")
+    assert "files.objects" in refused
+    assert "s3://bucket/prefix" in refused

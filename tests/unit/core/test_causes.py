@@ -91,9 +91,9 @@ SECRET = "correct-horse-battery"
     ],
 )
 def test_secrets_are_masked(text: str) -> None:
-    told = redacted(text, {})
-    assert SECRET not in told
-    assert MASK in told
+    result = redacted(text, {})
+    assert SECRET not in result
+    assert MASK in result
 
 
 def test_values_of_sensitive_variables_are_masked() -> None:

@@ -31,15 +31,15 @@ def test_what_a_name_stands_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("json:dumsp", r"json has no dumsp\. Did you mean "),
-        ("json", "has neither app nor root_agent: say which, as json:NAME"),
+        ("json", "has neither app nor root_agent: name it, as json:NAME"),
         ("no_such_module_anywhere:x", "there is no module no_such_module_anywhere"),
     ],
 )
-def test_what_there_is_not(name: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_there_is_not(name: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         named_code(name, ValueError, usual=("app", "root_agent"))
 
 

@@ -13,8 +13,8 @@ from lango.insight.context import (
     Prompt,
     StoredTalk,
     cut_of,
-    earlier_calls,
     newest_of,
+    other_calls,
     prompt_sections,
     view,
 )
@@ -79,10 +79,10 @@ def test_an_answer_that_was_stood_in_for_is_a_message_too() -> None:
 def test_the_rest_is_what_no_section_has() -> None:
     call = ModelCall(ATTEMPT, 1, estimated=100, shortened=("b",), sent=4, first_seq=1, last_seq=3)
     seen = view([call], Prompt("Be brief."), [ASKED, CALLED, ANSWERED], [])
-    system, asked, called, answered = seen.sections
+    system, sections, called, answered = seen.sections
     assert (answered.shortened, answered.tokens) == (True, None)
     assert not called.shortened
-    known = [system.tokens, asked.tokens, called.tokens]
+    known = [system.tokens, sections.tokens, called.tokens]
     assert seen.rest == 100 - sum(one or 0 for one in known)
 
 
@@ -143,7 +143,7 @@ def test_a_cut_names_its_ends() -> None:
     )
 
 
-def test_earlier_calls_are_listed_once_and_without_the_newest() -> None:
+def test_other_calls_are_listed_once_and_without_the_shown_one() -> None:
     calls = [ModelCall(ATTEMPT, n, name) for name, n in (("a", 1), ("b", 1), ("b", 2), ("c", 1))]
-    assert [one.call for one in earlier_calls(calls)] == ["b", "a"]
-    assert earlier_calls([]) == earlier_calls(calls[-1:]) == ()
+    assert [one.call for one in other_calls(calls, "c")] == ["b", "a"]
+    assert other_calls([], "") == other_calls(calls[-1:], "c") == ()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lango.core.context.budget import OTHER_AGENT
 from lango.core.messages.messages import Message, Reasoning, ToolCall
 from lango.core.messages.streams import (
     Done,
@@ -34,8 +35,10 @@ def request(*messages: Message, **fields: Any) -> ModelRequest:
     return ModelRequest("demo", messages or (Message("user", "hello"),), **fields)
 
 
-async def events(provider: Provider, asked: ModelRequest | None = None) -> list[StreamEvent]:
-    return [event async for event in provider.stream(asked or request())]
+async def events(
+    provider: Provider, model_request: ModelRequest | None = None
+) -> list[StreamEvent]:
+    return [event async for event in provider.stream(model_request or request())]
 
 
 def calls(found: list[StreamEvent]) -> list[tuple[str, str, Any]]:
@@ -51,6 +54,12 @@ async def test_replies_come_in_their_order_then_the_rule_decides() -> None:
     provider = ScriptedProvider(["one", Reply("two")])
     assert [text(await events(provider)) for _ in range(3)] == ["one", "two", "You said: hello"]
     assert len(provider.requests) == 3
+
+
+async def test_the_words_around_a_quote_are_not_repeated() -> None:
+    quote = f"{OTHER_AGENT}, …\n[writer] said:\n<<<BEGIN>>>\nYou said: hi\n<<<END>>>"
+    found = await events(ScriptedProvider(), request(Message("user", quote)))
+    assert text(found) == "[writer] said:\nYou said: hi"
 
 
 @pytest.mark.parametrize("words", ["", " ", "one", " one  two\n\nthree ", "日本 語"])
@@ -89,15 +98,17 @@ async def test_faults_on_request() -> None:
 
 
 async def test_it_calls_a_tool_that_the_user_names() -> None:
-    asked = request(Message("user", "look up 3 cats"), tools=[LOOK])
-    found = await events(ScriptedProvider(), asked)
+    model_request = request(Message("user", "look up 3 cats"), tools=[LOOK])
+    found = await events(ScriptedProvider(), model_request)
     assert calls(found) == [("call_1", "look_up", {"what": "look up 3 cats", "times": 3})]
-    assert await events(ScriptedProvider(), asked) == found, "the same request, the same answer"
+    assert await events(ScriptedProvider(), model_request) == found, (
+        "the same request, the same answer"
+    )
 
 
 async def test_it_makes_the_calls_of_the_message() -> None:
-    told = 'call look_up {"what": "a", "times": 1} and call look_up {"what": "b", "times": 2}'
-    found = await events(ScriptedProvider(), request(Message("user", told), tools=[LOOK]))
+    result = 'call look_up {"what": "a", "times": 1} and call look_up {"what": "b", "times": 2}'
+    found = await events(ScriptedProvider(), request(Message("user", result), tools=[LOOK]))
     assert [arguments for _, _, arguments in calls(found)] == [
         {"what": "a", "times": 1},
         {"what": "b", "times": 2},
@@ -119,8 +130,8 @@ async def test_it_reports_what_a_tool_gave() -> None:
 async def test_a_number_that_the_message_lacks_is_the_default() -> None:
     sides = {"type": "integer", "default": 6}
     roll = ToolSpec("roll", "Rolls.", {"type": "object", "properties": {"sides": sides}})
-    for said, expected in (("roll", 6), ("roll 20", 20)):
-        found = await events(ScriptedProvider(), request(Message("user", said), tools=[roll]))
+    for words, expected in (("roll", 6), ("roll 20", 20)):
+        found = await events(ScriptedProvider(), request(Message("user", words), tools=[roll]))
         assert calls(found) == [("call_1", "roll", {"sides": expected})]
 
 
@@ -163,14 +174,14 @@ async def test_the_slow_model_leaves_time_to_kill_its_worker(waits: list[float])
 
 
 async def test_it_calls_nothing_when_it_may_not() -> None:
-    asked = request(Message("user", "look up"), tools=[LOOK], tool_choice="none")
-    assert calls(await events(ScriptedProvider(), asked)) == []
+    model_request = request(Message("user", "look up"), tools=[LOOK], tool_choice="none")
+    assert calls(await events(ScriptedProvider(), model_request)) == []
 
 
 async def test_ids_of_calls_go_on() -> None:
     before = Message("assistant", "", (ToolCall("call_1", "look_up", "{}"),))
-    asked = request(before, Message("user", "look up"), tools=[LOOK])
-    assert calls(await events(ScriptedProvider(), asked))[0][0] == "call_2"
+    model_request = request(before, Message("user", "look up"), tools=[LOOK])
+    assert calls(await events(ScriptedProvider(), model_request))[0][0] == "call_2"
 
 
 async def test_it_answers_in_the_form_asked_for() -> None:
@@ -190,8 +201,8 @@ async def test_it_answers_in_the_form_asked_for() -> None:
         "required": ["city", "degrees", "sky", "tags", "sure", "kind", "none", "list"],
         "$defs": {"Tag": {"type": "object", "properties": {"n": {"type": "integer"}}}},
     }
-    asked = request(Message("user", "grey, -2.5"), output_schema=schema)
-    assert json.loads(text(await events(ScriptedProvider(), asked))) == {
+    model_request = request(Message("user", "grey, -2.5"), output_schema=schema)
+    assert json.loads(text(await events(ScriptedProvider(), model_request))) == {
         "city": "You said: grey, -2.5",
         "degrees": -2.5,
         "sky": "grey",

@@ -42,7 +42,7 @@ def test_a_timeout_is_some_time(timeout: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "expected"),
     [
         ({"type": "string"}, "JSON Schema of an object"),
         ({}, "JSON Schema of an object"),
@@ -50,8 +50,8 @@ def test_a_timeout_is_some_time(timeout: float) -> None:
         ({"type": "thing"}, "no JSON Schema"),
     ],
 )
-def test_parameters_are_the_schema_of_an_object(parameters: Any, said: str) -> None:
-    with pytest.raises(InvalidToolError, match=said):
+def test_parameters_are_the_schema_of_an_object(parameters: Any, expected: str) -> None:
+    with pytest.raises(InvalidToolError, match=expected):
         weather(parameters=parameters)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lango.core.tenants import current_tenant
+from lango.core.current import current_tenant
 from lango.errors import Fenced, ToolTimeoutError
 from lango.tools import thread_slots
 from lango.tools.base import CallInfo, Tool

@@ -100,7 +100,7 @@ async def test_arguments_are_converted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({}, "Wrong argument place: field required."),
         ({"place": {}}, "Wrong argument place.name: field required."),
@@ -110,10 +110,10 @@ async def test_arguments_are_converted() -> None:
         ({"place": {"name": "x"}, "tags": [1]}, "Wrong argument tags[0]: input should be a valid"),
     ],
 )
-def test_wrong_arguments_are_named(arguments: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_are_named(arguments: dict[str, Any], expected: str) -> None:
     with pytest.raises(ToolArgumentsError) as caught:
         forecast.checked(arguments)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(expected)
     assert caught.value.__suppress_context__  # pydantic's error would show the input in the log
 
 
@@ -242,7 +242,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "said"), WRONG)
-def test_what_cannot_be_a_tool(function: Any, said: str) -> None:
-    with pytest.raises(InvalidToolError, match=said):
+@pytest.mark.parametrize(("function", "expected"), WRONG)
+def test_what_cannot_be_a_tool(function: Any, expected: str) -> None:
+    with pytest.raises(InvalidToolError, match=expected):
         tool(function)

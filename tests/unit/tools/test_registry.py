@@ -92,7 +92,7 @@ def test_what_the_settings_say_of_ones_own(here: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
         ("builtin:file", "There is no builtin:file; .* Did you mean files"),
         ("builtin:", "There is no builtin:; there are builtin:exec, builtin:fetch"),
@@ -106,14 +106,14 @@ def test_what_the_settings_say_of_ones_own(here: str) -> None:
         ("HERE_broken:x", "importing .* failed: ZeroDivisionError"),
     ],
 )
-def test_names_that_lead_nowhere(here: str, spec: str, said: str) -> None:
-    with pytest.raises(UnknownToolError, match=said) as caught:
+def test_names_that_lead_nowhere(here: str, spec: str, expected: str) -> None:
+    with pytest.raises(UnknownToolError, match=expected) as caught:
         load_tools(spec.replace("HERE", here))
     assert isinstance(caught.value, ConfigError)
 
 
 @pytest.mark.parametrize(
-    ("spec", "options", "said"),
+    ("spec", "options", "expected"),
     [
         ("HERE:number", {}, "is int: a tool is a typed function"),
         ("HERE:Office", {}, "is type: a tool is a typed function"),
@@ -129,6 +129,6 @@ def test_names_that_lead_nowhere(here: str, spec: str, said: str) -> None:
         ("builtin:fetch", {"networks": ["10.0.0.1/8"]}, "networks"),
     ],
 )
-def test_what_cannot_work(here: str, spec: str, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidToolError, match=said):
+def test_what_cannot_work(here: str, spec: str, options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidToolError, match=expected):
         load_tools(spec.replace("HERE", here), options)

@@ -29,7 +29,7 @@ SCHEMA: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({}, "Wrong arguments: unit missing."),
         ({"unit": "K"}, "Wrong argument unit: must be one of 'C', 'F'."),
@@ -46,10 +46,10 @@ SCHEMA: dict[str, Any] = {
         ),
     ],
 )
-def test_the_message_names_the_field(arguments: dict[str, Any], said: str) -> None:
+def test_the_message_names_the_field(arguments: dict[str, Any], expected: str) -> None:
     with pytest.raises(ToolArgumentsError) as caught:
         check_arguments(SCHEMA, arguments)
-    assert str(caught.value) == f"{said} Correct the call and try again."
+    assert str(caught.value) == f"{expected} Correct the call and try again."
 
 
 def test_the_message_does_not_repeat_the_value() -> None:
@@ -79,8 +79,8 @@ NAMES = st.sampled_from(["unit", "days", "places", "name"]) | st.text(max_size=5
 @given(st.dictionaries(NAMES, NESTED | st.dictionaries(NAMES, NESTED, max_size=3), max_size=4))
 def test_any_arguments_are_taken_or_refused_in_short(arguments: dict[str, Any]) -> None:
     try:
-        taken, said = check_arguments(SCHEMA, arguments), ""
+        taken, text = check_arguments(SCHEMA, arguments), ""
     except ToolArgumentsError as error:
-        taken, said = arguments, str(error)
+        taken, text = arguments, str(error)
     assert taken == arguments
-    assert len(said) < 400
+    assert len(text) < 400

@@ -27,6 +27,7 @@ from lango.adk.compat.workflow import (
     replace_run_function,
     run_function,
 )
+from lango.adk.credentials.masking import Secrets
 from lango.adk.durable.ledger import RunningCall, saving
 from lango.adk.durable.nodes.failures import failure_of, is_failure, is_of_child, replayed_error
 from lango.adk.sessions.encode import dumped_actions
@@ -44,6 +45,7 @@ class NodeLedger:
 
     ledger: ToolLedger
     claim: Claim
+    secrets: Secrets
     failures: Counter[str] = field(default_factory=Counter[str])
     """Failed tries of each node run, by the key of its first try.
 
@@ -83,9 +85,12 @@ node_ledger: ContextVar[NodeLedger | None] = ContextVar("lango_node_ledger", def
 async def run_recorded(
     node: FunctionNode, /, *, ctx: Context, node_input: Any
 ) -> AsyncGenerator[Any, None]:
-    """Run the function of a node, and record it if a claimed turn runs it."""
+    """Run the function of a node, and record it if a claimed turn runs it.
+
+    A streaming tool runs as a node, too. The ledger has its call, so its events need not wait.
+    """
     recorder = node_ledger.get()
-    if recorder is None:
+    if recorder is None or _is_tool(ctx):
         async with aclosing(run_function(node, ctx=ctx, node_input=node_input)) as items:
             async for item in items:
                 yield item
@@ -99,6 +104,12 @@ async def run_recorded(
         raise
     for item in results:
         yield item
+
+
+def _is_tool(ctx: Context) -> bool:
+    """Whether a node is the function of the running tool: ADK gives it the id of the call."""
+    running = saving.get()
+    return running is not None and running.tool_call != "" and running.tool_call == ctx.run_id
 
 
 async def _run_try(
@@ -117,14 +128,18 @@ async def _run_try(
     try:
         produced = await _produced(node, ctx, node_input)
     except Exception as error:
+        recorder.secrets.drop(ctx.actions)
         actions = dumped_actions(storable_actions(ctx.actions))
-        await recorder.ledger.finish(recorder.claim, run, failure_of(error), actions)
+        failure = recorder.secrets.masked(failure_of(error))
+        await recorder.ledger.finish(recorder.claim, run, failure, actions)
         recorder.note_failure(key, of_child=isinstance(error, DynamicNodeFailError))
         raise
     # A node that asks a person has not ended: it asks again.
     over = all(isinstance(item, Event) for item in produced)
     if over:
         produced = _with_pending(produced, ctx, recorder.failures[key] + 1)
+        for event in produced:
+            recorder.secrets.mask_event(event)
     stored_events = [_dumped(item) for item in produced] if over else None
     await recorder.ledger.finish(recorder.claim, run, stored_events)
     return produced

@@ -12,10 +12,10 @@ export const SIGNED_OUT = "lango:signed-out";
 
 /** An error that the server returned, or status 0 if it did not answer. */
 export class Problem extends Error {
-  constructor(status, told = {}, retryAfter = 0) {
-    super(told.detail ?? told.title ?? "The server does not answer.");
+  constructor(status, body = {}, retryAfter = 0) {
+    super(body.detail ?? body.title ?? "The server does not answer.");
     this.status = status;
-    this.errorId = told.error_id ?? "";
+    this.errorId = body.error_id ?? "";
     this.retryAfter = retryAfter;
   }
 
@@ -25,8 +25,8 @@ export class Problem extends Error {
   }
 
   static async of(answer) {
-    const told = await answer.json().catch(() => ({ title: answer.statusText }));
-    return new Problem(answer.status, told, Number(answer.headers.get("Retry-After")) * 1_000);
+    const body = await answer.json().catch(() => ({ title: answer.statusText }));
+    return new Problem(answer.status, body, Number(answer.headers.get("Retry-After")) * 1_000);
   }
 }
 
@@ -68,11 +68,11 @@ async function post(path, body, signal = undefined) {
 }
 
 function search(query) {
-  const told = new URLSearchParams();
+  const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    for (const one of [value].flat()) if (one !== "" && one != null && one !== false) told.append(name, one);
+    for (const one of [value].flat()) if (one !== "" && one != null && one !== false) parameters.append(name, one);
   }
-  return told.size ? `?${told}` : "";
+  return parameters.size ? `?${parameters}` : "";
 }
 
 /** A random key. Not by `randomUUID`, which pages without TLS do not have. */
@@ -100,6 +100,9 @@ export const api = {
   agents: async (signal) => (await get("v1/agents", {}, signal)).agents,
   usage: (query, signal) => get("v1/usage", query, signal),
   workload: (signal) => get("v1/workload", {}, signal),
+  workers: (signal) => get("v1/workers", {}, signal),
+  failures: (signal) => get("v1/failures", {}, signal),
+  approvals: (signal) => get("v1/approvals", {}, signal),
 
   sessions: (query, signal) => get("v1/sessions", query, signal),
   session: (id, signal) => get(session(id), {}, signal),
@@ -111,10 +114,15 @@ export const api = {
   messages: (id, query, signal) => get(`${session(id)}/messages`, query, signal),
   context: (id, call, signal) => get(`${session(id)}/context`, { call }, signal),
 
+  memory: (query, signal) => get("v1/memory", query, signal),
+  deleteMemory: (id) => request(`v1/memory/${encodeURIComponent(id)}`, { method: "DELETE" }),
+  deleteAllMemory: (owner) => request(`v1/memory${search(owner)}`, { method: "DELETE" }),
+
   turns: (id, query, signal) => get(`${session(id)}/turns`, query, signal),
   turn: (id, signal) => get(turn(id), {}, signal),
   timeline: (id, signal) => get(`${turn(id)}/timeline`, {}, signal),
   submit: (id, message, signal) => post(`${session(id)}/turns`, { message }, signal),
+  retry: (id) => post(`${turn(id)}/retry`),
   cancel: (id) => post(`${turn(id)}/cancel`),
   answer: (id, call, approved) => post(`${turn(id)}/approvals`, { call, approved }),
   events: (id, after, signal) =>

@@ -2,22 +2,26 @@
 
 import { hasKey, signOut, takeKeyFromAddress } from "./access.js";
 import { api, SIGNED_OUT } from "./api.js";
-import { chatPage, newChatPage } from "./chat_page.js";
-import { contextPage } from "./context_page.js";
+import { chatPage, newChatPage } from "./chat/chat_page.js";
+import { contextPage } from "./insight/context_page.js";
 import { button, el } from "./elements.js";
 import { Frame } from "./frame.js";
-import { RecentSessions } from "./recent_sessions.js";
+import { operationsPage } from "./insight/operations_page.js";
+import { memoryPage } from "./memory_page.js";
+import { RecentSessions } from "./sessions/recent_sessions.js";
 import { go, Router, to } from "./router.js";
-import { sessionsPage } from "./sessions_page.js";
+import { sessionsPage } from "./sessions/sessions_page.js";
 import { signInPage } from "./sign_in_page.js";
-import { timelinePage } from "./timeline_page.js";
-import { usagePage } from "./usage_page.js";
+import { timelinePage } from "./insight/timeline_page.js";
+import { usagePage } from "./insight/usage_page.js";
 
 const SESSION = "^/sessions/(?<session>[\\w.-]+)";
 const ROUTES = [
   [/^\/$/, newChatPage],
   [/^\/sessions$/, sessionsPage],
+  [/^\/memory$/, memoryPage],
   [/^\/usage$/, usagePage],
+  [/^\/operations$/, operationsPage],
   [new RegExp(`${SESSION}$`), chatPage],
   [new RegExp(`${SESSION}/context(/(?<call>[\\w.-]+))?$`), contextPage],
   [new RegExp(`${SESSION}/turns(/(?<turn>[\\w.-]+))?$`), timelinePage],

@@ -4,7 +4,9 @@
 export const to = {
   newChat: () => "#/",
   sessions: () => "#/sessions",
+  memory: () => "#/memory",
   usage: () => "#/usage",
+  operations: () => "#/operations",
   chat: (session) => `#/sessions/${session}`,
   context: (session, call = "") => `#/sessions/${session}/context${call && `/${call}`}`,
   timeline: (session, turn = "") => `#/sessions/${session}/turns${turn && `/${turn}`}`,

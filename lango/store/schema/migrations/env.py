@@ -21,7 +21,7 @@ def _record_oldest_code(
     heads: object,  # noqa: ARG001 - so Alembic calls it
     run_args: object,  # noqa: ARG001
 ) -> None:
-    """Tell older versions of lango, in the transaction of the migration, whether they may go on."""
+    """Record, in the transaction of the migration, which older versions of lango may continue."""
     assert ctx.connection is not None and step.up_revision_id is not None  # noqa: S101, PT018
     oldest = revisions.oldest_code(step.up_revision_id)
     row = sa.table(VERSION_TABLE, sa.column("oldest_code", sa.Text))

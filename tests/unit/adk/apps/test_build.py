@@ -2,9 +2,12 @@
 
 import pytest
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.load_memory_tool import load_memory_tool
+from google.adk.tools.preload_memory_tool import preload_memory_tool
 
-from lango.adk.apps.build import llm_agent
-from lango.errors import ConfigError
+from lango.adk.apps.build import llm_agent, named_tools
+from lango.errors import ConfigError, InvalidToolError, UnknownToolError
+from lango.tools.base import Tool
 from lango.tools.registry import load_tools
 
 
@@ -33,3 +36,15 @@ def test_one_of_ours_and_one_of_adk_s_may_not_share_a_name_either() -> None:
 def test_different_names_are_welcome() -> None:
     agent = llm_agent("helper", "scripted:demo", tools=[*load_tools("builtin:time", {}), clock])
     assert agent.name == "helper"
+
+
+def test_tools_of_adk_have_names_in_the_settings() -> None:
+    assert named_tools("google.adk.tools:load_memory", {}) == [load_memory_tool]
+    assert named_tools("google.adk.tools:preload_memory", {}) == [preload_memory_tool]
+    with pytest.raises(InvalidToolError, match="has no options here"):
+        named_tools("google.adk.tools:load_memory", {"timeout": 1})
+    assert [made.name for made in load_tools("builtin:time", {})] == [
+        made.name for made in named_tools("builtin:time", {}) if isinstance(made, Tool)
+    ]
+    with pytest.raises(UnknownToolError):
+        named_tools("google.adk.tools:no_such_tool", {})

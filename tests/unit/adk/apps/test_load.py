@@ -66,3 +66,22 @@ async def test_a_folder_without_an_agent_is_said(package: str) -> None:
     written(package, {"__init__.py": "", "agent.py": "x = 1"})
     with pytest.raises(AppLoadError, match=f"{package}: ADK cannot load it"):
         await load_root(package)
+
+
+@pytest.mark.parametrize("form", ["{0}", "{0}.agent:root_agent"])
+async def test_a_missing_extra_is_named(
+    package: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(package, {"__init__.py": "", "agent.py": "import mcp.client\n" + AGENT})
+    monkeypatch.delitem(sys.modules, "mcp.client", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as if it were not installed
+    with pytest.raises(AppLoadError) as caught:
+        await load_root(form.format(package))
+    assert str(caught.value).endswith('. Install it: pip install "lango-adk[mcp]".')
+
+
+async def test_no_extra_is_named_for_other_packages(package: str) -> None:
+    written(package, {"__init__.py": "", "agent.py": "import lango_no_such_library\n"})
+    with pytest.raises(AppLoadError, match="lango_no_such_library") as caught:
+        await load_root(package)
+    assert "pip install" not in str(caught.value)

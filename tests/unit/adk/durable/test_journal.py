@@ -19,10 +19,10 @@ from lango.adk.durable.journal import (
     SequencePosition,
     Step,
     agent_places,
+    mark,
     open_transfer,
     open_waits,
     root_container,
-    stamp,
     unfinished_agents,
 )
 from lango.adk.models.adapter import ModelAdapter
@@ -64,9 +64,9 @@ def at(author: str, name: str, rounds: int = 0) -> Event:
     return state(author, current_sub_agent=name, times_looped=rounds)
 
 
-def stamped(author: str, step: Step, *said: str, **temp: Any) -> Event:
+def marked(author: str, step: Step, *said: str, **temp: Any) -> Event:
     made = text(author, said[0]) if said else event(author)
-    stamp(made, step)
+    mark(made, step)
     if temp:
         made.custom_metadata = {**(made.custom_metadata or {}), TEMP: temp}
     return made
@@ -85,13 +85,13 @@ def test_a_run_without_events_has_done_nothing() -> None:
 @pytest.mark.parametrize(
     ("events", "body", "after"),
     [
-        ([stamped("root", "before")], False, False),
+        ([marked("root", "before")], False, False),
         ([call("root", "t"), gave("root", "t")], False, False),
         ([text("root")], True, False),
         ([text("root"), ended("root")], True, False),
-        ([text("root"), ended("root"), stamped("root", "after")], True, True),
-        ([text("root"), ended("root"), stamped("root", "after", "PS")], True, True),
-        ([text("root"), ended("root"), text("root", "PS")], True, True),  # before stamps existed
+        ([text("root"), ended("root"), marked("root", "after")], True, True),
+        ([text("root"), ended("root"), marked("root", "after", "PS")], True, True),
+        ([text("root"), ended("root"), text("root", "PS")], True, True),  # before marks existed
         ([call("root", "t"), gave("root", "t", actions={"skip_summarization": True})], True, False),
         ([gave("root", "exit", actions={"escalate": True})], True, False),
         ([text("root", interrupted=True)], False, False),
@@ -104,13 +104,13 @@ def test_the_steps_of_a_run(events: list[Event], body: bool, after: bool) -> Non
 
 
 def test_a_hidden_end_is_still_an_end() -> None:
-    assert run(agent("root"), "root", asked(), stamped("root", "end")).body_done
+    assert run(agent("root"), "root", asked(), marked("root", "end")).body_done
 
 
 def test_an_answer_in_the_agent_s_place() -> None:
-    found = run(agent("root"), "root", asked(), stamped("root", "before", "no"))
+    found = run(agent("root"), "root", asked(), marked("root", "before", "no"))
     assert found.is_answered
-    assert not run(agent("root"), "root", asked(), stamped("root", "before")).is_answered
+    assert not run(agent("root"), "root", asked(), marked("root", "before")).is_answered
 
 
 def test_another_invocation_is_not_read() -> None:
@@ -120,8 +120,8 @@ def test_another_invocation_is_not_read() -> None:
 
 def test_steps_are_those_of_this_turn() -> None:
     root = sequence("root", agent("a"))
-    first = (asked(), at("root", "a"), stamped("a", "before"), question_for("pay"))
-    again = run(root, "a", *first, stamped("a", "after"), decided())
+    first = (asked(), at("root", "a"), marked("a", "before"), question_for("pay"))
+    again = run(root, "a", *first, marked("a", "after"), decided())
     assert (again.has_begun, again.after_done) == (False, False)
     assert run(root, "root", *first, decided()).cursor.current == "a"
 
@@ -149,9 +149,9 @@ def test_a_run_begins_with_the_transfer_to_it() -> None:
     root = agent("root", sub_agents=[agent("sub")])
     there = gave("root", "transfer", actions={"transfer_to_agent": "sub"})
     back = gave("sub", "transfer", actions={"transfer_to_agent": "root"})
-    events = [asked(), stamped("root", "before"), there, ended("root")]
+    events = [asked(), marked("root", "before"), there, ended("root")]
     assert not run(root, "sub", *events).has_begun
-    assert not run(root, "root", *events, stamped("sub", "before"), back, ended("sub")).body_done
+    assert not run(root, "root", *events, marked("sub", "before"), back, ended("sub")).body_done
 
 
 def test_the_cursor_of_a_sequence() -> None:
@@ -246,15 +246,15 @@ def test_what_an_agent_still_has_to_do() -> None:
     events = [asked(), at("root", "a"), text("a"), ended("a"), at("root", "b"), call("b", "t")]
     assert unfinished_agents(events) == {"root", "b"}
     assert unfinished_agents([*events, gave("b", "t"), text("b")]) == {"root"}
-    assert unfinished_agents([text("a"), ended("a"), stamped("a", "after", "PS")]) == set()
-    assert unfinished_agents([stamped("a", "before", "no")]) == set()
-    assert unfinished_agents([stamped("a", "before")]) == {"a"}
+    assert unfinished_agents([text("a"), ended("a"), marked("a", "after", "PS")]) == set()
+    assert unfinished_agents([marked("a", "before", "no")]) == set()
+    assert unfinished_agents([marked("a", "before")]) == {"a"}
 
 
 def test_a_transfer_is_open_until_its_target_has_written() -> None:
     there = gave("root", "transfer", actions={"transfer_to_agent": "sub"})
     assert open_transfer([asked(), there, ended("root")]) == "sub"
-    assert open_transfer([asked(), there, ended("root"), stamped("sub", "before")]) is None
+    assert open_transfer([asked(), there, ended("root"), marked("sub", "before")]) is None
     assert open_transfer([asked()]) is None
 
 
@@ -265,8 +265,8 @@ def test_an_escalation_below_counts_for_the_agent_around() -> None:
     assert run(root, "inner", *events, gave("a", "exit", actions={"escalate": True})).escalates
 
 
-def test_temporary_state_is_in_the_stamp() -> None:
-    found = run(agent("root"), "root", asked(), stamped("root", "before", **{"temp:a": 1}))
+def test_temporary_state_is_in_the_mark() -> None:
+    found = run(agent("root"), "root", asked(), marked("root", "before", **{"temp:a": 1}))
     assert found.temp_state("before") == {"temp:a": 1}
     assert found.temp_state("after") == {}
 

@@ -164,6 +164,15 @@ def test_beside_a_call_that_has_its_result_another_is_pending(ids: bool) -> None
     assert pending_in(*events, ids=ids) == [("go",), made, ("given", "pending"), ("and?",)]
 
 
+def test_beside_a_call_that_waits_a_call_that_was_cut_off_is_left_alone() -> None:
+    events = [
+        *(says("user", "go"), calls("a", waits=True), says("user", "and?")),
+        *(calls("b"), says("user", "well?")),
+    ]
+    found = pending_in(*events)
+    assert found == [("go",), ("call a",), ("pending",), ("and?",), ("call b",), ("well?",)]
+
+
 def test_a_call_that_has_a_result_or_waits_for_none_is_left_alone() -> None:
     interim = [says("user", "go"), calls("a", waits=True), gives(a="pending"), says("user", "and?")]
     assert pending_in(*interim) == [("go",), ("call a",), ("given",), ("and?",)]

@@ -9,7 +9,7 @@ from google.genai import types
 
 from lango.adk.durable.calls.long_running import hide_marks
 from lango.adk.durable.calls.open_calls import calls_last
-from lango.adk.durable.journal import stamp
+from lango.adk.durable.journal import mark
 from lango.adk.durable.output_key import complete_output
 from lango.adk.durable.repairs import (
     AWAITS_CONFIRMATION,
@@ -78,7 +78,7 @@ def test_a_question_that_a_response_asks_for_is_put_once() -> None:
 
 def test_what_a_callback_says_is_no_end() -> None:
     said, spoken = text("root"), text("root", "PS")
-    stamp(spoken, "after")
+    mark(spoken, "after")
     assert (
         list(missing_ends([said, event("root", actions={"end_of_agent": True}), spoken], {})) == []
     )

@@ -20,6 +20,7 @@ from google.adk.workflow import START, Workflow
 from pydantic import BaseModel
 
 from faults.recovery import kill_shapes, shapes
+from lango.adk import versions
 from lango.adk.durable.shapes import check_answerable, fingerprint, missing_parts, shape_of
 from lango.adk.models.adapter import ModelAdapter
 from lango.adk.runner import AgentRunner
@@ -75,15 +76,15 @@ def test_every_shape_of_the_sweep_is_exact(name: str) -> None:
         (lambda: agent(sub_agents=[sequence(agent("a"))]), "steps"),
         (lambda: agent(sub_agents=[agent("a", mode="task")]), "task"),
         (lambda: agent(sub_agents=[agent("a", mode="single_turn")]), "single_turn"),
-        (lambda: agent(tools=[OwnTool(agent("a"))]), "in a way of its own"),
+        (lambda: agent(tools=[OwnTool(agent("a"))]), "overrides how it runs"),
         (
             lambda: agent(tools=[AgentTool(sequence(OwnAgent(name="a")))]),
             "the tool steps runs",
         ),
-        (lambda: OwnSequence(name="own", sub_agents=[agent("a")]), "in a way of its own"),
-        (lambda: sequence(OwnSequence(name="own")), "in a way of its own"),
-        (lambda: sequence(agent("a", sub_agents=[agent("b")])), "agents of its own"),
-        (lambda: OwnAgent(name="own"), "in a way of its own"),
+        (lambda: OwnSequence(name="own", sub_agents=[agent("a")]), "overrides how it runs"),
+        (lambda: sequence(OwnSequence(name="own")), "overrides how it runs"),
+        (lambda: sequence(agent("a", sub_agents=[agent("b")])), "has sub-agents"),
+        (lambda: OwnAgent(name="own"), "overrides how it runs"),
         (lambda: Workflow(name="wf", edges=[(START, numbers)]), "generator"),
     ],
 )
@@ -175,3 +176,11 @@ def test_an_answer_is_taken_where_the_agents_around_go_on(name: str) -> None:
 def test_an_answer_is_refused_where_agents_would_be_left_out(name: str) -> None:
     with pytest.raises(NotResumableError, match="steps"):
         check_answerable(LEAVING_OUT[name](), "asker")
+
+
+def test_an_untested_version_of_adk_is_not_resumable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shape_of(agent()).is_exact
+    monkeypatch.setattr(versions, "ADK_VERSION", "2.99.1")
+    assert shape_of(agent()).problems == ("google-adk 2.99.1 has not passed lango's kill sweep",)
+    monkeypatch.setenv("ADK_SWEEP", "2.99.1")
+    assert shape_of(agent()).is_exact

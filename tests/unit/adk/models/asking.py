@@ -26,8 +26,10 @@ def request(*texts: str, **config: Any) -> LlmRequest:
 async def ask(
     model: ModelAdapter, llm_request: LlmRequest | None = None, *, stream: bool = False
 ) -> list[LlmResponse]:
-    asked = llm_request or request()
-    return [response async for response in model.generate_content_async(asked, stream=stream)]
+    model_request = llm_request or request()
+    return [
+        response async for response in model.generate_content_async(model_request, stream=stream)
+    ]
 
 
 def texts(responses: list[LlmResponse]) -> list[str | None]:

@@ -148,10 +148,10 @@ async def test_a_consumer_may_leave() -> None:
 async def test_a_request_is_paired_before_it_leaves() -> None:
     model, provider = scripted("ok")
     called = types.Part(function_call=types.FunctionCall(name="look", args={}))
-    asked = request("hi")
-    asked.contents.append(types.Content(role="model", parts=[called]))
-    asked.contents.append(types.Content(role="user", parts=[types.Part(text="well?")]))
-    await ask(model, asked)
+    model_request = request("hi")
+    model_request.contents.append(types.Content(role="model", parts=[called]))
+    model_request.contents.append(types.Content(role="user", parts=[types.Part(text="well?")]))
+    await ask(model, model_request)
     roles = [message.role for message in provider.requests[0].messages]
     assert roles == ["user", "assistant", "tool", "user"]
 
@@ -159,9 +159,9 @@ async def test_a_request_is_paired_before_it_leaves() -> None:
 async def test_an_answers_call_never_takes_an_id_of_the_history() -> None:
     model, _ = scripted(Reply(calls=(ToolCall("call_look", "look", "{}"),)))
     called = types.Part(function_call=types.FunctionCall(name="look", args={}))
-    asked = request("hi")
-    asked.contents.append(types.Content(role="model", parts=[called]))
-    [response] = await ask(model, asked)
+    model_request = request("hi")
+    model_request.contents.append(types.Content(role="model", parts=[called]))
+    [response] = await ask(model, model_request)
     [call] = response.get_function_calls()
     assert call.id
     assert call.id != "call_look"
@@ -243,11 +243,11 @@ async def test_a_record_says_what_was_sent_and_what_came_back() -> None:
     usage = Usage(input=50, output=7)
     model, _ = scripted(Reply("ok", usage=usage), on_model_call=records.append)
     declared = types.FunctionDeclaration(name="look", description="Looks.")
-    asked = request("hi", system_instruction="be brief", labels={"adk_agent_name": "root"})
-    asked.config.tools = [types.Tool(function_declarations=[declared])]
+    model_request = request("hi", system_instruction="be brief", labels={"adk_agent_name": "root"})
+    model_request.config.tools = [types.Tool(function_declarations=[declared])]
     token = caller.set(ModelCaller(("app", "user", "s"), "turn-1"))
     try:
-        await ask(model, asked)
+        await ask(model, model_request)
     finally:
         caller.reset(token)
     [record] = records
@@ -264,21 +264,21 @@ async def test_a_record_says_what_was_sent_and_what_came_back() -> None:
 
 
 async def test_a_hook_may_be_async_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[int] = []
+    received: list[int] = []
 
     async def hook(record: ModelCall) -> None:
         await asyncio.sleep(0)
-        told.append(record.number)
+        received.append(record.number)
         raise RuntimeError("broken hook")
 
     def plain(record: ModelCall) -> None:
-        told.append(record.number)
+        received.append(record.number)
         raise RuntimeError("broken hook")
 
     for one in (hook, plain):
         model, _ = scripted("ok", on_model_call=one)
         assert texts(await ask(model)) == ["ok"]
-    assert told == [1, 1]
+    assert received == [1, 1]
     assert caplog.text.count("Traceback") == 2
 
 
@@ -287,19 +287,19 @@ async def test_a_session_learns_how_its_model_counts() -> None:
     model, provider = scripted(
         Reply("ok", usage=dear), "ok", "ok", "ok", token_budget=None, context_window=5_000
     )
-    asked = request(THOUSAND, "so", "last", max_output_tokens=500)
+    model_request = request(THOUSAND, "so", "last", max_output_tokens=500)
 
     async def sent(session: str) -> int:
         token = caller.set(ModelCaller(("app", "user", session)))
         try:
-            await ask(model, asked)
+            await ask(model, model_request)
         finally:
             caller.reset(token)
         return len(provider.requests[-1].messages)
 
     longer = request(THOUSAND, THOUSAND, THOUSAND, "so", "last", max_output_tokens=500)
     assert await sent("one") == 3
-    asked = longer
+    model_request = longer
     assert await sent("one") == 4  # twice as dear as estimated: one of the thousands goes
     assert await sent("two") == 5  # other sessions have not learnt that
     await ask(model, longer)

@@ -140,10 +140,10 @@ def test_code_and_what_came_of_it_are_text() -> None:
 
 
 def test_what_no_wire_can_carry_is_replaced() -> None:
-    [said, called] = convert_messages(
+    [message, called] = convert_messages(
         [content("user", text("a\ud800b\x00")), content("model", call("a", args={"x": "\udfff"}))]
     )
-    assert said.content == "a\ufffdb\ufffd"
+    assert message.content == "a\ufffdb\ufffd"
     assert called.tool_calls[0].input == '{"x":"\ufffd"}'
 
 

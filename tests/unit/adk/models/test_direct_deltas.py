@@ -30,8 +30,8 @@ class Turn:
 
 
 def event_of(response: LlmResponse, **metadata: str) -> Event:
-    mine = {**(response.custom_metadata or {}), **metadata}
-    return Event(author="root", partial=True, custom_metadata=mine)
+    own = {**(response.custom_metadata or {}), **metadata}
+    return Event(author="root", partial=True, custom_metadata=own)
 
 
 def test_deltas_before_the_first_event_are_published_with_it() -> None:
@@ -42,8 +42,8 @@ def test_deltas_before_the_first_event_are_published_with_it() -> None:
     assert turn.published == []
     turn.direct.bind(event_of(first), turn.read)
     assert turn.answer.partial(TextDelta(" three")) is None
-    said = [MessageDelta("m", " two"), ReasoningDelta("m", "hm"), MessageDelta("m", " three")]
-    assert turn.published == said
+    events = [MessageDelta("m", " two"), ReasoningDelta("m", "hm"), MessageDelta("m", " three")]
+    assert turn.published == events
 
 
 def test_the_number_of_the_stream_is_taken_out_of_the_event() -> None:

@@ -32,11 +32,15 @@ def test_nothing_asked_for_is_nothing_said() -> None:
 
 
 def test_options_are_kept_and_zero_is_one() -> None:
-    asked = request(
+    model_request = request(
         temperature=0.0, top_p=0.5, max_output_tokens=7, stop_sequences=["\n\n"], seed=1
     )
-    assert (asked.temperature, asked.top_p, asked.max_tokens) == (0.0, 0.5, 7)
-    assert asked.stop == ("\n\n",)
+    assert (model_request.temperature, model_request.top_p, model_request.max_tokens) == (
+        0.0,
+        0.5,
+        7,
+    )
+    assert model_request.stop == ("\n\n",)
 
 
 def test_extra_goes_to_the_vendor() -> None:
@@ -103,8 +107,8 @@ def test_tool_choice(
     mode: Any, names: list[str] | None, choice: str, allowed: tuple[str, ...]
 ) -> None:
     calling = types.FunctionCallingConfig(mode=mode, allowed_function_names=names)
-    asked = request(tool_config=types.ToolConfig(function_calling_config=calling))
-    assert (asked.tool_choice, asked.allowed_tools) == (choice, allowed)
+    model_request = request(tool_config=types.ToolConfig(function_calling_config=calling))
+    assert (model_request.tool_choice, model_request.allowed_tools) == (choice, allowed)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +124,9 @@ def test_tool_choice(
     ],
 )
 def test_every_form_of_an_output_schema(schema: Any) -> None:
-    asked = request(response_schema=schema, response_mime_type="application/json")
-    assert asked.output_schema is not None
-    assert asked.output_schema["type"] in ("object", "array")
+    model_request = request(response_schema=schema, response_mime_type="application/json")
+    assert model_request.output_schema is not None
+    assert model_request.output_schema["type"] in ("object", "array")
 
 
 def test_a_json_schema_for_the_output_wins() -> None:

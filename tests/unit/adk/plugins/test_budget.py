@@ -11,7 +11,7 @@ from lango.adk.models.convert import convert_messages
 from lango.adk.plugins.budget import cut_to_fit
 from lango.core.context.budget import Limits, open_turn, request_tokens
 from lango.errors import ContextTooLongError
-from lango.testing.conversations import problems
+from tests.support.conversations import problems
 
 
 def text(role: str, words: str) -> types.Content:
@@ -22,7 +22,9 @@ def exchange(number: int, calls: int, output: str, said: str) -> list[types.Cont
     """Calls, their results in one content as ADK has it, and perhaps words around them."""
     ids = [f"c{number}_{n}" for n in range(calls)]
     words = [types.Part(text=said)] if said else []
-    asked = [types.Part(function_call=types.FunctionCall(id=i, name="look", args={})) for i in ids]
+    asked_calls = [
+        types.Part(function_call=types.FunctionCall(id=i, name="look", args={})) for i in ids
+    ]
     answers = [
         types.Part(
             function_response=types.FunctionResponse(id=i, name="look", response={"seen": output})
@@ -30,7 +32,7 @@ def exchange(number: int, calls: int, output: str, said: str) -> list[types.Cont
         for i in ids
     ]
     return [
-        types.Content(role="model", parts=[*words, *asked]),
+        types.Content(role="model", parts=[*words, *asked_calls]),
         types.Content(role="user", parts=[*answers]),
     ]
 

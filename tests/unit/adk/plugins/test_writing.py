@@ -172,8 +172,11 @@ async def test_what_the_database_does_not_take_waits_for_it(
     assert (failures, written) == (0, [1, 2])
 
 
-async def test_a_flush_ends_when_the_database_refuses_a_row() -> None:
+async def test_a_flush_ends_when_the_database_refuses_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One thing may be late for long, as when its session is locked: others do not wait for it."""
+    monkeypatch.setattr(writing, "AGAIN", 3600.0)
     asked, tries = asyncio.Event(), 0
 
     async def write(batch: Sequence[int]) -> None:

@@ -249,6 +249,7 @@ def test_the_whole_output_is_saved_with_the_event() -> None:
     assert entry
     [blob] = entry.blobs
     assert blob.name == output_name(given, given.get_function_responses()[0])
+    assert isinstance(blob.data, bytes)
     assert json_value(blob.data.decode()) == output
     assert len(entry.tool_calls or "") < 2 * OUTPUT_HEAD
 

@@ -17,12 +17,12 @@ def raised(error: Exception) -> Exception:
 
 
 def test_an_error_keeps_its_inside_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    told = feedback(raised(KeyError("sk-secret")), "search")
-    assert told["error"] == "The tool search failed unexpectedly."
-    assert told["error_id"].startswith("err_")
+    result = feedback(raised(KeyError("sk-secret")), "search")
+    assert result["error"] == "The tool search failed unexpectedly."
+    assert result["error_id"].startswith("err_")
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert told["error_id"] in record.getMessage()
+    assert result["error_id"] in record.getMessage()
     assert "sk-secret" in caplog.text
     assert "def raised" not in record.getMessage()
 
@@ -38,6 +38,6 @@ def test_each_failure_has_an_id_of_its_own() -> None:
 
 
 def test_feedback_is_short_and_can_be_stored() -> None:
-    told = feedback(ToolError("\x00\ud800" + "x" * 10_000), "search")["error"]
-    assert len(told) == MAX_TEXT
-    assert told.startswith("\ufffd\ufffdx")
+    result = feedback(ToolError("\x00\ud800" + "x" * 10_000), "search")["error"]
+    assert len(result) == MAX_TEXT
+    assert result.startswith("\ufffd\ufffdx")

@@ -23,7 +23,7 @@ from lango.core.messages.history import DEFAULT_TOKEN_BUDGET
 from lango.core.messages.messages import Media, Message, Reasoning, ToolCall
 from lango.core.messages.pairing import pair_calls
 from lango.errors import ContextTooLongError
-from lango.testing.conversations import problems, random_conversation, text
+from tests.support.conversations import problems, random_conversation, text
 
 USER = Message("user", "hi")
 THOUSAND = "a" * 2656  # a message of exactly 1,000 tokens

@@ -23,10 +23,10 @@ TEXTS = ("application/json", "text/csv", "text/markdown", "text/plain")
 
 
 def check(declared: str, *pieces: bytes) -> None:
-    looked = TypeCheck(declared)
+    type_check = TypeCheck(declared)
     for piece in pieces:
-        looked.see(piece)
-    looked.see(b"", last=True)
+        type_check.see(piece)
+    type_check.see(b"", last=True)
 
 
 def test_every_type_that_is_taken_is_tried() -> None:
@@ -69,7 +69,7 @@ def test_a_character_may_come_in_two_pieces(cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("expected", "meant"),
     [
         ("Image/PNG", "image/png"),
         (" text/plain ; charset=UTF-8", "text/plain"),
@@ -79,8 +79,8 @@ def test_a_character_may_come_in_two_pieces(cut: int) -> None:
         ("", ""),
     ],
 )
-def test_a_type_has_one_name(said: str, meant: str) -> None:
-    assert declared_type(said) == meant
+def test_a_type_has_one_name(expected: str, meant: str) -> None:
+    assert declared_type(expected) == meant
 
 
 def test_text_of_another_charset_is_refused() -> None:

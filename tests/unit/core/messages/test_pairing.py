@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lango.core.messages.messages import Media, Message, ToolCall
 from lango.core.messages.pairing import INTERRUPTED, pair_calls, with_call_ids
-from lango.testing.conversations import problems, random_conversation
+from tests.support.conversations import problems, random_conversation
 
 USER = Message("user", "hi")
 
@@ -152,8 +152,8 @@ def test_nothing_but_results_is_lost_and_nothing_but_interruptions_added(
     history: list[Message],
 ) -> None:
     paired = pair_calls(history)
-    said = [(m.role, m.content, len(m.tool_calls)) for m in history if not m.is_tool]
-    assert [(m.role, m.content, len(m.tool_calls)) for m in paired if not m.is_tool] == said
+    text = [(m.role, m.content, len(m.tool_calls)) for m in history if not m.is_tool]
+    assert [(m.role, m.content, len(m.tool_calls)) for m in paired if not m.is_tool] == text
     before = [one.output for m in history if m.is_tool for one in m.tool_calls]
     assert {output for _, output in outputs(paired)} <= {*before, INTERRUPTED}
 

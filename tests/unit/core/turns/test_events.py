@@ -31,6 +31,16 @@ TOLD: list[tuple[TurnEvent, str, dict[str, object]]] = [
         {"call": "c", "name": "look", "arguments": {"number": 1}},
     ),
     (
+        turns.ToolProgress("c", "look", 1, 2, "left"),
+        "tool.progress",
+        {"call": "c", "name": "look", "current": 1, "total": 2, "text": "left"},
+    ),
+    (
+        turns.ToolProgress("c", "look", 0.5),
+        "tool.progress",
+        {"call": "c", "name": "look", "current": 0.5},
+    ),
+    (
         ToolFinished("c", "look", {"seen": 1}),
         "tool.finished",
         {"call": "c", "name": "look", "result": {"seen": 1}, "truncated": False},
@@ -53,6 +63,20 @@ TOLD: list[tuple[TurnEvent, str, dict[str, object]]] = [
         },
     ),
     (turns.AgentChanged("helper"), "agent.changed", {"agent": "helper"}),
+    (
+        turns.CredentialRequired(
+            turns.CredentialRequest("q", "c", "files", "oauth2", "https://p/a", "bank")
+        ),
+        "credential.required",
+        {
+            "credential": "q",
+            "call": "c",
+            "name": "files",
+            "kind": "oauth2",
+            "auth_uri": "https://p/a",
+            "agent": "bank",
+        },
+    ),
     (turns.Retrying("busy", 1.5), "retrying", {"why": "busy", "after": 1.5}),
     (turns.Completed(Usage(1, 2)), "completed", {"usage": USED}),
     (turns.Cancelled("Hel", Usage(1, 2)), "cancelled", {"text": "Hel", "usage": USED}),
@@ -94,8 +118,11 @@ def test_an_error_that_is_not_ours_is_not_shown() -> None:
 
 
 def test_an_error_of_ours_is_named() -> None:
-    told = turns.error_data(AgentNotFoundError("ghost"))
-    assert (told["type"], told["message"]) == ("AgentNotFoundError", "failed to find agent: ghost")
+    result = turns.error_data(AgentNotFoundError("ghost"))
+    assert (result["type"], result["message"]) == (
+        "AgentNotFoundError",
+        "failed to find agent: ghost",
+    )
 
 
 @given(st.dictionaries(st.text(), st.binary() | st.floats() | st.text() | st.sets(st.integers())))

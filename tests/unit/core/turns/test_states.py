@@ -16,7 +16,6 @@ from lango.core.turns.states import (
     Accepted,
     NewTurn,
     TurnState,
-    kept_time_limit,
     waits_on,
 )
 from lango.errors import InvalidIdError, InvalidRunAtError, InvalidTimeLimitError
@@ -134,4 +133,3 @@ def test_a_turn_is_scheduled_for_a_moment(run_at: Any) -> None:
 @pytest.mark.parametrize("limit", [0.001, 1, TIME_LIMIT, MAX_TIME_LIMIT])
 def test_a_time_limit_is_kept(limit: float) -> None:
     assert NewTurn({"text": "hi"}, time_limit=limit).checked().time_limit == limit
-    assert kept_time_limit(limit) == limit

@@ -26,9 +26,20 @@ Time = sa.DateTime(timezone=True)
 Json = sa.JSON().with_variant(sa.Text, "sqlite")
 
 
+_HERE = (
+    "(select oid from pg_database where datname = current_database()) || '.' || "
+    "'installation'::regclass::oid"
+)
+
+
 def upgrade() -> None:
     """Create the tables, and the column that names the oldest code that works with them."""
-    metadata.create_all(op.get_bind(), checkfirst=False)
+    connection = op.get_bind()
+    metadata.create_all(connection, checkfirst=False)
+    for statement in WORD_INDEX if connection.dialect.name == "sqlite" else ():
+        op.execute(statement)
+    here = _HERE if connection.dialect.name == "postgresql" else "''"
+    op.execute(f"insert into installation (pk, identity) select 1, {here}")
     op.add_column(VERSION_TABLE, sa.Column("oldest_code", sa.Text))
 
 
@@ -141,6 +152,7 @@ sa.Table(
     sa.Column("turn_number", Key),
     sa.Column("call_id", sa.Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
     sa.Column("agent", sa.Text, nullable=False),
     sa.Column("provider", sa.Text, nullable=False),
     sa.Column("model", sa.Text, nullable=False),
@@ -217,11 +229,13 @@ sa.Table(
     sa.Column("mime_type", sa.Text),
     sa.Column("size", Key, nullable=False),
     sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("object_key", sa.Text),
     sa.Column("call_id", sa.Text),
     sa.Column("part", Json, nullable=False),
     sa.Column("metadata", Json),
     sa.Column("created", Time, nullable=False),
     sa.UniqueConstraint("tenant", "app_name", "user_id", "session_id", "kind", "name", "version"),
+    _partial("artifacts_object_ix", "object_key is not null", "object_key"),
     sqlite_autoincrement=True,
 )
 
@@ -232,6 +246,16 @@ sa.Table(
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.PrimaryKeyConstraint("artifact_pk", "number"),
+)
+
+sa.Table("object_deletions", metadata, sa.Column("key", sa.Text, primary_key=True))
+
+sa.Table(
+    "object_store",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("folder", sa.Text, nullable=False),
+    sa.Column("swept", Time, nullable=False),
 )
 
 sa.Table(
@@ -268,6 +292,7 @@ sa.Table(
     sa.Column("answers", sa.Text),
     sa.Column("key_id", sa.Text),
     sa.Column("cost_limit", sa.Double),
+    sa.Column("traceparent", sa.Text),
     sa.Column("waits_for", Json),
     sa.Column("usage", Json),
     sa.Column("error", Json),
@@ -296,6 +321,8 @@ sa.Table(
     _partial("turns_waits_ix", "waits_for is not null", "session_pk", "invocation_id"),
     _partial("turns_log_ix", "ended is not null and trimmed is null", "ended"),
     _partial("turns_open_ix", "ended is null", "tenant"),
+    _partial("turns_failed_ix", "state = 'failed'", "ended"),
+    _partial("turns_tenant_failed_ix", "state = 'failed'", "tenant", "ended"),
     _partial("turns_key_ix", "key_id is not null", "key_id", "ended"),
     postgresql_with={"fillfactor": "70"},
 )
@@ -333,6 +360,14 @@ sa.Table(
     sa.Column("started", Time, nullable=False),
     sa.Column("finished", Time),
     sa.PrimaryKeyConstraint("session_pk", "invocation_id", "call_key"),
+)
+
+sa.Table(
+    "installation",
+    metadata,
+    sa.Column("pk", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("held", Time),
 )
 
 sa.Table(
@@ -386,4 +421,87 @@ sa.Table(
     sa.Column("created", Time, nullable=False),
     sa.PrimaryKeyConstraint("session_pk", "turn", "hash"),
     sa.Index("conversations_hash_ix", "tenant", "user_id", "app_name", "hash", "session_pk"),
+)
+
+sa.Table(
+    "memories",
+    metadata,
+    sa.Column("pk", Key, sa.Identity(), primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("session_pk", Key),
+    sa.Column("session_id", sa.Text, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("timestamp", sa.Double, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("terms", sa.Text, nullable=False),
+    sa.Column("metadata", Json),
+    _partial("memories_event_ix", "session_pk is not null", "session_pk", "event_id", unique=True),
+    _partial(
+        "memories_elsewhere_ix",
+        "session_pk is null",
+        "tenant",
+        "app_name",
+        "user_id",
+        "session_id",
+        "event_id",
+        unique=True,
+    ),
+    sa.Index("memories_user_ix", "tenant", "user_id", "app_name", "pk"),
+    sa.Index(
+        "memories_words_ix",
+        sa.text("array_to_tsvector(string_to_array(terms, ' '))"),
+        postgresql_using="gin",
+    ).ddl_if(dialect="postgresql"),
+    sqlite_autoincrement=True,
+)
+
+sa.Table(
+    "credentials",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("version", Key, nullable=False),
+    sa.Column("claimed", Time),
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("updated", Time, nullable=False),
+    sa.UniqueConstraint("tenant", "app_name", "user_id", "name"),
+)
+
+sa.Table(
+    "credential_requests",
+    metadata,
+    sa.Column("state", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("app_name", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("session_pk", Key, nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("created", Time, nullable=False),
+    sa.Column("claimed", Time),
+    sa.Index("credential_requests_session_ix", "session_pk"),
+)
+
+WORD_INDEX = (
+    "create virtual table memory_words using fts5(terms, content='memories', content_rowid='pk', "
+    "tokenize='ascii', detail=none, columnsize=0)",
+    "create trigger memories_added after insert on memories begin "
+    "insert into memory_words (rowid, terms) values (new.pk, new.terms); end",
+    "create trigger memories_deleted after delete on memories begin "
+    "insert into memory_words (memory_words, rowid, terms) values ('delete', old.pk, old.terms); "
+    "end",
+    "create trigger memories_changed after update of terms on memories begin "
+    "insert into memory_words (memory_words, rowid, terms) values ('delete', old.pk, old.terms); "
+    "insert into memory_words (rowid, terms) values (new.pk, new.terms); end",
 )

@@ -1,0 +1,1 @@
+"""ADK's HTTP API: its messages in, its events out."""

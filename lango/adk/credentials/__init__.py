@@ -1,0 +1,1 @@
+"""Credentials of users for tools: requests, answers, storage and use."""

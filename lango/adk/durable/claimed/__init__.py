@@ -1,0 +1,1 @@
+"""ADK's services of a claimed turn: each write checks the claim."""

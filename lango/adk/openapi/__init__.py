@@ -1,0 +1,1 @@
+"""Tools of web APIs that an OpenAPI document describes."""

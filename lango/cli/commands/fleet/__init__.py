@@ -1,0 +1,1 @@
+"""Commands that show what all processes of a database do."""

@@ -1,0 +1,1 @@
+"""ADK's own HTTP API, on durable turns."""

@@ -1,0 +1,1 @@
+"""SQLite: its engine, its driver, and how commits get to the disk."""

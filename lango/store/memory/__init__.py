@@ -1,0 +1,1 @@
+"""Memory: texts of users that agents search by their words."""

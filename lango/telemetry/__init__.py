@@ -1,0 +1,1 @@
+"""Telemetry: what a process reports about itself to its operators."""

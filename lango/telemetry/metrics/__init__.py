@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: measured where things happen, and read at `/metrics`."""

@@ -1,0 +1,1 @@
+"""Traces by OpenTelemetry: the only package that imports it, and only while traces are on."""
