@@ -17,7 +17,7 @@ from lango.server.listening import listen
 from tests.support.scrapes import PROMETHEUS
 
 RULES: Final = Path(__file__).resolve().parents[2] / "deploy/prometheus/lango.rules.yaml"
-_PATIENCE: Final = 120.0
+_PATIENCE: Final = 300.0
 _MINUTES: Final = re.compile(r"(\[|offset |for: )(\d+)m\b")
 _HOURS: Final = re.compile(r"(\[|offset |for: )(\d+)h\b")
 
