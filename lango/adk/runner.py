@@ -51,6 +51,7 @@ from lango.core.turns.events import (
     TurnEvent,
 )
 from lango.errors import AgentNotFoundError, InvalidIdError, LangoError
+from lango.providers.sdk_errors import model_error
 
 logger = logging.getLogger(__name__)
 
@@ -245,15 +246,18 @@ class AgentRunner:
         return Completed(usage)
 
     def _named(self, error: Exception, reader: TurnReader) -> Exception:
-        """AgentNotFoundError for ADK's unknown-agent errors; other errors as they were raised."""
+        """lango's error for an unknown agent and for a vendor's SDK; others as they were raised."""
         error = unwrapped(error)
-        name = unknown_agent(error)
-        if name is None or isinstance(error, AgentNotFoundError):
+        if isinstance(error, LangoError):
             return error
-        agent = find_agent(self.root, reader.passed_on_by)
-        not_found = AgentNotFoundError(name, transfer_targets(agent) if agent else ())
-        not_found.__cause__ = error
-        return not_found
+        named, name = model_error(error), unknown_agent(error)
+        if name is not None:
+            agent = find_agent(self.root, reader.passed_on_by)
+            named = AgentNotFoundError(name, transfer_targets(agent) if agent else ())
+        if named is None:
+            return error
+        named.__cause__ = error
+        return named
 
     async def close(self) -> None:
         """Close toolsets and plugins; the owner of the services closes those."""

@@ -1,4 +1,4 @@
-"""ADK's own Gemini model gets the same requests with lango's sessions as with ADK's."""
+"""ADK's own models: the same requests with lango's sessions as with ADK's, and typed errors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types
 
 from lango.adk.sessions.service import SessionServiceAdapter
-from lango.testing.wires import Call, ScriptedAnswer, WireServer
+from lango.core.turns.events import Failed, error_data
+from lango.testing.wires import Call, Refusal, ScriptedAnswer, WireServer
+from lango.testing.wires.script import Trouble
 from tests.adk.runner.tools import look, ticket
+from tests.adk.runner.turns import once, runner_of
 
 CALLS = (Call("look", '{"number": 1}', "c1"), Call("ticket", '{"subject": "late"}', "c2"))
 RESULT = types.FunctionResponse(id="c2", name="ticket", response={"status": "closed"})
@@ -65,3 +68,17 @@ async def test_the_requests_are_those_of_adk(
     assert gemini.refused == []
     assert len(expected) == 4
     assert reloaded == expected
+
+
+@pytest.mark.parametrize(
+    ("trouble", "named"), [("no_key", "AuthenticationError"), ("rate_limited", "RateLimitedError")]
+)
+async def test_an_error_of_the_sdk_is_a_model_error(
+    trouble: Trouble, named: str, gemini: WireServer
+) -> None:
+    gemini.say(Refusal(trouble))
+    agent = LlmAgent(name="root", model=Gemini(model="gemini-2.5-flash"))
+    end = (await once(runner_of(agent)))[-1]
+    assert isinstance(end, Failed)
+    assert error_data(end.error)["type"] == named
+    assert type(end.error.__cause__).__module__.startswith("google.")
