@@ -26,6 +26,7 @@ from lango.server.auth.callers import SECURED
 from lango.server.backend import Served
 from lango.server.http.bodies import JsonRoute, refuse_encodings
 from lango.server.http.problems import responses
+from lango.server.http.ranges import requested_range
 from lango.server.http.request_slots import release_slot
 from lango.server.routes.schemas import File, FileName, FilePage, Number
 from lango.server.routes.sessions import OwnSession, PageSize, SeenSession
@@ -45,7 +46,9 @@ _UPLOAD: Final[dict[str, Any]] = {
     "requestBody": {"required": True, "content": dict.fromkeys(FILE_TYPES, _BINARY)}
 }
 _DOWNLOAD: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "The bytes of the file.", "content": {"*/*": _BINARY}}
+    200: {"description": "The bytes of the file.", "content": {"*/*": _BINARY}},
+    206: {"description": "The bytes that `Range` names.", "content": {"*/*": _BINARY}},
+    **responses(416),
 }
 _TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _UNKNOWN: Final = "application/octet-stream"
@@ -137,22 +140,31 @@ async def list_files(
 )
 async def get_file(
     session: SeenSession,
+    request: Request,
     served: Served,
     name: Annotated[KeptName, Path(description="The file's `name`.")],
     version: Annotated[Number | None, Query(description="Else it is the newest.")] = None,
 ) -> StreamingResponse:
-    """The bytes of a file."""
+    """The bytes of a file, or those of one `Range`: an interrupted download can be continued.
+
+    Send the `ETag` of the first part as `If-Range`.
+    """
     files = _files(served)
     file = await files.find(session.key, name, version)
     if file is None:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    pieces = files.chunks(file)
+    part = requested_range(request.headers, file.size, _etag(file))
+    pieces = files.chunks(file, part.start, part.end)
     try:
         first = await anext(pieces)  # what goes wrong here is answered, and not broken off
     except UnknownFileError:
         raise HTTPException(HTTPStatus.NOT_FOUND) from None
-    content = _joined(first, pieces)
-    return StreamingResponse(content, headers=_headers(file), media_type=_type(file))
+    return StreamingResponse(
+        _joined(first, pieces),
+        part.status,
+        _headers(file) | part.headers,
+        _type(file),
+    )
 
 
 async def _joined(first: bytes, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -169,10 +181,13 @@ def _headers(file: StoredFile) -> dict[str, str]:
     """Headers that make a browser save any file, and neither guess its type nor run it."""
     return {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
-        "Content-Length": str(file.size),
-        "ETag": f'"{file.sha256}"',
+        "ETag": _etag(file),
         "X-Content-Type-Options": "nosniff",
     }
+
+
+def _etag(file: StoredFile) -> str:
+    return f'"{file.sha256}"'
 
 
 def _type(file: StoredFile) -> str:

@@ -70,21 +70,22 @@ async def stored_entry(database: Database, tenant: str, entry: Entry) -> Entry:
 
 
 async def chunks(
-    database: Database, pk: int, size: int, object_key: str | None
+    database: Database, pk: int, object_key: str | None, start: int, end: int
 ) -> AsyncGenerator[bytes]:
-    """The bytes of a version, CHUNK at a time; UnknownFileError if it is deleted meanwhile.
+    """Bytes of a version, up to CHUNK at a time; UnknownFileError if it is deleted meanwhile.
 
     Neither a transaction nor a request stays open while a slow client reads them.
     """
     if object_key is not None:
-        async for piece in _object(database, object_key, size):
+        async for piece in _object(database, object_key, start, end):
             yield piece
         return
-    for number in range(-(-size // CHUNK)):
+    for number in range(start // CHUNK, -(-end // CHUNK)):
         data = await database.read(_chunk, pk, number)
         if data is None:
             raise UnknownFileError
-        yield data
+        offset = number * CHUNK
+        yield data[max(start - offset, 0) : end - offset]
 
 
 async def loaded(database: Database, contents: Mapping[T, bytes | ObjectContent]) -> dict[T, bytes]:
@@ -96,7 +97,7 @@ async def loaded(database: Database, contents: Mapping[T, bytes | ObjectContent]
             return name, content
         async with slots:
             try:
-                pieces = [piece async for piece in _object(database, content.key, content.size)]
+                pieces = [piece async for piece in _object(database, content.key, 0, content.size)]
             except UnknownFileError:
                 return None
         return name, b"".join(pieces)
@@ -110,15 +111,14 @@ async def _chunk(connection: AsyncConnection, artifact_pk: int, number: int) -> 
     return await connection.scalar(sa.select(artifact_chunks.c.data).where(*of_chunk))
 
 
-async def _object(database: Database, key: str, size: int) -> AsyncGenerator[bytes]:
+async def _object(database: Database, key: str, start: int, end: int) -> AsyncGenerator[bytes]:
     objects = database.objects
     if objects is None:
         raise ConfigError(
             "The file is in an object store. Set `files.objects` to the one that has it."
         )
-    for start in range(0, size, READ):
-        end = min(start + READ, size)
-        data = await retrying(partial(objects.read, key, start, end))
+    for position in range(start, end, READ):
+        data = await retrying(partial(objects.read, key, position, min(position + READ, end)))
         if data is None:
             raise UnknownFileError
         for offset in range(0, len(data), CHUNK):

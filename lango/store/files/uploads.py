@@ -94,12 +94,16 @@ class SqlFileStore:
         files = await self._database.read(_newest, key, named, len(names))
         return {file.name: FileRef(file.name, file.version) for file in files}
 
-    def chunks(self, file: StoredFile) -> AsyncGenerator[bytes]:
-        """The bytes of a file; no transaction stays open while a slow client reads them.
+    def chunks(
+        self, file: StoredFile, start: int = 0, end: int | None = None
+    ) -> AsyncGenerator[bytes]:
+        """The bytes of a file, all or from `start` to before `end`.
 
-        UnknownFileError if it is deleted meanwhile.
+        No transaction stays open while a slow client reads them. UnknownFileError if it is
+        deleted meanwhile.
         """
-        return chunks(self._database, file.pk, file.size, file.object_key)
+        last = file.size if end is None else end
+        return chunks(self._database, file.pk, file.object_key, start, last)
 
 
 async def _save(

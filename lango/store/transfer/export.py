@@ -137,7 +137,7 @@ class SessionExport:
             row, fields = artifact
             after, number = row.pk, 0
             yield fields
-            async for data in chunks(self.database, row.pk, row.size, row.object_key):
+            async for data in chunks(self.database, row.pk, row.object_key, 0, row.size):
                 yield {"kind": CHUNK, "number": number, "data": base64.b64encode(data).decode()}
                 number += 1
 

@@ -81,6 +81,31 @@ async def test_a_file_comes_back_as_it_was_given(served: House) -> None:
     assert taken.headers["etag"] == f'"{digest}"'
 
 
+@pytest.mark.parametrize(
+    ("first", "last"), [(0, 0), (CHUNK - 1, CHUNK), (CHUNK, len(BIG) - 1), (5, 2 * CHUNK)]
+)
+async def test_a_part_of_a_file(first: int, last: int, served: House) -> None:
+    session = await served.session()
+    etag = f'"{(await upload(served, session, BIG)).json()["sha256"]}"'
+    headers = {"Range": f"bytes={first}-{last}", "If-Range": etag}
+    async with served.client() as client:
+        part = await client.get(f"/v1/sessions/{session}/files/a.png", headers=headers)
+    assert part.status_code == 206
+    assert part.content == BIG[first : last + 1]
+    assert part.headers["content-range"] == f"bytes {first}-{last}/{len(BIG)}"
+    assert part.headers["etag"] == etag
+
+
+async def test_a_part_after_the_end_of_a_file(served: House) -> None:
+    session = await served.session()
+    await upload(served, session, BIG)
+    headers = {"Range": f"bytes={len(BIG)}-"}
+    async with served.client() as client:
+        refusal = await client.get(f"/v1/sessions/{session}/files/a.png", headers=headers)
+    refused(refusal, 416, "requested-range-not-satisfiable")
+    assert refusal.headers["content-range"] == f"bytes */{len(BIG)}"
+
+
 async def test_the_same_name_again_is_a_new_version(served: House) -> None:
     session = await served.session()
     for version, data in enumerate((b"one", b"two")):

@@ -49,6 +49,16 @@ async def test_a_file_goes_up_and_comes_down(served: House) -> None:
     assert await chunk_count(served) == before
 
 
+async def test_a_part_of_a_file_comes_down(served: House) -> None:
+    session = await served.session()
+    await served.file(session, "a.png", PNG, PNG_TYPE)
+    headers = {"Range": f"bytes={CHUNK - 5}-{2 * CHUNK + 5}"}
+    async with served.client() as client:
+        part = await client.get(f"/v1/sessions/{session}/files/a.png", headers=headers)
+    assert part.status_code == 206
+    assert part.content == PNG[CHUNK - 5 : 2 * CHUNK + 6]
+
+
 async def test_a_model_is_shown_the_file_of_a_turn(served: House) -> None:
     """The message has a copy of the bytes, which is an object as well."""
     session, before = await served.session(), await chunk_count(served)
