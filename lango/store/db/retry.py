@@ -192,5 +192,5 @@ async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
             if delay is None:
                 kind = StoreBusyError if is_locked_out(error) else StoreUnavailableError
                 raise kind(f"{kind.__doc__} The last fault was {type(error).__name__}.") from error
-            logger.info("Transient database fault; retrying: %s", type(error).__name__)
+            logger.info("Transient fault of the storage; retrying: %s", type(error).__name__)
         await asyncio.sleep(delay)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,18 @@ async def chunk_count(served: House) -> int:
     statement = sa.select(sa.func.count()).select_from(artifact_chunks)
     database = served.here.store.database
     return await database.read(lambda connection: connection.scalar(statement)) or 0
+
+
+def take_away(folder: Path) -> None:
+    """Make every operation of the object store fail."""
+    folder.rename(folder.with_name("away"))
+    folder.write_text("no folder")
+
+
+def bring_back(folder: Path) -> None:
+    """End the outage."""
+    folder.unlink()
+    folder.with_name("away").rename(folder)
 
 
 async def test_a_file_goes_up_and_comes_down(served: House) -> None:
@@ -72,6 +85,25 @@ async def test_a_model_is_shown_the_file_of_a_turn(served: House) -> None:
     shown = [media for message in seen.requests[-1].messages for media in message.media]
     assert shown == [Media(PNG_TYPE, PNG, name="a.png")] * 2
     assert await chunk_count(served) == before
+
+
+async def test_a_turn_waits_for_the_object_store(
+    served: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.store.db.retry.RETRIES", 1)  # not for turns
+    session, folder = await served.session(), served.here.place.folder / "objects"
+    await served.file(session, "a.png", PNG, PNG_TYPE)
+    turn = await served.turn(session, "What is this?", files=["a.png"])
+    take_away(folder)
+    seen = ScriptedProvider(rule=in_rounds)
+    async with served.worker(provider=seen):
+        async with asyncio.timeout(PATIENCE):
+            while caplog.text.count("The object store failed") < 4:  # noqa: ASYNC110 - of the worker
+                await asyncio.sleep(0.05)
+        bring_back(folder)
+        ended = await served.turns().wait(turn)
+    assert (ended.state, ended.attempts) == ("completed", 1)
+    assert Media(PNG_TYPE, PNG, name="a.png") in seen.requests[0].messages[-1].media
 
 
 async def test_artifacts_of_adk_s_routes_are_objects_too(served: House) -> None:
@@ -121,8 +153,7 @@ async def test_an_outage_of_the_object_store_is_a_503_to_try_again(
     session = await served.session()
     await served.file(session, "a.png", PNG, PNG_TYPE)
     folder = served.here.place.folder / "objects"
-    folder.rename(folder.with_name("away"))
-    folder.write_text("no folder")
+    take_away(folder)
     path: Any = f"/v1/sessions/{session}/files"
     async with served.client(content_type=PNG_TYPE) as client:
         up = await client.post(path, params={"name": "b.png"}, content=PNG)
@@ -130,7 +161,6 @@ async def test_an_outage_of_the_object_store_is_a_503_to_try_again(
         for answer in (up, down):
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), answer.text
             assert answer.json()["type"] == "urn:lango:error:object-store"
-        folder.unlink()
-        folder.with_name("away").rename(folder)
+        bring_back(folder)
         assert (await client.get(f"{path}/a.png")).content == PNG
         assert [each["name"] for each in (await client.get(path)).json()["files"]] == ["a.png"]
