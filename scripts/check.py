@@ -14,7 +14,8 @@ BIN = Path(sys.executable).parent
 Command = tuple[str, ...]
 
 PYTEST = ("pytest", "-q")
-PARALLEL = ("-n", "2", "--dist", "worksteal")
+PARALLEL = ("-n", "3", "--dist", "worksteal")
+"""One process more than the two cores of CI: a test waits for about half of its time."""
 POOLED = ("/usr/bin/env", "LANGO_TEST_POOLED=database", str(BIN / "pytest"), "-q")
 """The same through PgBouncer: `tests.support.databases` starts it."""
 
