@@ -15,7 +15,7 @@ Command = tuple[str, ...]
 
 PYTEST = ("pytest", "-q")
 PARALLEL = ("-n", "3", "--dist", "worksteal")
-"""One process more than the two cores of CI: a test waits for about half of its time."""
+"""One process more than CI has cores: tests wait for about half of their time."""
 POOLED = ("/usr/bin/env", "LANGO_TEST_POOLED=database", str(BIN / "pytest"), "-q")
 """The same through PgBouncer: `tests.support.databases` starts it."""
 
