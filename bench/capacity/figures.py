@@ -77,7 +77,7 @@ TURN_ROW_BYTES: Final = Figure(1_770, _SUSTAINED)
 
 LOG_ROW_US: Final = Figure(22.6, _TURNS)
 """CPU of PostgreSQL for each event of a log, where one statement writes those of 500 turns."""
-LOG_WRITES_PER_SECOND: Final = Figure(20.0, "1 / lango.turns.log.GATHER, from 10 turns at once on")
+LOG_WRITES_PER_SECOND: Final = Figure(20.0, "1 / GATHER of turns/log/writer.py, from 10 turns on")
 """Of one worker, for all its turns."""
 
 NOTICE_US: Final = Figure(60.0, _MEASURE)

@@ -19,8 +19,8 @@ from lango.store.sessions.entries import SessionKey
 from lango.store.turns.rows import Turn
 from lango.turns.engine.database import ChosenSessions, LocalEngine
 from lango.turns.engine.protocol import Engine
-from lango.turns.feeds import Feed, Feeds
-from lango.turns.following import follow
+from lango.turns.log.feeds import Feed, Feeds
+from lango.turns.log.following import follow
 from lango.turns.service import Turns
 from lango.turns.worker import TurnWorker, WorkerOptions
 

@@ -27,7 +27,7 @@ from lango.errors import TurnCancelledError
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn, user_event_id
-from lango.turns.log_replay import KNOWN_BY, name_of
+from lango.turns.log.replay import KNOWN_BY, name_of
 from lango.turns.service import Turns
 
 _DELTAS: Final = (MessageDelta.type, ReasoningDelta.type)

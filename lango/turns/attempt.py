@@ -48,9 +48,9 @@ from lango.store.turns.rows import Claim
 from lango.store.turns.traces import store_step, system_of
 from lango.telemetry.logs import FIELDS
 from lango.telemetry.tracing import names
-from lango.turns.feeds import AttemptBegun, Feeds
-from lango.turns.log import LogWriter
-from lango.turns.log_replay import missing_events, resets, stored_turn
+from lango.turns.log.feeds import AttemptBegun, Feeds
+from lango.turns.log.replay import missing_events, resets, stored_turn
+from lango.turns.log.writer import LogWriter
 from lango.turns.traces import AttemptTrace
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from lango.core.turns.events import (
     error_data,
 )
 from lango.store.turns.rows import Claim, Turn
-from lango.turns.feeds import AttemptBegun, AttemptOver
+from lango.turns.log.feeds import AttemptBegun, AttemptOver
 
 if TYPE_CHECKING:
     from lango.telemetry.metrics.recorder import AttemptCause, Recorder

@@ -33,7 +33,7 @@ from lango.store.turns.submit import Admit, SqlTurnStore, Submitted
 from lango.turns.credentials import CredentialAnswers, asked_with_state, consent_request
 from lango.turns.engine.cancel import cancel_turn
 from lango.turns.engine.protocol import Engine
-from lango.turns.log_replay import stored_turn
+from lango.turns.log.replay import stored_turn
 from lango.turns.traces import link_answer
 from lango.turns.wake import STOP, LogSubscription
 

@@ -19,7 +19,7 @@ from lango.store.turns.rows import Turn
 from lango.turns.bus.connection import ANSWER_WITHIN, cancel_all
 from lango.turns.bus.event_messages import decode_events, encode_events
 from lango.turns.bus.protocol import Bus, BusMessage
-from lango.turns.log_poller import LogPoller
+from lango.turns.log.poller import LogPoller
 
 logger = logging.getLogger(__name__)
 

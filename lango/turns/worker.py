@@ -28,9 +28,9 @@ from lango.telemetry.metrics.switch import metrics
 from lango.turns.attempt import Attempt, LoadedApp, WorkerContext
 from lango.turns.engine.database import ChosenSessions
 from lango.turns.engine.protocol import Engine
-from lango.turns.feeds import AttemptOver, Feeds
 from lango.turns.heartbeat import HANG_AFTER, Heartbeat
-from lango.turns.log import LogWriter
+from lango.turns.log.feeds import AttemptOver, Feeds
+from lango.turns.log.writer import LogWriter
 from lango.turns.metrics import TurnMetrics
 from lango.turns.wake import STOP, WORK
 

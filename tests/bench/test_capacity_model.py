@@ -21,7 +21,7 @@ from bench.capacity.model import (
     Workload,
 )
 from lango.store.db.database import POOL_OVERFLOW, POOL_SIZE
-from lango.turns.log import GATHER
+from lango.turns.log.writer import GATHER
 from lango.turns.worker import WorkerOptions
 
 FIRST = Cost(0.01, 0.005, 0.004, 8_000, 5_000, 1_000, 2.0)

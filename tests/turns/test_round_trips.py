@@ -25,7 +25,7 @@ BY_THE_CLOCK = [
     "engine.opened.POLL_POSTGRES",
     "service._FIRST_POLL",
     "wake._POLL_CONNECTED",
-    "log.STREAM_FOR",
+    "log.writer.STREAM_FOR",
 ]
 """What a turn that takes longer does more often."""
 

@@ -52,7 +52,8 @@ async def test_a_completed_turn_has_the_text_of_its_last_message(served: House) 
 async def test_events_come_with_the_answer_when_asked_for(
     served: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.turns.log.STREAM_FOR", 0.0)  # no text comes in parts before the log
+    # No text comes in parts before the log.
+    monkeypatch.setattr("lango.turns.log.writer.STREAM_FOR", 0.0)
     session = await served.session()
     async with served.client() as client, served.worker():
         path = f"/v1/sessions/{session}/turns"

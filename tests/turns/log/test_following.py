@@ -26,8 +26,8 @@ from lango.errors import TurnError, TurnNotFoundError
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.rows import Claim, Turn
 from lango.turns.engine.database import LocalEngine
-from lango.turns.feeds import AttemptBegun, AttemptOver, Feeds
-from lango.turns.following import follow
+from lango.turns.log.feeds import AttemptBegun, AttemptOver, Feeds
+from lango.turns.log.following import follow
 from lango.turns.service import Turns
 from tests.store.turns.worker_context import APP, Desk, opened
 

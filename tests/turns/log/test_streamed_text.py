@@ -32,7 +32,7 @@ from lango.store.turns.workers import Worker, Workers
 from lango.turns.bus.event_messages import decode_events, encode_events
 from lango.turns.bus.protocol import BusMessage, OnMessage
 from lango.turns.engine.database import LocalEngine
-from lango.turns.log import STREAM_FOR, LogWriter
+from lango.turns.log.writer import STREAM_FOR, LogWriter
 from lango.turns.service import Turns
 from tests.turns.log.claims import claim_as, claimed
 
@@ -151,7 +151,7 @@ async def _texts(turns: Turns, turn_id: str, after: Position) -> list[LoggedEven
 async def test_text_is_streamed_before_it_is_written(
     writing: Process, there: There, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.turns.log.STREAM_FOR", 3600.0)
+    monkeypatch.setattr("lango.turns.log.writer.STREAM_FOR", 3600.0)
     turn = Writing(writing, await claimed(writing))
     async with aclosing(there.turns.events(turn.claim.turn.id, after=2)) as events:
         reading = asyncio.create_task(anext(events))

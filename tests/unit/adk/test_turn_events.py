@@ -8,7 +8,7 @@ from google.genai import types
 
 from lango.adk.turn_events import LATER_TRY, TurnReader
 from lango.core.turns.events import MessageCompleted, MessageDelta
-from lango.turns.log_replay import name_of
+from lango.turns.log.replay import name_of
 
 NODE = "root@1/node@1"
 

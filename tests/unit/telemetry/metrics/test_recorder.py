@@ -17,7 +17,7 @@ from lango.server.http.access_log import AccessLog
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.rows import Claim, Turn
 from lango.telemetry.metrics.recorder import Recorder
-from lango.turns.feeds import AttemptBegun, AttemptOver
+from lango.turns.log.feeds import AttemptBegun, AttemptOver
 from lango.turns.metrics import TurnMetrics
 from tests.support.scrapes import HAS_PROMETHEUS, PROMTOOL, recording, scrape
 

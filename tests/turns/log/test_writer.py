@@ -21,8 +21,8 @@ from lango.errors import StoreUnavailableError
 from lango.store.db.database import Database
 from lango.store.turns.log import PAGE, LoggedEvent, LogPage, LogWrite, TurnLog
 from lango.store.turns.rows import Turn
-from lango.turns.log import LogWriter
-from lango.turns.log_replay import missing_events, resets
+from lango.turns.log.replay import missing_events, resets
+from lango.turns.log.writer import LogWriter
 from tests.turns.log.claims import claimed
 
 REFUSED = "refused"
@@ -135,7 +135,7 @@ async def test_an_event_that_is_refused_keeps_no_other_from_its_log(
 async def test_many_logs_are_written_some_at_a_time(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.turns.log.TURNS_PER_WRITE", 2)
+    monkeypatch.setattr("lango.turns.log.writer.TURNS_PER_WRITE", 2)
     claims = [await claimed(here, f"s{number}") for number in range(5)]
     log = FailingLog(here.store.database)
     writer = LogWriter(log, here.engine.wakes)
@@ -171,7 +171,7 @@ async def test_deltas_of_one_message_are_written_as_one(here: Process) -> None:
 async def test_only_words_that_follow_others_wait(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.turns.log.GATHER", 3600.0)
+    monkeypatch.setattr("lango.turns.log.writer.GATHER", 3600.0)
     claim = await claimed(here)
     writer = LogWriter(TurnLog(here.store.database), here.engine.wakes)
     writer.begin(claim, lambda: None)

@@ -13,7 +13,7 @@ from lango.errors import StoreError, StoreUnavailableError
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.log import TurnLog
 from lango.turns.engine.database import LocalEngine
-from lango.turns.log_poller import LogPoller
+from lango.turns.log.poller import LogPoller
 from lango.turns.service import Turns
 from lango.turns.wake import LogSubscription
 from tests.turns.log.claims import claimed

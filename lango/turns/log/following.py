@@ -26,8 +26,8 @@ from lango.core.turns.events import (
 from lango.core.turns.positions import Position
 from lango.store.turns.log import LogCursor, LoggedEvent
 from lango.store.turns.rows import Claim, Turn
-from lango.turns.feeds import AttemptBegun, AttemptOver, Feed, FeedItem
-from lango.turns.log_replay import name_of
+from lango.turns.log.feeds import AttemptBegun, AttemptOver, Feed, FeedItem
+from lango.turns.log.replay import name_of
 from lango.turns.service import Turns
 
 _READ_LOG_AFTER: Final = 0.05
