@@ -143,16 +143,16 @@ class Application:
 
     async def agent(self, name: str | None = None) -> Agent:
         """The agent of an app in the settings, or of code named as package.module:attribute."""
-        chosen = self.app_name(name)
-        if chosen not in self._agents:
-            self._agents[chosen] = await self._made(chosen)
-        return self._agents[chosen]
+        app = self.app_name(name)
+        if app not in self._agents:
+            self._agents[app] = await self._made(app)
+        return self._agents[app]
 
     async def _made(self, name: str) -> Agent:
         app = self.settings.apps.get(name) or AppSettings(load=name)
         limits = self.settings.limits
         root = await self._root(name, app)
-        made = Agent(
+        agent = Agent(
             root,
             store=self.store,
             tenant=self.settings.store.tenant,
@@ -175,8 +175,8 @@ class Application:
             worker=self._worker_options,
         )
         if self.settings.durability == "strict":
-            _require_exact(name, made)
-        return made
+            _require_exact(name, agent)
+        return agent
 
     def _compaction(self, root: Root, spec: CompactionSettings | None) -> Compaction | None:
         if spec is None:
@@ -214,7 +214,7 @@ class Application:
         options: dict[str, Any] = {}
         if spec.context_window is not None:
             options["context_window"] = spec.context_window
-        made = ModelAdapter(
+        model = ModelAdapter(
             spec.model,
             fallbacks=spec.fallbacks,
             access=self._access,
@@ -222,30 +222,30 @@ class Application:
             token_budget=self.settings.history.token_budget,
             **options,
         )
-        self._models.append(made)
-        return made
+        self._models.append(model)
+        return model
 
     def _tools(self, spec: AgentSettings) -> list[Any]:
-        found: list[Any] = []
+        tools: list[Any] = []
         for item in spec.tools:
-            found += named_tools(item.use, item.options)
-        found += [openapi_toolset(self._document(name)) for name in dict.fromkeys(spec.openapi)]
-        return found + [mcp_toolset(self._server(name)) for name in dict.fromkeys(spec.mcp)]
+            tools += named_tools(item.use, item.options)
+        tools += [openapi_toolset(self._document(name)) for name in dict.fromkeys(spec.openapi)]
+        return tools + [mcp_toolset(self._server(name)) for name in dict.fromkeys(spec.mcp)]
 
     def _document(self, name: str) -> OpenApiDocument:
         document = self.settings.openapi_documents.get(name)
         if document is None:
-            known = ", ".join(self.settings.openapi_documents) or "none"
+            names = ", ".join(self.settings.openapi_documents) or "none"
             raise ConfigError(
-                f"There is no OpenAPI document {name} in the settings; they have {known}."
+                f"There is no OpenAPI document {name} in the settings; they have {names}."
             )
         return openapi_document(name, document)
 
     def _server(self, name: str) -> McpServer:
         server = self.settings.mcp_servers.get(name)
         if server is None:
-            known = ", ".join(self.settings.mcp_servers) or "none"
-            raise ConfigError(f"There is no MCP server {name} in the settings; they have {known}.")
+            names = ", ".join(self.settings.mcp_servers) or "none"
+            raise ConfigError(f"There is no MCP server {name} in the settings; they have {names}.")
         return mcp_server(name, server)
 
 
@@ -256,7 +256,7 @@ def _unknown_app(name: str | None, apps: list[str]) -> str:
         module = file.name if file.is_absolute() else ".".join(file.parts)
         return f"An agent in a file is named by module and variable, as {module}:root_agent."
     names = apps or agent_folders()
-    has = f"{'lango.yaml' if apps else 'this folder'} has {', '.join(names)}"
+    inventory = f"{'lango.yaml' if apps else 'this folder'} has {', '.join(names)}"
     if not names:
         missing = "There is no app here" if name is None else f"There is no app {name} here"
         return (
@@ -266,8 +266,8 @@ def _unknown_app(name: str | None, apps: list[str]) -> str:
     if name is None and names == ["."]:
         return "Name the app as the first argument: this folder is an agent, named `.`."
     if name is None:
-        return f"Name the app as the first argument; {has}."
-    return f"There is no app {name}; {has}.{did_you_mean(name, names)}"
+        return f"Name the app as the first argument; {inventory}."
+    return f"There is no app {name}; {inventory}.{did_you_mean(name, names)}"
 
 
 def _require_exact(name: str, agent: Agent) -> None:
@@ -281,12 +281,12 @@ def _require_exact(name: str, agent: Agent) -> None:
 
 def access_of(settings: Settings) -> dict[str, Access]:
     """The keys and base URLs of the providers in the settings."""
-    known = [gateway.name for gateway in GATEWAYS]
+    names = [gateway.name for gateway in GATEWAYS]
     for name in settings.providers:
-        if name not in known:
+        if name not in names:
             raise ConfigError(
-                f"providers.{name}: there is no such provider.{did_you_mean(name, known)} "
-                f"There are {', '.join(sorted(known))}."
+                f"providers.{name}: there is no such provider.{did_you_mean(name, names)} "
+                f"There are {', '.join(sorted(names))}."
             )
     return {
         name: Access(_revealed(provider.api_key), provider.base_url)

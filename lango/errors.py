@@ -195,11 +195,11 @@ class ModelError(LangoError):
         self.partial_text = partial_text  # the model's text before it failed
 
     def __str__(self) -> str:
-        named = " ".join(filter(None, (self.provider, self.model)))
+        model = " ".join(filter(None, (self.provider, self.model)))
         status = f"HTTP {self.status}" if self.status else ""
         request = f"request {self.request_id}" if self.request_id else ""
-        where = ", ".join(filter(None, (named, status, request)))
-        return f"{super().__str__()} ({where})" if where else super().__str__()
+        details = ", ".join(filter(None, (model, status, request)))
+        return f"{super().__str__()} ({details})" if details else super().__str__()
 
 
 class UnknownModelError(ModelError, ValueError):

@@ -82,24 +82,24 @@ class DurableTurns:
 
         Answers to questions that no turn asked run immediately, without a turn.
         """
-        how = options or TurnOptions()
+        options = options or TurnOptions()
         key = new_id("key")
         session = SessionKey(self._turns.tenant, self._app, user_id, session_id)
         with self._feeds.subscribe(session, key) as feed:
             try:
                 await self._start()
-                turn = await self._submit(session.checked(), user_input, key, how)
+                turn = await self._submit(session.checked(), user_input, key, options)
             except Exception as error:  # noqa: BLE001 - every error is the turn's end
-                yield Started(how.attempt)
+                yield Started(options.attempt)
                 yield Failed(error)
                 return
             if turn is None:
-                run = self.agent.runner.run(user_id, session_id, user_input, how)
+                run = self.agent.runner.run(user_id, session_id, user_input, options)
             else:
-                run = self._follow(turn, feed, how.abort, cancel=True)
+                run = self._follow(turn, feed, options.abort, cancel=True)
             async with aclosing(run) as events:
                 async for event in events:
-                    yield _counted(event, how.attempt if turn else 1)
+                    yield _counted(event, options.attempt if turn else 1)
 
     async def unfinished(self, user_id: str, session_id: str) -> list[Turn]:
         """The queued and running turns of a session, oldest first."""
@@ -118,7 +118,7 @@ class DurableTurns:
                     yield event
 
     async def _submit(
-        self, session: SessionKey, user_input: UserInput, key: str, how: TurnOptions
+        self, session: SessionKey, user_input: UserInput, key: str, options: TurnOptions
     ) -> Turn | None:
         """Submit the message or answers; None if no turn waits for these answers."""
         if isinstance(user_input, str):
@@ -128,7 +128,7 @@ class DurableTurns:
                 user=session.user_id,
                 session=session.session_id,
                 idempotency_key=key,
-                options=_options(how),
+                options=_options(options),
             )
         if not isinstance(user_input, Sequence):
             return None
@@ -195,11 +195,11 @@ class DurableTurns:
             logger.warning("Turn %s was not cancelled: %s", turn.id, error)
 
 
-def _options(how: TurnOptions) -> JsonObject:
+def _options(options: TurnOptions) -> JsonObject:
     """The options that the turn's row stores."""
     return {
-        **({"state": how.state} if how.state else {}),
-        **({"keep_agent": True} if how.keep_agent else {}),
+        **({"state": options.state} if options.state else {}),
+        **({"keep_agent": True} if options.keep_agent else {}),
     }
 
 

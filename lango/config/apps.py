@@ -80,19 +80,19 @@ class AgentSettings(Section):
             yield from sub.family()
 
 
-def check_names(agent: AgentSettings, where: str, default: str, taken: set[str]) -> None:
+def check_names(agent: AgentSettings, path: str, default: str, used_names: set[str]) -> None:
     """Check that each agent of a tree has a unique name that ADK accepts."""
     name = default if agent.name is None else agent.name
     if not name.isidentifier() or name == RESERVED_NAME:
         raise ValueError(
-            f"{where}.name: {name!r} cannot name an agent; write letters, digits and underscores, "
+            f"{path}.name: {name!r} cannot name an agent; write letters, digits and underscores, "
             f"beginning with a letter, and not {RESERVED_NAME!r}"
         )
-    if name in taken:
-        raise ValueError(f"{where}.name: another agent of the app is called {name}")
-    taken.add(name)
+    if name in used_names:
+        raise ValueError(f"{path}.name: another agent of the app is called {name}")
+    used_names.add(name)
     for number, sub in enumerate(agent.sub_agents):
-        check_names(sub, f"{where}.sub_agents.{number}", "", taken)
+        check_names(sub, f"{path}.sub_agents.{number}", "", used_names)
 
 
 class AppSettings(Section):

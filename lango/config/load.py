@@ -47,8 +47,8 @@ class LoadedSettings:
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """Every value with its path and origin; secrets are masked."""
-        shown = self.settings.model_dump(mode="json", by_alias=True)
-        for path, value in _leaves(shown):
+        dump = self.settings.model_dump(mode="json", by_alias=True)
+        for path, value in _leaves(dump):
             yield path, value, self._origin(path)
 
     def _origin(self, path: str) -> str:
@@ -83,14 +83,14 @@ def load(path: str | Path | None = None, flags: Mapping[str, Any] | None = None)
 
 def _find(path: str | Path | None) -> Path | None:
     """The named file, or the one in the current folder; parent folders are never searched."""
-    named = path or os.environ.get(FILE_VARIABLE)
-    if named is None:
+    file = path or os.environ.get(FILE_VARIABLE)
+    if file is None:
         default_file = Path(FILE)
         return default_file if default_file.is_file() else None
-    if not Path(named).is_file():
+    if not Path(file).is_file():
         origin = "" if path else f", which {FILE_VARIABLE} names"
-        raise ConfigError(f"There is no file {named}{origin}.")
-    return Path(named)
+        raise ConfigError(f"There is no file {file}{origin}.")
+    return Path(file)
 
 
 def _read(path: Path) -> Layer:
@@ -156,13 +156,13 @@ def _variable_name(path: str) -> str:
 
 
 def _merged(lower: Layer, upper: Layer) -> Layer:
-    both = dict(lower)
+    merged = dict(lower)
     for key, value in upper.items():
-        below = both.get(key)
+        below = merged.get(key)
         if isinstance(below, dict) and isinstance(value, dict):
             value = _merged(cast(Layer, below), cast(Layer, value))
-        both[key] = value
-    return both
+        merged[key] = value
+    return merged
 
 
 def _origins(layer: Layer, label: Callable[[str], str]) -> dict[str, str]:
@@ -171,8 +171,8 @@ def _origins(layer: Layer, label: Callable[[str], str]) -> dict[str, str]:
 
 def _leaves(value: Layer, path: str = "") -> Iterator[tuple[str, Any]]:
     for key, inner in value.items():
-        where = f"{path}.{key}" if path else str(key)
+        leaf = f"{path}.{key}" if path else str(key)
         if isinstance(inner, dict) and inner:
-            yield from _leaves(cast(Layer, inner), where)
+            yield from _leaves(cast(Layer, inner), leaf)
         else:
-            yield where, inner
+            yield leaf, inner

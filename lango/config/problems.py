@@ -29,22 +29,22 @@ def in_words(error: ValidationError, file: str, variables: Mapping[str, str]) ->
 
 
 def _problem(loc: Sequence[str | int], kind: str, message: str, schema: Schema) -> str:
-    where = ".".join(map(str, loc))
+    path = ".".join(map(str, loc))
     if kind == _UNKNOWN:
-        return f"{where}: there is no such key.{_suggestion(loc, schema)}"
+        return f"{path}: there is no such key.{_suggestion(loc, schema)}"
     if kind == _MISSING:
-        return f"{where}: this key is needed."
+        return f"{path}: this key is needed."
     if kind == _OURS:
         message = message.removeprefix("Value error, ")
-    return f"{where}: {message}." if where else f"{message}."
+    return f"{path}: {message}." if path else f"{message}."
 
 
 def _suggestion(loc: Sequence[str | int], schema: Schema) -> str:
-    known = sorted(set(_keys(schema, loc[:-1], schema)))
-    near = get_close_matches(str(loc[-1]), known, n=1)
+    keys = sorted(set(_keys(schema, loc[:-1], schema)))
+    near = get_close_matches(str(loc[-1]), keys, n=1)
     if near:
         return f" Did you mean {near[0]}?"
-    return f" There are: {', '.join(known)}." if known else ""
+    return f" There are: {', '.join(keys)}." if keys else ""
 
 
 def _keys(part: Schema, loc: Sequence[str | int], root: Schema) -> Iterator[str]:

@@ -59,8 +59,8 @@ def masked_url(url: str) -> str:
     parts = urlsplit(url)
     nested = dict(parse_qsl(parts.query)).get(_NESTED_URL)
     if nested is not None and has_password(nested):
-        shown = quote(masked_url(nested), safe="*")
-        url = re.sub(rf"(?<={_NESTED_URL}=)[^&]*", lambda _: shown, url, count=1)
+        masked = quote(masked_url(nested), safe="*")
+        url = re.sub(rf"(?<={_NESTED_URL}=)[^&]*", lambda _: masked, url, count=1)
     if not parts.password:
         return url
     return url.replace(f":{parts.password}@", f":{MASK}@", 1)
@@ -82,45 +82,45 @@ def has_password(url: str) -> bool:
         return False
 
 
-def expanded(value: Any, where: str, folder: Path) -> Any:
+def expanded(value: Any, setting: str, folder: Path) -> Any:
     """A value of the file with `${NAME}` and `${file:path}` expanded; `$$` becomes `$`."""
     if isinstance(value, str):
-        return _expanded_text(value, where, folder)
+        return _expanded_text(value, setting, folder)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {key: expanded(inner, f"{where}.{key}", folder) for key, inner in items}
+        return {key: expanded(inner, f"{setting}.{key}", folder) for key, inner in items}
     if isinstance(value, list):
         inners = enumerate(cast("list[Any]", value))
-        return [expanded(inner, f"{where}[{index}]", folder) for index, inner in inners]
+        return [expanded(inner, f"{setting}[{index}]", folder) for index, inner in inners]
     return value
 
 
-def _expanded_text(text: str, where: str, folder: Path) -> str:
+def _expanded_text(text: str, setting: str, folder: Path) -> str:
     references = [match for match in _REFERENCE.finditer(text) if match[0] != "$$"]
-    new = _REFERENCE.sub(_replacing(where.lstrip("."), folder), text)
+    new = _REFERENCE.sub(_replacing(setting.lstrip("."), folder), text)
     return ExternalText(new) if references else new
 
 
-def _replacing(where: str, folder: Path) -> Callable[[re.Match[str]], str]:
+def _replacing(setting: str, folder: Path) -> Callable[[re.Match[str]], str]:
     def replacement(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
         name = match["name"]
-        return _file_text(folder / name, where) if match["file"] else _variable(name, where)
+        return _file_text(folder / name, setting) if match["file"] else _variable(name, setting)
 
     return replacement
 
 
-def _variable(name: str, where: str) -> str:
+def _variable(name: str, setting: str) -> str:
     try:
         return os.environ[name]
     except KeyError:
-        raise ConfigError(f"{where}: the environment variable {name} is not set.") from None
+        raise ConfigError(f"{setting}: the environment variable {name} is not set.") from None
 
 
-def _file_text(path: Path, where: str) -> str:
+def _file_text(path: Path, setting: str) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"{where}: {path} cannot be read: {why}.") from error
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ConfigError(f"{setting}: {path} cannot be read: {reason}.") from error

@@ -184,7 +184,7 @@ class Settings(BaseSettings):
     def _no_literal_secrets(self) -> Settings:
         if self.allow_literal_secrets:
             return self
-        literal = [where for where, secret in self._secrets() if _is_literal(secret)]
+        literal = [path for path, secret in self._secrets() if _is_literal(secret)]
         if literal:
             raise ValueError(
                 f"{', '.join(literal)}: a secret does not belong in this file; write ${{NAME}} for "
@@ -224,9 +224,9 @@ class Settings(BaseSettings):
             "bus": self.bus,
             "engine": self.engine,
         }
-        for where, url in urls.items():
+        for path, url in urls.items():
             if url is not None and has_password(url.get_secret_value()):
-                yield where, url
+                yield path, url
         yield from self._tool_secrets()
 
     def _tool_secrets(self) -> Iterator[tuple[str, SecretStr | None]]:

@@ -21,7 +21,7 @@ def with_tls(url: str, mode: TlsMode | None, ca: str | None) -> str:
     if not url.startswith("postgres"):
         return url
     in_url = parse_qs(urlsplit(url).query)
-    wanted = {
+    parameters = {
         name: value for name, value in ((_MODE, mode), (_CA, ca)) if value and name not in in_url
     }
     for name, key, value in ((_MODE, "tls", mode), (_CA, "tls_ca", ca)):
@@ -29,7 +29,7 @@ def with_tls(url: str, mode: TlsMode | None, ca: str | None) -> str:
             raise ValueError(f"`{key}` is {value}, but the URL has another {name}: remove one")
     if ca is not None:
         _check_ca(ca, mode or in_url.get(_MODE, [""])[0])
-    return f"{url}{'&' if '?' in url else '?'}{urlencode(wanted)}" if wanted else url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(parameters)}" if parameters else url
 
 
 def _check_ca(ca: str, mode: str) -> None:

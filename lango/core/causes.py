@@ -36,8 +36,8 @@ class Cause:
     place: str = ""  # "/srv/shop/agent.py:12, in lookup"
 
     def __str__(self) -> str:
-        named = f"{self.type}: {self.message}" if self.message else self.type
-        return f"{named} ({self.place})" if self.place else named
+        text = f"{self.type}: {self.message}" if self.message else self.type
+        return f"{text} ({self.place})" if self.place else text
 
 
 Causes = Mapping[str, Cause]
@@ -86,8 +86,8 @@ def _text(error: BaseException) -> str:
 
 def _place(chain: list[BaseException]) -> str:
     frames = [frame for error in chain for frame in _frames(error)]
-    own = (frame for frame in frames if _is_own(frame.filename))
-    origin = next(own, frames[0] if frames else None)
+    own_frames = (frame for frame in frames if _is_own(frame.filename))
+    origin = next(own_frames, frames[0] if frames else None)
     return f"{origin.filename}:{origin.lineno}, in {origin.name}" if origin else ""
 
 

@@ -20,6 +20,6 @@ class WithRequestId(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the field; every record passes."""
-        known = request_id.get()
-        record.request = f"[{known}] " if known else ""
+        current_id = request_id.get()
+        record.request = f"[{current_id}] " if current_id else ""
         return True

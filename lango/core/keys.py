@@ -81,8 +81,8 @@ class KeyLimits:
     @classmethod
     def of(cls, data: Mapping[str, Any] | None) -> KeyLimits:
         """The limits from their JSON; unknown ones, of a newer lango, are ignored."""
-        known = {limit.name for limit in fields(cls)}
-        return cls(**{name: value for name, value in (data or {}).items() if name in known})
+        limit_names = {limit.name for limit in fields(cls)}
+        return cls(**{name: value for name, value in (data or {}).items() if name in limit_names})
 
     def checked(self) -> KeyLimits:
         """These limits; InvalidKeyError if one is not above 0."""

@@ -38,7 +38,7 @@ def named_code(name: str, problem: Problem, *, usual: Sequence[str] = ()) -> Any
             continue
     if not attribute and usual:
         raise problem(f"{name} has neither {' nor '.join(usual)}: name it, as {name}:NAME.")
-    names = [known for known in vars(module) if not known.startswith("_")]
+    names = [variable for variable in vars(module) if not variable.startswith("_")]
     raise problem(f"{name}: {module_name} has no {attribute}.{did_you_mean(attribute, names)}")
 
 

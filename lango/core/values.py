@@ -86,8 +86,8 @@ def _storable_dict(value: dict[Any, Any], depth: int, within: frozenset[int]) ->
 
 def _storable_list(value: list[Any], depth: int, within: frozenset[int]) -> list[Any]:
     result = [storable_json(item, depth + 1, within) for item in value]
-    same = all(new is old for new, old in zip(result, value, strict=True))
-    return value if same else result
+    is_unchanged = all(new is old for new, old in zip(result, value, strict=True))
+    return value if is_unchanged else result
 
 
 def _key_text(key: Any) -> str:

@@ -185,19 +185,19 @@ class Prompt:
 def view(
     attempts: Sequence[ModelCall],
     prompt: Prompt,
-    sent: Sequence[StoredTalk],
+    talk: Sequence[StoredTalk],
     cut: Sequence[ContextCut],
     text_room: int | None = TEXT_ROOM,
     summary: StoredSummary | None = None,
 ) -> ContextView:
     """The view of a call from its attempts; it shows the last one.
 
-    `sent` are the stored messages from the oldest sent to the newest; empty if unknown. `summary`
+    `talk` are the stored messages from the oldest sent to the newest; empty if unknown. `summary`
     replaces those before them.
     """
     call = attempts[-1]
     messages = message_sections(
-        sent, text_room, turn=call.turn, agent=call.agent, shortened=call.shortened
+        talk, text_room, turn=call.turn, agent=call.agent, shortened=call.shortened
     )
     summaries = [summary.section(text_room)] if summary else []
     sections = [*prompt_sections(prompt, text_room), *summaries, *messages]
@@ -210,7 +210,7 @@ def view(
         attempt=context_attempts[-1],
         attempts=context_attempts,
         budget=call.budget or None,
-        messages_known=_known(call, sent, len(summaries)),
+        messages_known=_known(call, talk, len(summaries)),
         messages_sent=call.sent,
         sections=tuple(sections),
         rest=call.estimated - sum(section.tokens or 0 for section in sections),
@@ -219,15 +219,15 @@ def view(
     )
 
 
-def request_messages(sent: Sequence[StoredTalk]) -> list[Message]:
+def request_messages(talk: Sequence[StoredTalk]) -> list[Message]:
     """The stored messages as a request has them."""
-    return pair_calls([message for stored in sent for message in stored.messages])
+    return pair_calls([message for stored in talk for message in stored.messages])
 
 
-def _known(call: ModelCall, sent: Sequence[StoredTalk], summaries: int) -> MessagesKnown:
+def _known(call: ModelCall, talk: Sequence[StoredTalk], summaries: int) -> MessagesKnown:
     if call.first_seq is None:
         return "unknown"
-    return "exact" if len(request_messages(sent)) + summaries == call.sent else "ends"
+    return "exact" if len(request_messages(talk)) + summaries == call.sent else "ends"
 
 
 def _attempt(call: ModelCall) -> ContextAttempt:
@@ -248,9 +248,9 @@ def _attempt(call: ModelCall) -> ContextAttempt:
     )
 
 
-def other_calls(attempts: Sequence[ModelCall], shown: str) -> tuple[ContextCall, ...]:
+def other_calls(attempts: Sequence[ModelCall], viewed: str) -> tuple[ContextCall, ...]:
     """The calls except the shown one, newest first; the attempts must be in order."""
-    last = {call.call: call for call in attempts if call.call != shown}
+    last = {call.call: call for call in attempts if call.call != viewed}
     return tuple(map(_listed, list(last.values())[::-1]))
 
 
@@ -341,7 +341,7 @@ def newest_of(talk: Sequence[StoredTalk], messages: int) -> Sequence[StoredTalk]
     return talk[start:]
 
 
-def cut_of(talk: Sequence[StoredTalk], why: WhyNotSent, *, counted: bool = False) -> ContextCut:
+def cut_of(talk: Sequence[StoredTalk], reason: WhyNotSent, *, counted: bool = False) -> ContextCut:
     """These messages as one cut."""
     tokens = sum(stored.tokens for stored in talk)
-    return ContextCut(talk[0].number, talk[-1].number, len(talk), tokens, why, counted)
+    return ContextCut(talk[0].number, talk[-1].number, len(talk), tokens, reason, counted)

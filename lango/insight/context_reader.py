@@ -71,34 +71,34 @@ class ContextReader:
         stored = await self._calls.of_session(self._key, limit=_REMEMBERED)
         calls = [stored_call.call for stored_call in stored[::-1]]
         answers = [call.call for call in calls if call.kind == "answer"]
-        seen = None
+        latest = None
         if answers:
-            seen = await self._view(await self._calls.attempts(self._key, answers[-1]))
+            latest = await self._view(await self._calls.attempts(self._key, answers[-1]))
         return SessionContext(
-            seen, await self._preview(calls), other_calls(calls, answers[-1] if answers else "")
+            latest, await self._preview(calls), other_calls(calls, answers[-1] if answers else "")
         )
 
     async def _view(self, attempts: Sequence[StoredModelCall]) -> ContextView:
         records = [attempt.call for attempt in attempts]
-        sent = await self._sent(records[-1])
-        summary = await self._summary(records[-1], sent)
+        talk = await self._sent(records[-1])
+        summary = await self._summary(records[-1], talk)
         return view(
             records,
             await self._prompt(attempts[-1]),
-            sent,
+            talk,
             await self._cut(records[-1], summary),
             self._text_room,
             summary,
         )
 
-    async def _summary(self, call: ModelCall, sent: Sequence[StoredTalk]) -> StoredSummary | None:
+    async def _summary(self, call: ModelCall, talk: Sequence[StoredTalk]) -> StoredSummary | None:
         """The summary at the beginning of a request, if it had more messages than are stored."""
-        if call.last_seq is None or call.sent <= len(request_messages(sent)):
+        if call.last_seq is None or call.sent <= len(request_messages(talk)):
             return None
-        seen = await self._seen(call.last_seq)
-        newest = await seen.since(call.last_seq)
+        messages = await self._seen(call.last_seq)
+        newest = await messages.since(call.last_seq)
         scope = scope_of(newest[0]) if newest else None
-        return await _newest_of(seen, await seen.summaries(), scope)
+        return await _newest_of(messages, await messages.summaries(), scope)
 
     async def _prompt(self, stored: StoredModelCall) -> Prompt:
         hashes = (stored.system_hash, stored.tools_hash)
@@ -118,23 +118,23 @@ class ContextReader:
         if call.first_seq is None or call.last_seq is None:
             unnamed = ContextCut(None, None, call.left_out, None, call.why or "not_given")
             return [unnamed] if call.left_out else []
-        seen = await self._seen(call.last_seq)
+        messages = await self._seen(call.last_seq)
         cut: Sequence[StoredTalk] = ()
         if call.left_out:
-            before = await self._talk(await seen.before(call.first_seq, call.left_out))
+            before = await self._talk(await messages.before(call.first_seq, call.left_out))
             cut = newest_of(before, call.left_out)
         summarised = [summary.replaces] if summary else []
         begin = (summary.replaces.last or 0) + 1 if summary else 0
         end = cut[0].number if cut else call.first_seq
-        older = [*summarised, *_not_given(await seen.message_range(begin, end))]
+        older = [*summarised, *_not_given(await messages.message_range(begin, end))]
         if not cut:
             return older
         return [*older, cut_of(cut, call.why or "not_given", counted=bool(older))]
 
     async def _preview(self, calls: Sequence[ModelCall]) -> ContextPreview:
         """The next call's history, loaded as ADK would load it."""
-        known = [call for call in calls if call.first_seq is not None]  # not an inner agent's
-        by = basis(known, await self._sent(known[-1]) if known else [])
+        outer_calls = [call for call in calls if call.first_seq is not None]  # not an inner agent's
+        by = basis(outer_calls, await self._sent(outer_calls[-1]) if outer_calls else [])
         session = await load_session(self._store, self._key, self._token_budget)
         if session is None:
             raise SessionNotFoundError
@@ -154,9 +154,9 @@ class ContextReader:
     async def _not_loaded(self, rows: Sequence[StoredMessage]) -> list[ContextCut]:
         if not rows:
             return []
-        seen = await self._seen(rows[-1].seq)
-        older = _not_given(await seen.message_range(0, rows[0].seq))
-        since = await seen.message_range(rows[0].seq, _AT_THE_END)
+        messages = await self._seen(rows[-1].seq)
+        older = _not_given(await messages.message_range(0, rows[0].seq))
+        since = await messages.message_range(rows[0].seq, _AT_THE_END)
         between = since.messages - len(rows) if since else 0
         if between <= 0:
             return older
@@ -185,14 +185,14 @@ async def _newest_of(
     seen: SeenMessages, rows: Sequence[StoredMessage], scope: str | None = None
 ) -> StoredSummary | None:
     """The newest summary of the session, or of a task in it, with the messages that it replaces."""
-    found = [
+    compactions = [
         (row, compaction)
         for row in rows
         if (compaction := compaction_of(row)) and scope_of(row) == scope
     ]
-    if not found:
+    if not compactions:
         return None
-    row, compaction = found[-1]
+    row, compaction = compactions[-1]
     replaced = await seen.message_range(0, row.seq, compaction.end_timestamp)
     messages = convert_messages([compaction.compacted_content])
     if replaced is None or not messages:

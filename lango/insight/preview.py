@@ -41,21 +41,23 @@ class PreviewBasis:
         return "window" if self.call is not None and self.call.why == "window" else "budget"
 
 
-def basis(calls: Sequence[ModelCall], sent: Sequence[StoredTalk]) -> PreviewBasis:
-    """The basis of the next call after these (newest last), of which the newest sent `sent`.
+def basis(calls: Sequence[ModelCall], sent_talk: Sequence[StoredTalk]) -> PreviewBasis:
+    """The basis of the next call after these (newest last), of which the newest sent `sent_talk`.
 
     The calibration is learned from the usage reports, as in a process that has made all the calls.
     """
     if not calls:
         return PreviewBasis()
     newest = calls[-1]
-    before, known = Calibration(), 0
+    before, last_seq = Calibration(), 0
     for call in calls[:-1]:
         if _model(call) == _model(newest) and call.attempt.usage is not None:
-            before, known = _after(before, call, ()), call.last_seq or 0
-    seen = [message for stored in sent if stored.number <= known for message in stored.messages]
-    before = Calibration(before.ratio, frozenset(map(hash, seen)))
-    talk = [message for stored in sent for message in stored.messages]
+            before, last_seq = _after(before, call, ()), call.last_seq or 0
+    counted = [
+        message for stored in sent_talk if stored.number <= last_seq for message in stored.messages
+    ]
+    before = Calibration(before.ratio, frozenset(map(hash, counted)))
+    talk = [message for stored in sent_talk for message in stored.messages]
     after = before if newest.attempt.usage is None else _after(before, newest, talk)
     return PreviewBasis(newest, _room(newest, talk, before, after), after)
 
@@ -64,9 +66,9 @@ def _model(call: ModelCall) -> tuple[str, str]:
     return call.attempt.provider, call.attempt.model
 
 
-def _after(known: Calibration, call: ModelCall, talk: Sequence[Message]) -> Calibration:
+def _after(calibration: Calibration, call: ModelCall, talk: Sequence[Message]) -> Calibration:
     usage = call.attempt.usage
-    return known.after(talk, estimated=call.estimated, reported=usage.input if usage else 0)
+    return calibration.after(talk, estimated=call.estimated, reported=usage.input if usage else 0)
 
 
 def _room(
@@ -105,8 +107,8 @@ def preview(
     except ContextTooLongError as error:
         return ContextPreview(by.room, 0, (), tuple(not_loaded), str(error))
     has_summary = summary is not None and summary.message in fitted.messages[:1]
-    kept = len(fitted.messages) - len(coming) - has_summary
-    sent = newest_of(talk, kept)
+    sent_count = len(fitted.messages) - len(coming) - has_summary
+    sent = newest_of(talk, sent_count)
     cut = talk[: len(talk) - len(sent)]
     turn = by.call.turn if by.call and not coming else ""
     return ContextPreview(

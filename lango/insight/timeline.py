@@ -220,13 +220,13 @@ def _turn_steps(rows: TimelineRows) -> Iterator[Step]:
 
 def _queued(turn: Turn) -> Step:
     since = max(turn.created, turn.run_at or 0.0)
-    begun, dropped = turn.started is not None, turn.ended is not None
-    until = turn.started if begun else turn.ended
+    is_started, dropped = turn.started is not None, turn.ended is not None
+    until = turn.started if is_started else turn.ended
     return Step(
         kind="queue",
         started=moment(since),
         ended=None if until is None else moment(max(since, until)),
-        outcome="completed" if begun else "cancelled" if dropped else "open",
+        outcome="completed" if is_started else "cancelled" if dropped else "open",
         turn=turn.id,
     )
 
@@ -235,11 +235,11 @@ def _attempts(turn: Turn, events: Sequence[TimelineEvent]) -> Iterator[Step]:
     """A step for each attempt at the turn; without its log, one for all."""
     if turn.started is None:
         return
-    begun = [(event.at, event.attempt or 1) for event in events if event.type == Started.type]
-    begun = begun or [(turn.started, turn.attempts)]
-    for (started, number), (ended, _) in pairwise(begun):
+    attempts = [(event.at, event.attempt or 1) for event in events if event.type == Started.type]
+    attempts = attempts or [(turn.started, turn.attempts)]
+    for (started, number), (ended, _) in pairwise(attempts):
         yield Step("attempt", moment(started), moment(ended), "lost", turn=turn.id, number=number)
-    started, number = begun[-1]
+    started, number = attempts[-1]
     yield Step(
         kind="attempt",
         started=moment(started),
@@ -262,9 +262,9 @@ def _error_of(turn: Turn) -> StepError | None:
 
 
 def _retry(turn: Turn, event: TimelineEvent) -> Step:
-    why = StepError("", event.why) if event.why else None
+    error = StepError("", event.why) if event.why else None
     until = moment(event.at + event.after)
-    return Step("retry", moment(event.at), until, "completed", turn=turn.id, error=why)
+    return Step("retry", moment(event.at), until, "completed", turn=turn.id, error=error)
 
 
 def _tools(rows: TimelineRows) -> Iterator[Step]:
@@ -273,11 +273,11 @@ def _tools(rows: TimelineRows) -> Iterator[Step]:
     for run in rows.runs:
         yield _ran(run, finished.get(run.call), is_over)
     # The ledger has no row of a call whose tool did not run: unknown, or answered by a plugin.
-    known = {run.call for run in rows.runs}
-    known |= {event.call for event in rows.events if event.type == ApprovalRequired.type}
+    calls = {run.call for run in rows.runs}
+    calls |= {event.call for event in rows.events if event.type == ApprovalRequired.type}
     for event in rows.events:
-        if event.type == ToolStarted.type and event.call not in known:
-            known.add(event.call)
+        if event.type == ToolStarted.type and event.call not in calls:
+            calls.add(event.call)
             started = LedgerRun(event.call, event.name, event.arguments, event.at, None)
             yield _ran(started, finished.get(event.call), is_over)
 
@@ -307,20 +307,22 @@ def _ran(run: LedgerRun, end: TimelineEvent | None, is_over: bool) -> Step:
 def _waits(turns: Sequence[Turn], events: Sequence[TimelineEvent]) -> Iterator[Step]:
     """A step for each question to a person, from when it was asked to when it was answered."""
     questions = {event.approval: event for event in events if event.type == ApprovalRequired.type}
-    asked = {event.credential: event for event in events if event.type == CredentialRequired.type}
-    called = {event.call: event.name for event in events if event.type == ToolStarted.type}
+    requests = {
+        event.credential: event for event in events if event.type == CredentialRequired.type
+    }
+    tool_names = {event.call: event.name for event in events if event.type == ToolStarted.type}
     answers = {
         answer["call_id"]: (turn, bool(answer.get("approved")))
         for turn in turns
         for answer in turn.input.get("answers", ())
     }
-    seen = set[str]()
+    calls = set[str]()
     for turn in turns:
-        for call in (call_id for call_id in turn.waits_for if call_id not in seen):
-            seen.add(call)
+        for call in (call_id for call_id in turn.waits_for if call_id not in calls):
+            calls.add(call)
             question = questions.get(call)
-            known = question or asked.get(call)
-            since = known.at if known else turn.ended or turn.created
+            request = question or requests.get(call)
+            since = request.at if request else turn.ended or turn.created
             answered, agreed = answers.get(call, (None, False))
             decision: StepOutcome = "approved" if agreed else "denied"
             yield Step(
@@ -329,6 +331,6 @@ def _waits(turns: Sequence[Turn], events: Sequence[TimelineEvent]) -> Iterator[S
                 ended=None if answered is None else moment(max(since, answered.created)),
                 outcome="open" if answered is None else decision if question else "answered",
                 id=call,
-                name=known.name if known else called.get(call, ""),
+                name=request.name if request else tool_names.get(call, ""),
                 turn=turn.id,
             )

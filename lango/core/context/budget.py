@@ -137,8 +137,8 @@ def open_turn(messages: Sequence[Message]) -> int:
     ADK passes other agents' messages to a model as user messages too, after the user's own.
     """
     users = [place for place, message in enumerate(messages) if message.role == "user"]
-    own = [place for place in users if not is_quote(messages[place])]
-    return (own or users or [0])[-1]
+    turn_starts = [place for place in users if not is_quote(messages[place])]
+    return (turn_starts or users or [0])[-1]
 
 
 def is_quote(message: Message) -> bool:

@@ -17,16 +17,16 @@ def with_fallback_ids(calls: Iterable[tuple[str | None, str | None]]) -> list[st
     answers the nth id-less call of that name.
     """
     pairs = list(calls)
-    taken = {call_id for call_id, _ in pairs if call_id}
+    used_ids = {call_id for call_id, _ in pairs if call_id}
     ids: list[str] = []
     for call_id, name in pairs:
-        ids.append(call_id or _free_id(as_id(f"call_{name or ''}", _ROOM), taken))
-        taken.add(ids[-1])
+        ids.append(call_id or _free_id(as_id(f"call_{name or ''}", _ROOM), used_ids))
+        used_ids.add(ids[-1])
     return ids
 
 
-def _free_id(fallback: str, taken: set[str]) -> str:
+def _free_id(fallback: str, used_ids: set[str]) -> str:
     """The fallback, with a number if another call of the message has it."""
-    if fallback not in taken:
+    if fallback not in used_ids:
         return fallback
-    return next(numbered for n in count(2) if (numbered := f"{fallback}_{n}") not in taken)
+    return next(numbered for n in count(2) if (numbered := f"{fallback}_{n}") not in used_ids)

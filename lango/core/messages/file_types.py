@@ -76,5 +76,7 @@ class TypeCheck:
         actual = [kind for kind, mark in _BEGINNINGS.items() if mark.match(head)]
         expected = [self._declared] if self._declared in _BEGINNINGS else []
         if actual != expected:
-            what = actual[0] if actual else "something else"
-            raise MediaTypeError(f"The file says that it is {self._declared}, and is {what}.")
+            actual_type = actual[0] if actual else "something else"
+            raise MediaTypeError(
+                f"The file says that it is {self._declared}, and is {actual_type}."
+            )

@@ -49,7 +49,7 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
     several results of one call is kept.
     """
     pairs = _matched(messages)
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     paired: list[Message] = []
     for place, message in enumerate(messages):
         if message.is_tool:
@@ -59,8 +59,8 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
             continue
         slots = pairs.calls.get(place, [])
         for slot in slots:
-            slot.id = _free_id(slot.id, taken)
-            taken.add(slot.id)
+            slot.id = _free_id(slot.id, used_ids)
+            used_ids.add(slot.id)
         paired.append(_calling(message, slots))
         paired += [_answer(slot, message.author) for slot in slots]
     return paired
@@ -73,13 +73,13 @@ def with_call_ids(messages: Sequence[Message]) -> list[Message]:
     newest message that has one.
     """
     pairs = _matched(messages)
-    named: list[Message] = []
+    identified: list[Message] = []
     for place, message in enumerate(messages):
         if all(call.id for call in message.tool_calls):
-            named.append(message)
+            identified.append(message)
             continue
         if place in pairs.calls:
-            named.append(_calling(message, pairs.calls[place]))
+            identified.append(_calling(message, pairs.calls[place]))
             continue
         fallback = _fallback_ids(message)
         calls = [
@@ -88,8 +88,8 @@ def with_call_ids(messages: Sequence[Message]) -> list[Message]:
             else replace(call, id=_owner_id(pairs, (place, number), fallback[number]))
             for number, call in enumerate(message.tool_calls)
         ]
-        named.append(replace(message, tool_calls=tuple(calls)))
-    return named
+        identified.append(replace(message, tool_calls=tuple(calls)))
+    return identified
 
 
 def _owner_id(pairs: _Pairs, key: tuple[int, int], fallback: str) -> str:
@@ -121,14 +121,14 @@ def _fallback_ids(message: Message) -> list[str]:
 def _results(message: Message) -> Iterator[Message]:
     """One message for each result; a row of an older system is one result that names no call."""
     for call in message.tool_calls or (ToolCall("", ""),):
-        alone = len(message.tool_calls) <= 1
-        output = call.output or (message.content if alone else "") or NO_RESULT
+        is_single = len(message.tool_calls) <= 1
+        output = call.output or (message.content if is_single else "") or NO_RESULT
         yield replace(
             message,
             role="tool",
             content=output,
             tool_calls=(replace(call, output=output),),
-            media=message.media if alone else (),
+            media=message.media if is_single else (),
         )
 
 
@@ -176,7 +176,7 @@ def _answer(slot: _Slot, author: str) -> Message:
     return replace(result, tool_calls=(replace(call, id=slot.id, name=slot.call.name),))
 
 
-def _free_id(preferred: str, taken: set[str]) -> str:
-    if preferred not in taken:
+def _free_id(preferred: str, used_ids: set[str]) -> str:
+    if preferred not in used_ids:
         return preferred
-    return next(free for number in count(2) if (free := f"{preferred}_{number}") not in taken)
+    return next(free for number in count(2) if (free := f"{preferred}_{number}") not in used_ids)

@@ -31,8 +31,8 @@ def event_of(kind: str, data: JsonObject) -> TurnEvent | None:
         return ApprovalRequired(_approval(data))
     if event_class is CredentialRequired:
         return CredentialRequired(_credential(data))
-    known = (field.name for field in fields(event_class) if field.name in data)
-    values = {name: _value(name, data[name]) for name in known}
+    names = (field.name for field in fields(event_class) if field.name in data)
+    values = {name: _value(name, data[name]) for name in names}
     if event_class is Failed:
         values["error_id"] = str(data["error"].get("error_id", ""))
     return cast(Any, event_class)(**values)
@@ -52,8 +52,8 @@ def _value(name: str, value: Any) -> Any:
 
 def usage_of(data: JsonObject) -> Usage:
     """The usage in JSON; unknown fields, of a newer lango, are ignored."""
-    known = {field.name for field in fields(Usage)}
-    return Usage(**{key: count for key, count in data.items() if key in known})
+    names = {field.name for field in fields(Usage)}
+    return Usage(**{key: count for key, count in data.items() if key in names})
 
 
 def _approval(data: JsonObject) -> Approval:

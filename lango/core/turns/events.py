@@ -89,11 +89,11 @@ def _json(value: Any) -> Any:
 
 def error_data(error: BaseException, error_id: str = "") -> JsonObject:
     """An error as a client may see it; operators find the cause by the error id."""
-    ours = isinstance(error, LangoError)
+    is_lango = isinstance(error, LangoError)
     data: JsonObject = {
-        "type": type(error).__name__ if ours else "InternalError",
-        "message": storable_text(str(error)) if ours else UNSAID,
-        "retryable": ours and error.retryable,
+        "type": type(error).__name__ if is_lango else "InternalError",
+        "message": storable_text(str(error)) if is_lango else UNSAID,
+        "retryable": is_lango and error.retryable,
     }
     return {**data, "error_id": error_id} if error_id else data
 
@@ -208,8 +208,8 @@ class CredentialRequired(Event):
     def data(self) -> JsonObject:
         """The request with the field names of other events, where `call` is a call's id."""
         values = storable_json(asdict(self.request))
-        named = {"credential": values.pop("id"), "call": values.pop("call_id"), **values}
-        return {name: value for name, value in named.items() if value is not None}
+        renamed = {"credential": values.pop("id"), "call": values.pop("call_id"), **values}
+        return {name: value for name, value in renamed.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
