@@ -144,19 +144,19 @@ class AgentRunner:
         An error ends the turn as Failed and is not raised. If a failure or an abort cuts off a
         message, the session keeps its partial text, marked as interrupted.
         """
-        how = options or TurnOptions()
-        reader, error = how.reader or TurnReader(), None
-        yield Started(how.attempt)
+        options = options or TurnOptions()
+        reader, error = options.reader or TurnReader(), None
+        yield Started(options.attempt)
         try:
             message = await self._message(user_id, session_id, user_input, reader)
-            run = self._runner(user_input, how).run_async(
+            run = self._runner(user_input, options).run_async(
                 user_id=user_id,
                 session_id=session_id,
                 new_message=message,
-                state_delta=how.state,
-                invocation_id=how.invocation_id,
-                abort_signal=how.abort,
-                run_config=_config(how),
+                state_delta=options.state,
+                invocation_id=options.invocation_id,
+                abort_signal=options.abort,
+                run_config=_config(options),
             )
             async with aclosing(run) as events:
                 async for event in events:
@@ -165,15 +165,15 @@ class AgentRunner:
         except Exception as raised:  # noqa: BLE001 - every error is the turn's end
             error = self._named(raised, reader)
         await self._store_unfinished(user_id, session_id, reader.unfinished())
-        yield self.end(reader, error, how)
+        yield self.end(reader, error, options)
 
     @property
     def adk(self) -> Runner:
         """ADK's own runner."""
         return self._sticky
 
-    def _runner(self, user_input: UserInput | None, how: TurnOptions) -> Runner:
-        begins = isinstance(user_input, str | types.Content) and not how.keep_agent
+    def _runner(self, user_input: UserInput | None, options: TurnOptions) -> Runner:
+        begins = isinstance(user_input, str | types.Content) and not options.keep_agent
         return self._rooted if begins and self.next_turn == "root" else self._sticky
 
     async def _message(
@@ -229,14 +229,14 @@ class AgentRunner:
             logger.exception("The unfinished answer in session %s was not stored.", session_id)
 
     def end(
-        self, reader: TurnReader, error: Exception | None = None, how: TurnOptions = _PLAIN
+        self, reader: TurnReader, error: Exception | None = None, options: TurnOptions = _PLAIN
     ) -> End:
         """The end of a turn whose events the reader has read."""
         text, usage = reader.unfinished_text, reader.usage
         if error is not None and not isinstance(error, LangoError):
-            name = how.turn_id or how.invocation_id or "of an agent"
+            name = options.turn_id or options.invocation_id or "of an agent"
             logger.warning("Turn %s of app %s failed.", name, self.app.name, exc_info=error)
-        if reader.aborted or (error and how.abort and how.abort.is_set()):
+        if reader.aborted or (error and options.abort and options.abort.is_set()):
             return Cancelled(text, usage)
         error = error or reader.stopped()
         if error is not None:
@@ -250,14 +250,14 @@ class AgentRunner:
         error = unwrapped(error)
         if isinstance(error, LangoError):
             return error
-        named, name = model_error(error), unknown_agent(error)
+        replacement, name = model_error(error), unknown_agent(error)
         if name is not None:
             agent = find_agent(self.root, reader.passed_on_by)
-            named = AgentNotFoundError(name, transfer_targets(agent) if agent else ())
-        if named is None:
+            replacement = AgentNotFoundError(name, transfer_targets(agent) if agent else ())
+        if replacement is None:
             return error
-        named.__cause__ = error
-        return named
+        replacement.__cause__ = error
+        return replacement
 
     async def close(self) -> None:
         """Close toolsets and plugins; the owner of the services closes those."""
@@ -281,8 +281,8 @@ def as_app(
     except ValueError as error:
         raise InvalidIdError(str(error)) from error
     if isinstance(root, App):
-        taken = {plugin.name for plugin in root.plugins}
-        new = [plugin for plugin in plugins if plugin.name not in taken]
+        names = {plugin.name for plugin in root.plugins}
+        new = [plugin for plugin in plugins if plugin.name not in names]
         changed: dict[str, Any] = {"name": name, "plugins": [*root.plugins, *new]}
         if compaction is not None:
             changed["events_compaction_config"] = compaction
@@ -296,6 +296,6 @@ def as_app(
     )
 
 
-def _config(how: TurnOptions) -> RunConfig:
-    streaming = "sse" if how.streaming else None
+def _config(options: TurnOptions) -> RunConfig:
+    streaming = "sse" if options.streaming else None
     return RunConfig.model_validate({"streaming_mode": streaming, "telemetry": adk_telemetry()})

@@ -143,12 +143,12 @@ class TurnReader:
         if event.id in self._drafts or not is_answer:
             return event.id
         place = (event.author, event.branch)
-        same = [
+        drafts = [
             message
             for message, draft in self._drafts.items()
             if (draft.newest.author, draft.newest.branch) == place
         ]
-        return same[-1] if same else event.id
+        return drafts[-1] if drafts else event.id
 
     def _calls(self, event: Event) -> Iterator[TurnEvent]:
         for call in event.get_function_calls():

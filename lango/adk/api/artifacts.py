@@ -62,8 +62,8 @@ class ArtifactApi:
 
     async def metadata(self, name: str, version: int | None) -> JsonObject | None:
         """The metadata of a version, by default the newest; None if there is none."""
-        found = await self._version(name, version)
-        return None if found is None else _json(found)
+        artifact = await self._version(name, version)
+        return None if artifact is None else _json(artifact)
 
     async def save(self, name: str, new: ReadArtifact) -> JsonObject | None:
         """Save a new version, and return its metadata."""

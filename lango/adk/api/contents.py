@@ -82,8 +82,8 @@ def read_message(content: JsonObject, files: FileLimits) -> ClientMessage:
         raise UnsupportedRequestError(_EMPTY)
     text = "\n".join(part.text for part in own_parts if part.text and not part.thought)
     is_plain = len(own_parts) == 1 and _dumped(own_parts[0]).keys() == {"text"} and not responses
-    shown = () if is_plain else tuple(_dumped(part) for part in own_parts)
-    return ClientMessage(text, shown, responses, size)
+    parts_json = () if is_plain else tuple(_dumped(part) for part in own_parts)
+    return ClientMessage(text, parts_json, responses, size)
 
 
 def check_content(content: JsonObject) -> JsonObject:
@@ -164,20 +164,20 @@ def read_answers(message: ClientMessage, history: History) -> ClientAnswers | No
     of a client that cancels a call when its user continues: they are left out. Alone, they raise
     CallNotFoundError, or TurnConflictError for a call that was answered.
     """
-    waits, asked = open_waits(history), _asked(history)
-    answered = [each for each in message.responses if each.id in waits and each.id in asked]
+    waits, calls = open_waits(history), _asked(history)
+    answered = [each for each in message.responses if each.id in waits and each.id in calls]
     if message.parts:
         if answered:
             raise UnsupportedRequestError(_MIXED)
         return None
     # The result of a call may be delivered again.
-    answered = answered or [each for each in message.responses if each.id in asked]
+    answered = answered or [each for each in message.responses if each.id in calls]
     if not answered:
         raise CallNotFoundError
-    (invocation, *others) = dict.fromkeys(asked[each.id or ""][0] for each in answered)
+    (invocation, *others) = dict.fromkeys(calls[each.id or ""][0] for each in answered)
     if others:
         raise TurnConflictError("Answer the calls of one invocation at a time.")
-    names = [asked[each.id or ""][1] for each in answered]
+    names = [calls[each.id or ""][1] for each in answered]
     return ClientAnswers(
         invocation,
         tuple(_answer(each, name) for each, name in zip(answered, names, strict=True)),

@@ -83,8 +83,8 @@ def _with_places(
     for row in rows:
         if row.role == CONTROL and not row.author and row.changes is not None and not row.event:
             delta = json_text({"state_delta": json_value(row.changes)})
-            named = author if row.invocation_id == invocation else "user"
-            yield row._replace(author=named, timestamp=timestamp, changes=delta)
+            row_author = author if row.invocation_id == invocation else "user"
+            yield row._replace(author=row_author, timestamp=timestamp, changes=delta)
         else:
             author, timestamp, invocation = row.author, row.timestamp, row.invocation_id
             yield row

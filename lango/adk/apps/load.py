@@ -59,8 +59,8 @@ def agent_folder(target: str) -> Path | None:
 
 def agent_folders() -> list[str]:
     """The folders of agents in the current one, and `.` if it is one itself."""
-    here = Path()
-    folders = (here, *sorted(path for path in here.iterdir() if path.is_dir()))
+    working_folder = Path()
+    folders = (working_folder, *sorted(path for path in working_folder.iterdir() if path.is_dir()))
     return [str(path) for path in folders if any((path / name).is_file() for name in _MARKS)]
 
 

@@ -47,8 +47,8 @@ async def mcp_problem(agent: LlmAgent, toolset: BaseToolset) -> str:
     except Exception as error:  # noqa: BLE001 - from an external program or server
         cause = error if isinstance(error, LangoError) else cause_of(error)
         return f"cannot be reached: {cause}"
-    taken = await taken_names(toolset, tools, agent)
-    return TAKEN.format(", ".join(map(repr, taken))) if taken else ""
+    names = await taken_names(toolset, tools, agent)
+    return TAKEN.format(", ".join(map(repr, names))) if names else ""
 
 
 def _llm_agents(root: BaseNode) -> Iterator[LlmAgent]:

@@ -30,8 +30,8 @@ BodyHook = Callable[[BaseAgent, InvocationContext, RunBody], AsyncGenerator[Even
 
 def runs_as_adk_does(agent: BaseNode, kind: type[BaseAgent]) -> bool:
     """Whether an agent is of a kind and has ADK's own run method of that kind."""
-    own = getattr(type(agent), "_run_async_impl", None)
-    return isinstance(agent, kind) and own is kind._run_async_impl
+    implementation = getattr(type(agent), "_run_async_impl", None)
+    return isinstance(agent, kind) and implementation is kind._run_async_impl
 
 
 def state_event(agent: BaseAgent, ctx: InvocationContext) -> Event:

@@ -20,9 +20,9 @@ arrange: Final[Arrange] = _contents._rearrange_events_for_latest_function_respon
 """ADK's own function."""
 
 
-def replace_arrange(ours: Arrange) -> None:
+def replace_arrange(replacement: Arrange) -> None:
     """Patch ADK's function (idempotent)."""
-    _contents._rearrange_events_for_latest_function_response = ours
+    _contents._rearrange_events_for_latest_function_response = replacement
 
 
 def summary_model(summarizer: BaseEventsSummarizer) -> BaseLlm | None:

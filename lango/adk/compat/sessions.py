@@ -31,11 +31,11 @@ def update_state(service: BaseSessionService, session: Session, event: Event) ->
     service._update_session_state(session, event)
 
 
-def replace_contents(ours: Prepare) -> None:
+def replace_contents(replacement: Prepare) -> None:
     """Patch the method that ADK's own models call before each request (idempotent)."""
 
     def end_with_user(self: BaseLlm, llm_request: LlmRequest) -> None:
-        llm_request.contents = ours(llm_request.contents)
+        llm_request.contents = replacement(llm_request.contents)
         _end_with_user(self, llm_request)
 
     BaseLlm._maybe_append_user_content = end_with_user

@@ -47,14 +47,14 @@ prepare_input: Final[PrepareInput] = _llm_agent_wrapper.prepare_llm_agent_input
 """ADK's own function."""
 
 
-def replace_run_function(ours: RunFunction) -> None:
+def replace_run_function(replacement: RunFunction) -> None:
     """Patch ADK's method (idempotent)."""
-    FunctionNode._run_impl = ours  # pyright: ignore[reportAttributeAccessIssue]
+    FunctionNode._run_impl = replacement  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def replace_prepare_input(ours: PrepareInput) -> None:
+def replace_prepare_input(replacement: PrepareInput) -> None:
     """Patch ADK's function (idempotent)."""
-    _llm_agent_wrapper.prepare_llm_agent_input = ours
+    _llm_agent_wrapper.prepare_llm_agent_input = replacement
 
 
 def function_of(node: FunctionNode) -> Any:

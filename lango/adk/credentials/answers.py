@@ -65,19 +65,19 @@ def reference_to(config: AuthConfig) -> JsonObject:
     return {"authType": kind.value, "resourceRef": REFERENCE, **state_fields}
 
 
-def read_credential(asked: AuthConfig, payload: Any) -> AuthCredential:
+def read_credential(config: AuthConfig, payload: Any) -> AuthCredential:
     """The credential in an answer; CredentialRefusedError if the call cannot use it.
 
     It is an AuthConfig or AuthCredential of ADK, or a short form: see the how-to guide.
     """
-    kind = kind_of(asked)
+    kind = kind_of(config)
     _check_text(payload)
     offered = _of_adk(payload) or _of_short_form(kind, payload)
     credential = None if offered is None else _rebuilt(kind, offered)
     if credential is None:
         raise CredentialRefusedError(f"This call takes {_FORMS[kind]}.")
     if credential.oauth2 is not None:
-        _check_state(credential.oauth2, state_of(asked))
+        _check_state(credential.oauth2, state_of(config))
     return credential
 
 
@@ -142,8 +142,8 @@ def _rebuilt(kind: CredentialKind, offered: AuthCredential) -> AuthCredential | 
         key = offered.api_key
         return AuthCredential(auth_type=auth_type, api_key=key) if key else None
     http = _http_credentials(kind, offered.http.credentials if offered.http else None)
-    own = http and HttpAuth(scheme=kind, credentials=http)
-    return own and AuthCredential(auth_type=auth_type, http=own)
+    http_auth = http and HttpAuth(scheme=kind, credentials=http)
+    return http_auth and AuthCredential(auth_type=auth_type, http=http_auth)
 
 
 def _consent(consent: OAuth2Auth | None) -> OAuth2Auth | None:
@@ -202,20 +202,20 @@ async def exchanged(private: AuthConfig, credential: AuthCredential) -> AuthConf
 
     Client, token endpoint and PKCE verifier are those of the request, never the answer's.
     """
-    own = private.model_copy(deep=True)
+    config = private.model_copy(deep=True)
     usable = credential.model_copy(deep=True)
     if usable.oauth2 is not None and kind_of(private) == "oauth2":
-        usable = await _with_tokens(own, usable.oauth2)
-    own.exchanged_auth_credential = usable
-    return own
+        usable = await _with_tokens(config, usable.oauth2)
+    config.exchanged_auth_credential = usable
+    return config
 
 
 async def _with_tokens(private: AuthConfig, consent: OAuth2Auth) -> AuthCredential:
-    asked = private.exchanged_auth_credential or private.raw_auth_credential
+    credential = private.exchanged_auth_credential or private.raw_auth_credential
     raw = private.raw_auth_credential
-    if asked is None or asked.oauth2 is None:
+    if credential is None or credential.oauth2 is None:
         raise CredentialRefusedError(_NOT_GRANTED)
-    complete = asked.model_copy(deep=True)
+    complete = credential.model_copy(deep=True)
     oauth2 = cast("OAuth2Auth", complete.oauth2)
     oauth2.client_secret = raw.oauth2.client_secret if raw and raw.oauth2 else None
     if consent.access_token:

@@ -45,8 +45,8 @@ def kind_of(config: AuthConfig) -> CredentialKind:
     scheme = config.auth_scheme
     name = str(getattr(scheme.type_, "value", scheme.type_))
     if name == "http":
-        how = str(getattr(scheme, "scheme", "")).lower()
-        return "basic" if how == "basic" else "bearer"
+        http_scheme = str(getattr(scheme, "scheme", "")).lower()
+        return "basic" if http_scheme == "basic" else "bearer"
     return _OF_SCHEME.get(name, "other")
 
 
@@ -104,8 +104,8 @@ def give_new_state(config: AuthConfig) -> None:
         return
     exchanged.oauth2.state = token_urlsafe(32)
     address = urlsplit(exchanged.oauth2.auth_uri or "")
-    kept = [each for each in address.query.split("&") if each and not _STATE.match(each)]
-    query = "&".join([*kept, f"state={exchanged.oauth2.state}"])
+    parameters = [each for each in address.query.split("&") if each and not _STATE.match(each)]
+    query = "&".join([*parameters, f"state={exchanged.oauth2.state}"])
     exchanged.oauth2.auth_uri = address._replace(query=query).geturl()
 
 
@@ -145,8 +145,8 @@ def secrets_of(credential: AuthCredential | None) -> Iterator[str]:
 
 def without_secrets(config: AuthConfig) -> AuthConfig:
     """A copy of a request that has no text of `secrets_of`."""
-    shown = config.model_copy(deep=True)
-    for credential in (shown.raw_auth_credential, shown.exchanged_auth_credential):
+    public_config = config.model_copy(deep=True)
+    for credential in (public_config.raw_auth_credential, public_config.exchanged_auth_credential):
         if credential is None:
             continue
         credential.api_key = None
@@ -157,7 +157,7 @@ def without_secrets(config: AuthConfig) -> AuthConfig:
             credential.http.additional_headers = None
             for name in _HTTP_SECRETS:
                 setattr(credential.http.credentials, name, None)
-    return shown
+    return public_config
 
 
 def with_client_secret(

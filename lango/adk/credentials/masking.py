@@ -23,9 +23,9 @@ class Secrets:
     def __init__(self) -> None:
         self._texts: list[str] = []
 
-    def add(self, found: Iterable[str]) -> None:
+    def add(self, texts: Iterable[str]) -> None:
         """Mask these texts from now on; the longest first, as one may be the start of another."""
-        new = {text for text in found if len(text) >= _MIN_SECRET}
+        new = {text for text in texts if len(text) >= _MIN_SECRET}
         if not new.issubset(self._texts):
             self._texts = sorted(new.union(self._texts), key=lambda text: (-len(text), text))
 
@@ -33,9 +33,9 @@ class Secrets:
         """A value with the secrets masked; the same object if it has none."""
         if not self._texts or value is None:
             return value
-        shown = storable_json(_plain(value))
-        masked = self._masked(shown)
-        return value if masked == shown else masked
+        plain = storable_json(_plain(value))
+        masked = self._masked(plain)
+        return value if masked == plain else masked
 
     def _masked(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -81,11 +81,11 @@ class Secrets:
         """Mask the instruction and the messages of a model request in place."""
         if not self._texts:
             return
-        given = cast(object, request.config.system_instruction)  # pyright: ignore[reportUnknownMemberType]
-        if isinstance(given, types.Content):
-            request.config.system_instruction = self.content(given)
-        elif isinstance(given, str):
-            request.config.system_instruction = self._masked(given)
+        instruction = cast(object, request.config.system_instruction)  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(instruction, types.Content):
+            request.config.system_instruction = self.content(instruction)
+        elif isinstance(instruction, str):
+            request.config.system_instruction = self._masked(instruction)
         for place, content in enumerate(request.contents):
             request.contents[place] = self.content(content) or content
 
@@ -94,8 +94,8 @@ class Secrets:
         if content is None or not content.parts or not self._texts:
             return content
         parts = [self._part(part) for part in content.parts]
-        same = all(new is old for new, old in zip(parts, content.parts, strict=True))
-        return content if same else content.model_copy(update={"parts": parts})
+        is_unchanged = all(new is old for new, old in zip(parts, content.parts, strict=True))
+        return content if is_unchanged else content.model_copy(update={"parts": parts})
 
     def _part(self, part: types.Part) -> types.Part:
         changed: dict[str, Any] = {}

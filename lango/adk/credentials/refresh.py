@@ -73,13 +73,13 @@ async def refreshed(config: AuthConfig) -> AuthCredential | Literal["refused"] |
         async with asyncio.timeout(LONGEST_REFRESH):
             tokens = await ask
     except Exception as error:  # noqa: BLE001 - of authlib and requests, which lango does not import
-        why = getattr(error, "error", None)
+        code = getattr(error, "error", None)
         logger.warning(
             "An OAuth token was not refreshed: %s %s",
             type(error).__name__,
-            why if isinstance(why, str) and why.isidentifier() else "",
+            code if isinstance(code, str) and code.isidentifier() else "",
         )
-        is_refusal = isinstance(why, str) and why not in _NOT_THE_TOKEN_S
+        is_refusal = isinstance(code, str) and code not in _NOT_THE_TOKEN_S
         return "refused" if is_refusal else None
     update_credential_with_tokens(fresh, tokens)
     return fresh if fresh.oauth2 and fresh.oauth2.access_token else None

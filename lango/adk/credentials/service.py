@@ -46,10 +46,11 @@ class SqlCredentialService(BaseCredentialService):
         credentials = self._credentials(callback_context)
         await credentials.read(auth_config.credential_key or "")
         await credentials.refresh()
-        found = credentials.get(auth_config.credential_key)
-        if found is not None and found.oauth2 is not None and await is_due(found):
-            found.oauth2.expires_at = found.oauth2.expires_in = None  # or ADK would refresh it
-        return found
+        credential = credentials.get(auth_config.credential_key)
+        if credential is not None and credential.oauth2 is not None and await is_due(credential):
+            # Otherwise ADK would refresh it.
+            credential.oauth2.expires_at = credential.oauth2.expires_in = None
+        return credential
 
     async def save_credential(
         self, auth_config: AuthConfig, callback_context: CallbackContext

@@ -120,15 +120,15 @@ class TurnCredentials:
         self.store.require()
         if state_of(config) in self._states:  # a Workflow's node asks with the tool's request
             return without_secrets(config)
-        own = config.model_copy(deep=True)
-        raw = own.raw_auth_credential.oauth2 if own.raw_auth_credential else None
+        request = config.model_copy(deep=True)
+        raw = request.raw_auth_credential.oauth2 if request.raw_auth_credential else None
         if raw is not None and not raw.auth_uri:
             raw.redirect_uri = raw.redirect_uri or self.store.redirect_uri
             raw.code_challenge_method = raw.code_challenge_method or _S256
-        private = adk_request(own)
-        if has_address(own):
+        private = adk_request(request)
+        if has_address(request):
             give_new_state(private)
-        private.raw_auth_credential = own.raw_auth_credential
+        private.raw_auth_credential = request.raw_auth_credential
         self._hide(private)
         state = state_of(private)
         if state:

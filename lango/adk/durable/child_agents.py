@@ -109,12 +109,14 @@ def _runner(
 ) -> Runner:
     around = context.get_invocation_context()
     plugins = around.plugin_manager.plugins if tool.include_plugins else []
-    ours = [plugin for plugin in around.plugin_manager.plugins if _is_always_included(plugin)]
+    own_plugins = [
+        plugin for plugin in around.plugin_manager.plugins if _is_always_included(plugin)
+    ]
     runner = Runner(
         app=App(
             name=context.session.app_name,
             root_agent=root,
-            plugins=list(plugins or ours),
+            plugins=list(plugins or own_plugins),
             resumability_config=around.resumability_config,
         ),
         artifact_service=forwarded_artifacts(context),

@@ -86,9 +86,9 @@ def _open_questions(
     turn = sessions.claim.turn
     if turn.answers is None:
         return set()
-    own = next((n for n, event in enumerate(own_events) if event.id == message_id), None)
-    questions = {call for event in own_events[:own] for call in event.long_running_tool_ids or ()}
-    if own is None:
+    index = next((n for n, event in enumerate(own_events) if event.id == message_id), None)
+    questions = {call for event in own_events[:index] for call in event.long_running_tool_ids or ()}
+    if index is None:
         return questions
     answered = {
         answer.call_id for answer in message_or_answers(turn.input) if isinstance(answer, Answer)

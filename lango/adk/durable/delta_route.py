@@ -57,5 +57,5 @@ def _reads_partials(plugin: BasePlugin) -> bool:
 
 def _is_adapter(agent: LlmAgent) -> bool:
     """Whether the agent's model is lango's own: a wrapper around it could change its partials."""
-    own = type(agent.canonical_model).generate_content_async
-    return own is ModelAdapter.generate_content_async
+    implementation = type(agent.canonical_model).generate_content_async
+    return implementation is ModelAdapter.generate_content_async

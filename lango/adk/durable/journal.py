@@ -212,19 +212,19 @@ class AgentRun:
     @property
     def body_done(self) -> bool:
         """Whether the body ended in this turn."""
-        own = self._own
-        if any(map(is_end, own)):
+        events = self._own
+        if any(map(is_end, events)):
             return True
-        messages = [event for event in own if has_parts(event) and step_of(event) is None]
+        messages = [event for event in events if has_parts(event) and step_of(event) is None]
         return bool(messages) and finishes(messages[-1])
 
     @property
     def after_done(self) -> bool:
         """Whether the after callback's event is stored."""
-        own = self._own
-        ends = [number for number, event in enumerate(own) if is_end(event)]
-        behind = own[ends[-1] + 1 :] if ends else []
-        return bool(behind) or any(step_of(event) == "after" for event in own)
+        events = self._own
+        ends = [number for number, event in enumerate(events) if is_end(event)]
+        later_events = events[ends[-1] + 1 :] if ends else []
+        return bool(later_events) or any(step_of(event) == "after" for event in events)
 
     @property
     def ended_before(self) -> bool:
@@ -356,12 +356,12 @@ class Journal:
         parent = self._places.get(place.parent or "")
         if parent is None:
             return self._after(0, lambda event: event.actions.transfer_to_agent == place.name) or 0
-        begun = self._start(parent)
-        if begun is None:
+        start = self._start(parent)
+        if start is None:
             return None
         if not place.in_container:
-            return self._after(begun, lambda e: e.actions.transfer_to_agent == place.name) or begun
-        return self._after(begun, lambda event: _starts_agent(event, parent.name, place.name))
+            return self._after(start, lambda e: e.actions.transfer_to_agent == place.name) or start
+        return self._after(start, lambda event: _starts_agent(event, parent.name, place.name))
 
     def _after(self, first: int, begins: Callable[[Event], bool]) -> int | None:
         for number in range(len(self._events) - 1, first - 1, -1):

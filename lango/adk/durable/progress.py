@@ -78,10 +78,10 @@ class CallProgress:
 
     def _event(self, current: Any, total: Any, text: Any) -> ToolProgress | None:
         """The event of a report; None if its `current` is no finite number."""
-        number, shown = _number(current), self._progress.shown(text)
+        number, message = _number(current), self._progress.shown(text)
         if number is None:
             return None
-        return ToolProgress(self._call, self._name, number, _number(total), shown)
+        return ToolProgress(self._call, self._name, number, _number(total), message)
 
     def finish(self) -> None:
         """Publish the last report, and take no more."""

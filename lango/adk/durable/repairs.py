@@ -114,14 +114,14 @@ def _stand_in(
 ) -> Event:
     actions, parts = EventActions(), list[types.Part]()
     for call in calls:
-        known, question = results.get(bounded_key(call.id or "")), questions[call.id or ""]
-        if known is not None:
-            actions = _merged(actions, EventActions.model_validate(known.actions))
+        call_result, question = results.get(bounded_key(call.id or "")), questions[call.id or ""]
+        if call_result is not None:
+            actions = _merged(actions, EventActions.model_validate(call_result.actions))
         elif question.name == CONFIRMATION:
             confirmation = ToolConfirmation.model_validate(_arguments(question)["toolConfirmation"])
             actions.requested_tool_confirmations[call.id or ""] = confirmation
             actions.skip_summarization = True
-        result: Any = known.result if known else {"error": AWAITS_CONFIRMATION}
+        result: Any = call_result.result if call_result else {"error": AWAITS_CONFIRMATION}
         answer = cast(JsonObject, result) if isinstance(result, dict) else {"result": result}
         response = types.FunctionResponse(id=call.id, name=call.name, response=answer)
         parts.append(types.Part(function_response=response))
@@ -130,12 +130,12 @@ def _stand_in(
     return stand_in
 
 
-def _merged(actions: EventActions, more: EventActions) -> EventActions:
+def _merged(actions: EventActions, added: EventActions) -> EventActions:
     """The actions of several calls, as ADK merges them into one event."""
-    changes = {name: getattr(more, name) for name in more.model_fields_set}
+    changes = {name: getattr(added, name) for name in added.model_fields_set}
     for name, value in changes.items():
-        known: Any = getattr(actions, name)
-        changes[name] = {**known, **value} if isinstance(value, dict) and known else value
+        current: Any = getattr(actions, name)
+        changes[name] = {**current, **value} if isinstance(value, dict) and current else value
     return actions.model_copy(update=changes)
 
 
@@ -170,13 +170,13 @@ def _placed_after(repair: Event, event: Event, name: str) -> Event:
 
 
 def _mark(event: Event, actions: EventActions, name: str) -> Event:
-    where = {"output_for": None, "message_as_output": None}
+    outputs = {"output_for": None, "message_as_output": None}
     return Event(
         id=f"{event.id}.{name}",
         invocation_id=event.invocation_id,
         author=event.author,
         branch=event.branch,
-        node_info=event.node_info.model_copy(update=where),
+        node_info=event.node_info.model_copy(update=outputs),
         isolation_scope=event.isolation_scope,
         actions=actions,
     )

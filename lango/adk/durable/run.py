@@ -260,7 +260,7 @@ class _ClaimedTurn:
         has_begun = self.claim.resumes or self.claim.turn.answers is not None
         await self.credentials.load(has_begun=has_begun)
         turn_credentials.turn_credentials.set(self.credentials)
-        how = TurnOptions(
+        options = TurnOptions(
             abort=abort,
             invocation_id=self.claim.turn.invocation_id,
             turn_id=self.claim.turn.id,
@@ -269,7 +269,7 @@ class _ClaimedTurn:
             state=resumed.state,
             reader=reader,
         )
-        run = self.runner.run(self.key.user_id, self.key.session_id, resumed.message, how)
+        run = self.runner.run(self.key.user_id, self.key.session_id, resumed.message, options)
         delivered = self._delivered(resumed, reader)
         try:
             async with aclosing(run) as events:
@@ -333,9 +333,9 @@ class _ClaimedTurn:
         turn = self.claim.turn
         if turn.key_id is None or turn.cost_limit is None:
             return None
-        spent = Allowances(self.agent.store.database)
+        allowances = Allowances(self.agent.store.database)
         try:
-            await spent.check_cost(self.key.tenant, turn.key_id, turn.cost_limit)
+            await allowances.check_cost(self.key.tenant, turn.key_id, turn.cost_limit)
         except KeyLimitError as limit_error:
             return limit_error
         return None
@@ -347,9 +347,9 @@ class _ClaimedTurn:
         if session is None or len(written) < 2:
             return None  # nothing has happened that could be repeated
         if not self.agent.shape.is_exact:
-            why = "; ".join(self.agent.shape.problems)
+            problems = "; ".join(self.agent.shape.problems)
             return NotResumableError(
-                f"The turn's worker died, and the turn cannot be resumed: {why}."
+                f"The turn's worker died, and the turn cannot be resumed: {problems}."
             )
         if self.claim.ran_under != self.agent.fingerprint:
             return self._changed(written)
@@ -387,8 +387,8 @@ class _ClaimedTurn:
         missing = missing_parts(self.agent.runner.root, needed, calls)
         if not missing:
             return None
-        what = ", ".join(missing)
-        return AgentChangedError(f"The agent was changed since the turn began: it lacks {what}.")
+        names = ", ".join(missing)
+        return AgentChangedError(f"The agent was changed since the turn began: it lacks {names}.")
 
     def _check_asker(self, events: Sequence[Event]) -> None:
         """Raise AgentChangedError if the agent or tool that asked no longer exists.

@@ -104,16 +104,16 @@ def _node_problems(node: BaseNode) -> Iterator[str]:
 
 
 def _llm_problems(
-    agent: BaseNode, where: str, modes: tuple[str | None, ...] = (None, "chat")
+    agent: BaseNode, place: str, modes: tuple[str | None, ...] = (None, "chat")
 ) -> Iterator[str]:
-    named = f"{agent.name} ({type(agent).__name__}{' ' if where else ''}{where})"
+    label = f"{agent.name} ({type(agent).__name__}{' ' if place else ''}{place})"
     if not isinstance(agent, LlmAgent) or not runs_as_adk_does(agent, LlmAgent):
-        yield f"{named} overrides how it runs"
+        yield f"{label} overrides how it runs"
         return
     if agent.mode not in modes:
-        yield f"{named} has the mode {agent.mode}"
+        yield f"{label} has the mode {agent.mode}"
     if agent.code_executor or agent.planner:
-        yield f"{named} has a code executor or a planner"
+        yield f"{label} has a code executor or a planner"
     for tool in _tools(agent):
         yield from _tool_problems(tool)
 
@@ -198,12 +198,12 @@ def missing_parts(root: BaseNode, needed: set[str], calls: dict[str, str]) -> li
     `calls` maps the names of open calls to their authors.
     """
     agents = {agent.name: agent for agent in agents_of(root)} | {root.name: root}
-    gone = [f"the agent {name}" for name in sorted(needed) if name not in agents]
+    parts = [f"the agent {name}" for name in sorted(needed) if name not in agents]
     for name, author in sorted(calls.items()):
         tools = _callable(agents[author]) if author in agents else {name}
         if name not in tools and not any(t.endswith("*") for t in tools):
-            gone.append(f"the tool {name} of {author}")
-    return gone
+            parts.append(f"the tool {name} of {author}")
+    return parts
 
 
 def _callable(node: BaseNode) -> set[str]:

@@ -24,7 +24,7 @@ from lango.adk.compat.contents import summary_model
 from lango.adk.durable.claimed.sessions import ClaimedSessions
 from lango.adk.durable.summary_range import events_to_summarise, events_tokens, open_message
 from lango.adk.models.adapter import ModelAdapter
-from lango.adk.models.caller import ModelCaller, caller, claimed_turn
+from lango.adk.models.caller import ModelCaller, claimed_turn, current_caller
 from lango.adk.models.usage import usage_of
 from lango.adk.plugins.model_calls import ModelCallsPlugin
 from lango.adk.plugins.records import record_of
@@ -101,8 +101,8 @@ class TurnSummarizer(BaseEventsSummarizer):
         self._is_asking = True
         try:
             # The turn may have answered: it must not fail by its time limit in a summary.
-            left = (self._ends - monotonic()) / 2
-            async with asyncio.timeout(min(SUMMARY_SECONDS, left)):
+            remaining = (self._ends - monotonic()) / 2
+            async with asyncio.timeout(min(SUMMARY_SECONDS, remaining)):
                 return await self._summary(events)
         except Exception as error:  # noqa: BLE001 - from a model, or from a summariser's code
             self._has_failed = True
@@ -121,24 +121,24 @@ class TurnSummarizer(BaseEventsSummarizer):
             return None
         summarizer = self._summarizer()
         model = summary_model(summarizer)
-        chosen = events_to_summarise(
+        batch = events_to_summarise(
             events, session.events, _room(model), keep_newest=not self.run.has_ended
         )
-        if not chosen:
+        if not batch:
             return None
-        name = self._name(chosen)
+        name = self._name(batch)
         if name in self._asked or any(event.id == name for event in session.events):
             return None
         self._asked.add(name)
         failpoint("summary.start")
         await self._sessions.holding.check()
-        who = self._caller(name)
-        token = caller.set(who)
+        caller = self._caller(name)
+        token = current_caller.set(caller)
         try:
             failpoint("model.ask")
-            summary = await _asked(summarizer, model, who, [*map(self._masked, chosen)])
+            summary = await _asked(summarizer, model, caller, [*map(self._masked, batch)])
         finally:
-            caller.reset(token)
+            current_caller.reset(token)
         failpoint("summary.end")
         for plugin in self._recorders():
             await plugin.flush()  # the row of the call is complete before the summary is stored
@@ -146,24 +146,24 @@ class TurnSummarizer(BaseEventsSummarizer):
             self._has_failed = model is not None  # a class of the app's may mean: not yet
             return None
         summary.id = name
-        self._complete(summary, chosen, session)
+        self._complete(summary, batch, session)
         return summary
 
-    def _name(self, chosen: Sequence[Event]) -> str:
+    def _name(self, batch: Sequence[Event]) -> str:
         """The summary's id: the same in every attempt of the turn; a rewound one keeps its own."""
-        last = next((event.id for event in reversed(chosen) if event.content), "")
+        last = next((event.id for event in reversed(batch) if event.content), "")
         return f"{last}.{self._turn.id}{_SUFFIX}"
 
-    def _complete(self, summary: Event, chosen: Sequence[Event], session: Session) -> None:
+    def _complete(self, summary: Event, batch: Sequence[Event], session: Session) -> None:
         """Let the summary hide all of its events, and repeat a message that it hides too early."""
         compaction = summary.actions.compaction
         if compaction is None:
             return
-        times = [event.timestamp for event in chosen]
+        times = [event.timestamp for event in batch]
         compaction.start_timestamp = min(compaction.start_timestamp, *times)
         if compaction.end_timestamp == times[-1]:  # ADK's takes the last one, not the newest
             compaction.end_timestamp = max(times)
-        if chosen[0].isolation_scope is not None or self.run.has_answered:
+        if batch[0].isolation_scope is not None or self.run.has_answered:
             return  # ADK shows a task what it is to do
         invocation_id, end = self._sessions.invocation_id, compaction.end_timestamp
         if message := open_message(session.events, invocation_id, end):
@@ -209,19 +209,19 @@ class TurnSummarizer(BaseEventsSummarizer):
 async def _asked(
     summarizer: BaseEventsSummarizer,
     model: BaseLlm | None,
-    who: ModelCaller,
+    caller: ModelCaller,
     events: Sequence[Event],
 ) -> Event | None:
     """Ask for the summary; lango's models record their calls themselves."""
     is_foreign = model is not None and not isinstance(model, ModelAdapter)
 
     def note(outcome: CallOutcome, error: str = "", usage: Usage | None = None) -> None:
-        who.report(record_of(who, model, outcome, error, usage))
+        caller.report(record_of(caller, model, outcome, error, usage))
 
     if is_foreign:
         estimated = events_tokens(events)
-        started = record_of(who, model, "started")
-        await who.start(replace(started, estimated=estimated, sent=1))
+        started = record_of(caller, model, "started")
+        await caller.start(replace(started, estimated=estimated, sent=1))
     try:
         summary = await summarizer.maybe_summarize_events(events=list(events))
     except Exception as error:
@@ -229,7 +229,7 @@ async def _asked(
             note("failed", type(error).__name__)
         raise
     metadata = summary.usage_metadata if summary else None
-    if not who.records and (is_foreign or metadata):
+    if not caller.records and (is_foreign or metadata):
         note("completed", usage=usage_of(metadata) if metadata else None)
     return summary
 

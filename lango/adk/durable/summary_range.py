@@ -45,9 +45,9 @@ def events_to_summarise(
         events = list(takewhile(lambda event: event.id != newest, events))
     fitted = fitting(so_far, events, room)
     ids = {event.id for event in fitted}
-    chosen = separate(fitted, [event for event in uncovered if event.id not in ids])
-    is_new = any(event.content and event.timestamp > covered for event in chosen)
-    return chosen if is_new else []
+    batch = separate(fitted, [event for event in uncovered if event.id not in ids])
+    is_new = any(event.content and event.timestamp > covered for event in batch)
+    return batch if is_new else []
 
 
 def _seed(start: float, content: types.Content, scope: str | None) -> Event:
@@ -71,10 +71,12 @@ def separate(events: Sequence[Event], others: Sequence[Event]) -> list[Event]:
 
 def open_message(session: Sequence[Event], invocation_id: str, end: float) -> str:
     """The user's message of an invocation, if a summary up to `end` hides only a part of that."""
-    own = [event for event in session if event.invocation_id == invocation_id and event.content]
-    if all(event.timestamp <= end for event in own):
+    messages = [
+        event for event in session if event.invocation_id == invocation_id and event.content
+    ]
+    if all(event.timestamp <= end for event in messages):
         return ""
-    hidden = [event for event in own if event.author == "user" and event.timestamp <= end]
+    hidden = [event for event in messages if event.author == "user" and event.timestamp <= end]
     texts = [part.text for event in hidden for part in _parts(event) if part.text]
     return "\n\n".join(texts)
 

@@ -61,12 +61,12 @@ async def taken_names(
     These are the agent's own tools, those of toolsets for other things, and those of MCP servers
     that come before.
     """
-    toolsets, taken = toolsets_of(agent), own_names(agent)
+    toolsets, names = toolsets_of(agent), own_names(agent)
     if toolset in toolsets:
         before = toolsets[: toolsets.index(toolset)]
-        others = [other for other in toolsets if not is_mcp(other)]
-        taken |= await toolset_names([*others, *filter(is_adk_mcp, before)], context)
-    return sorted(taken & {tool.name for tool in tools})
+        other_toolsets = [candidate for candidate in toolsets if not is_mcp(candidate)]
+        names |= await toolset_names([*other_toolsets, *filter(is_adk_mcp, before)], context)
+    return sorted(names & {tool.name for tool in tools})
 
 
 async def _free_tools(
@@ -75,10 +75,10 @@ async def _free_tools(
     if not is_adk_mcp(toolset):
         return tools
     agent = agent_of(context)
-    taken = await taken_names(toolset, tools, agent, context)
-    for name in taken:
+    used_names = await taken_names(toolset, tools, agent, context)
+    for name in used_names:
         _warn_once(agent.name if agent else "", name)
-    return [tool for tool in tools if tool.name not in taken]
+    return [tool for tool in tools if tool.name not in used_names]
 
 
 @cache

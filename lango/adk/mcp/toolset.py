@@ -109,16 +109,16 @@ class ServerToolset(ConnectedToolset):
         servers = [self, *(toolset for toolset in others if toolset is not self)]
         listed = await asyncio.gather(*(server.listed(turn) for server in servers))
         listings = [server.listing(tools) for server, tools in zip(servers, listed, strict=True)]
-        named, *_ = server_tool_names(listings, await self._own_names(agent, context))
-        own, *_ = listed
-        pairs = zip(own.tools, named, strict=True)
+        names, *_ = server_tool_names(listings, await self._own_names(agent, context))
+        server_tools, *_ = listed
+        pairs = zip(server_tools.tools, names, strict=True)
         tools = (
             ServerTool(tool, name.name, self._sessions, self.server)
             for tool, name in pairs
             if name.name is not None
         )
-        problems = (*own.problems, *(name.problem for name in named if name.problem))
-        return OfferedTools(tuple(tools), problems, own.error)
+        problems = (*server_tools.problems, *(name.problem for name in names if name.problem))
+        return OfferedTools(tuple(tools), problems, server_tools.error)
 
     async def _own_names(self, agent: BaseNode | None, context: ReadonlyContext | None) -> set[str]:
         """The names of the agent's tools that are not from MCP servers.

@@ -15,7 +15,7 @@ from google.adk.models.llm_response import LlmResponse
 from pydantic import Field, PrivateAttr
 
 from lango.adk.compat.telemetry import forget_partial_responses
-from lango.adk.models.caller import caller
+from lango.adk.models.caller import current_caller
 from lango.adk.models.direct_deltas import AnswerDeltas
 from lango.adk.models.request import PreparedCall, prepare
 from lango.adk.models.responses import ReceivedAnswer
@@ -68,23 +68,25 @@ class ModelAdapter(BaseLlm):
         **options: Any,
     ) -> None:
         if isinstance(provider, str):
-            named = (provider or model).removeprefix(PREFIX)
+            full_name = (provider or model).removeprefix(PREFIX)
             if api_key or base_url:
-                access, gateway = access or {}, named.partition(":")[0]
-                known = access.get(gateway, Access())
-                own = Access(api_key or known.api_key, base_url or known.base_url)
-                access = {**access, gateway: own}
-            chosen, model = resolve(named, policy=policy, fallbacks=fallbacks, access=access)
-            options.setdefault("context_window", known_window(named))
+                access, gateway = access or {}, full_name.partition(":")[0]
+                gateway_access = access.get(gateway, Access())
+                model_access = Access(
+                    api_key or gateway_access.api_key, base_url or gateway_access.base_url
+                )
+                access = {**access, gateway: model_access}
+            upstream, model = resolve(full_name, policy=policy, fallbacks=fallbacks, access=access)
+            options.setdefault("context_window", known_window(full_name))
         else:
-            chosen, named = provider, f"{provider.name}:{model}".removesuffix(":")
-        super().__init__(model=named, **options)
+            upstream, full_name = provider, f"{provider.name}:{model}".removesuffix(":")
+        super().__init__(model=full_name, **options)
         forget_partial_responses()
         self._name = model
         self._provider = (
-            chosen
-            if isinstance(chosen, PolicyProvider)
-            else PolicyProvider(chosen, policy or _ONCE)
+            upstream
+            if isinstance(upstream, PolicyProvider)
+            else PolicyProvider(upstream, policy or _ONCE)
         )
 
     @classmethod
@@ -155,7 +157,9 @@ class ModelAdapter(BaseLlm):
         await self.close()
 
     def _prepared(self, llm_request: LlmRequest) -> PreparedCall:
-        call = prepare(llm_request, self._provider.name, self._name, self.extra, caller.get())
+        call = prepare(
+            llm_request, self._provider.name, self._name, self.extra, current_caller.get()
+        )
         call.token_budget, call.window = self.token_budget, self.context_window
         if call.caller is not None and call.caller.kind == "summary":
             call.token_budget = None  # it is for an agent's history, which this request shortens

@@ -100,19 +100,19 @@ Start = Callable[[ModelCaller, ModelCall], Awaitable[None]]
 
 claimed_turn: ContextVar[ClaimedTurn | None] = ContextVar("lango_claimed_turn", default=None)
 """Set while a claimed turn runs, for all its agents, including those that its tools run."""
-caller: ContextVar[ModelCaller | None] = ContextVar("lango_caller", default=None)
+current_caller: ContextVar[ModelCaller | None] = ContextVar("lango_caller", default=None)
 _around: ContextVar[ModelCaller | None] = ContextVar("lango_caller_around", default=None)
 
 
 def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> ModelCaller:
     """The caller of the next model call, the same object for all plugins."""
-    known = caller.get()
-    if known is not None and known.request is llm_request:
-        return known
-    who = _caller_of(context)
-    who.request, who.events = llm_request, context.session.events
-    caller.set(who)
-    return who
+    current = current_caller.get()
+    if current is not None and current.request is llm_request:
+        return current
+    caller = _caller_of(context)
+    caller.request, caller.events = llm_request, context.session.events
+    current_caller.set(caller)
+    return caller
 
 
 def note_tool(context: ReadonlyContext) -> str:
@@ -120,9 +120,9 @@ def note_tool(context: ReadonlyContext) -> str:
 
     ADK runs every tool in its own context, so the note ends with the tool.
     """
-    who = _caller_of(context)
-    _around.set(who)
-    return who.turn
+    caller = _caller_of(context)
+    _around.set(caller)
+    return caller.turn
 
 
 def call_key(context: ToolContext) -> str:

@@ -62,8 +62,10 @@ class PreparedCall:
 
     def direct_deltas(self, llm_request: LlmRequest) -> DirectDeltas | None:
         """The way past ADK for the answer's deltas, if the caller of this request allows it."""
-        who = self.caller
-        return who.direct_deltas if who is not None and who.request is llm_request else None
+        caller = self.caller
+        return (
+            caller.direct_deltas if caller is not None and caller.request is llm_request else None
+        )
 
     def request(self, fallback: Fallback | None = None) -> ModelRequest:
         """The request for a model: as much as fits its window by the calibrated estimate."""
@@ -148,8 +150,10 @@ class PreparedCall:
     def learn(self, usage: Usage) -> None:
         """Calibrate the estimate by the provider's own count, for the next request."""
         conversation = self._conversation
-        known = self.calibrations.of(conversation)
-        learnt = known.after(self.fitted.messages, estimated=self.estimated, reported=usage.input)
+        calibration = self.calibrations.of(conversation)
+        learnt = calibration.after(
+            self.fitted.messages, estimated=self.estimated, reported=usage.input
+        )
         self.calibrations.learn(conversation, learnt)
 
     def starts(self, attempt: ModelAttempt) -> ModelCall:

@@ -64,9 +64,9 @@ def _tools(config: types.GenerateContentConfig) -> Iterator[ToolSpec]:
     for tool in config.tools or ():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if not isinstance(tool, types.Tool):
             raise BadRequestError(f"A tool must be declared to the model by its agent: {tool!r}")
-        others = [n for n, v in tool.__dict__.items() if v and n != "function_declarations"]
-        if others:
-            raise BadRequestError(f"Only Gemini's own API has the tool {', '.join(others)}.")
+        other_tools = [n for n, v in tool.__dict__.items() if v and n != "function_declarations"]
+        if other_tools:
+            raise BadRequestError(f"Only Gemini's own API has the tool {', '.join(other_tools)}.")
         for declaration in tool.function_declarations or ():
             yield ToolSpec(
                 declaration.name or "", declaration.description or "", parameters_of(declaration)

@@ -87,9 +87,11 @@ class ReceivedAnswer:
             error.model = error.model or self.model
             error.partial_text = error.partial_text or self.text
 
-    def broken(self, why: str) -> BadStreamError:
+    def broken(self, reason: str) -> BadStreamError:
         """The error for an invalid stream."""
-        return BadStreamError(why, provider=self.provider, model=self.model, partial_text=self.text)
+        return BadStreamError(
+            reason, provider=self.provider, model=self.model, partial_text=self.text
+        )
 
     def final(self) -> LlmResponse:
         """The whole answer: thoughts, text, calls. Raises BadStreamError without an end mark."""
@@ -155,10 +157,10 @@ class ReceivedAnswer:
         return cast("dict[str, Any]", arguments)
 
 
-def usable_id(call_id: str, taken: Iterable[str] = ()) -> str:
+def usable_id(call_id: str, used_ids: Iterable[str] = ()) -> str:
     """The id of a call, or a new one if it is invalid, taken, or has ADK's prefix."""
     fit = call_id and call_id == as_id(call_id, MAX_ID_LENGTH)
-    if not fit or call_id.startswith(STRIPPED_PREFIX) or call_id in taken:
+    if not fit or call_id.startswith(STRIPPED_PREFIX) or call_id in used_ids:
         return new_id("call")
     return call_id
 

@@ -13,7 +13,7 @@ from lango.store.sessions.entries import StoredMessage
 Span = tuple[int, int]
 
 
-def sent_span(rows: Sequence[StoredMessage], sent: Sequence[Message]) -> Span | None:
+def sent_span(rows: Sequence[StoredMessage], messages: Sequence[Message]) -> Span | None:
     """The seqs of the oldest and the newest row that the messages came from.
 
     None if that is uncertain: ADK does not show an agent all stored messages, and adds its own.
@@ -21,15 +21,15 @@ def sent_span(rows: Sequence[StoredMessage], sent: Sequence[Message]) -> Span | 
     message.
     """
     span: Span | None = None
-    own = without_summaries(sent, rows)
-    unmatched = [message for message in own if message.content != INTERRUPTED]
+    talk = without_summaries(messages, rows)
+    unmatched = [message for message in talk if message.content != INTERRUPTED]
     for row in _newest_first(rows):
         if not unmatched:
             break
-        shown = _taken(row, unmatched)
-        if shown == 0:
+        count = _taken(row, unmatched)
+        if count == 0:
             return None
-        del unmatched[-shown:]
+        del unmatched[-count:]
         span = (row.seq, span[1] if span else row.seq)
     return span if not unmatched else None
 
@@ -38,12 +38,12 @@ def _newest_first(rows: Sequence[StoredMessage]) -> Iterator[StoredMessage]:
     return (row for row in reversed(rows) if row.role != CONTROL)
 
 
-def _taken(row: StoredMessage, sent: Sequence[Message]) -> int:
+def _taken(row: StoredMessage, messages: Sequence[Message]) -> int:
     """How many of the last messages come from this row; 0 if it does not match."""
     stored = message_of(row)
-    last = sent[-1]
+    last = messages[-1]
     if last.is_tool and stored.is_tool:
-        results = sent[-len(stored.tool_calls) :] if stored.tool_calls else ()
+        results = messages[-len(stored.tool_calls) :] if stored.tool_calls else ()
         names = [call.name for message in results for call in message.tool_calls]
         return len(names) if names == [call.name for call in stored.tool_calls] else 0
     if stored.role == last.role:

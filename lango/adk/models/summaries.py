@@ -23,16 +23,16 @@ def newest_summary(events: Sequence[Event], scope: str | None = None) -> EventCo
 
 def leading_summaries(messages: Sequence[Message], events: Sequence[Event]) -> int:
     """The number of summaries at the beginning of a request."""
-    found = [event.actions.compaction for event in events if event.actions.compaction]
-    return _leading(messages, found)
+    compactions = [event.actions.compaction for event in events if event.actions.compaction]
+    return _leading(messages, compactions)
 
 
 def without_summaries(
     messages: Sequence[Message], rows: Iterable[StoredMessage]
 ) -> Sequence[Message]:
     """A request without the summaries at its beginning."""
-    found = [compaction for row in rows if (compaction := compaction_of(row))]
-    return messages[_leading(messages, found) :]
+    compactions = [compaction for row in rows if (compaction := compaction_of(row))]
+    return messages[_leading(messages, compactions) :]
 
 
 def _leading(messages: Sequence[Message], compactions: Sequence[EventCompaction]) -> int:

@@ -72,18 +72,18 @@ def read_document(document: OpenApiDocument, text: str) -> ReadDocument:
 
     Takes seconds for a document of megabytes.
     """
-    found = {
+    definitions = {
         operation.operation.operationId or "": operation for operation in _parsed(document, text)
     }
     problems = [
-        f"has no operation {name!r}; there are: {', '.join(sorted(found))}."
-        for name in sorted(document.named_operations - found.keys())
+        f"has no operation {name!r}; there are: {', '.join(sorted(definitions))}."
+        for name in sorted(document.named_operations - definitions.keys())
     ]
     operations: list[Operation] = []
-    for name in sorted(found):  # a changed order would invalidate the model's prompt cache
+    for name in sorted(definitions):  # a changed order would invalidate the model's prompt cache
         if document.operations is None or name in document.operations:
             try:
-                operations.append(_operation(document, name, found[name]))
+                operations.append(_operation(document, name, definitions[name]))
             except (InvalidToolError, ValueError) as error:
                 problems.append(f"has the operation {name!r}, which is left out. {error}")
     return ReadDocument(tuple(operations), tuple(problems))

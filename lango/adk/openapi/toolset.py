@@ -61,35 +61,35 @@ class OperationToolset(UncachedToolset):
     ) -> OfferedTools[OperationTool]:
         """The tools, with names that are unique in the agent."""
         turn = context.invocation_id if context else ""
-        found = [each for each in toolsets_of(agent) if isinstance(each, OperationToolset)]
-        others = [toolset for toolset in found if toolset is not self]
-        read = [self.read(turn), *(toolset.read(turn) for toolset in others)]
-        own, *more = await asyncio.gather(*read, return_exceptions=True)
-        if isinstance(own, BaseException):
-            if not isinstance(own, LangoError):
-                raise own
-            return OfferedTools((), (), str(own).rstrip("."))
-        listings = [self.listing(own)]
-        for toolset, each in zip(others, more, strict=True):
+        toolsets = [each for each in toolsets_of(agent) if isinstance(each, OperationToolset)]
+        other_toolsets = [toolset for toolset in toolsets if toolset is not self]
+        read = [self.read(turn), *(toolset.read(turn) for toolset in other_toolsets)]
+        own_document, *other_documents = await asyncio.gather(*read, return_exceptions=True)
+        if isinstance(own_document, BaseException):
+            if not isinstance(own_document, LangoError):
+                raise own_document
+            return OfferedTools((), (), str(own_document).rstrip("."))
+        listings = [self.listing(own_document)]
+        for toolset, each in zip(other_toolsets, other_documents, strict=True):
             if not isinstance(each, BaseException):  # it reports that itself
                 listings.append(toolset.listing(each))
-        named, *_ = server_tool_names(listings, await self._taken(agent, context))
+        names, *_ = server_tool_names(listings, await self._taken(agent, context))
         tools = tuple(
             OperationTool(operation, name.name, self.document)
-            for operation, name in zip(own.operations, named, strict=True)
+            for operation, name in zip(own_document.operations, names, strict=True)
             if name.name is not None
         )
-        problems = (*own.problems, *(name.problem for name in named if name.problem))
+        problems = (*own_document.problems, *(name.problem for name in names if name.problem))
         return OfferedTools(tools, problems)
 
     async def _taken(self, agent: BaseNode | None, context: ReadonlyContext | None) -> set[str]:
         """The names of the agent's other tools, except those of MCP servers: they come last."""
-        others = [
+        other_toolsets = [
             toolset
             for toolset in toolsets_of(agent)
             if not isinstance(toolset, OperationToolset) and not is_mcp(toolset)
         ]
-        return own_names(agent) | await toolset_names(others, context)
+        return own_names(agent) | await toolset_names(other_toolsets, context)
 
     def listing(self, read: ReadDocument) -> ServerTools:
         """The names, from which `server_tool_names` makes unique ones."""

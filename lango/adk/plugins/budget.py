@@ -115,8 +115,8 @@ def cut_to_fit(llm_request: LlmRequest, limits: Limits, events: Sequence[Event] 
         return RequestCut(budget)
     summaries = fitted.summaries
     newest = len(messages) - len(fitted.messages) + len(summaries)
-    sent = [*pieces[summaries.start : summaries.stop], *pieces[newest:]]
-    fitted_pairs = list(zip(sent, fitted.messages, strict=True))
+    sent_pieces = [*pieces[summaries.start : summaries.stop], *pieces[newest:]]
+    fitted_pairs = list(zip(sent_pieces, fitted.messages, strict=True))
     pairs = [*fitted_pairs[: len(summaries)], *_valid(fitted_pairs[len(summaries) :])]
     originals = {id(message) for message in messages}
     llm_request.contents = list(
@@ -153,12 +153,12 @@ def _valid(pairs: Sequence[tuple[_Piece, Message]]) -> list[tuple[_Piece, Messag
     """
     users = (number for number, (_, message) in enumerate(pairs) if message.role == "user")
     valid: list[tuple[_Piece, Message]] = []
-    called: set[str] = set()
+    call_ids: set[str] = set()
     for piece, message in pairs[next(users, 0) :]:
         ids = {call.id for call in message.tool_calls}
         if message.is_assistant:
-            called |= ids
-        if not message.is_tool or ids <= called:
+            call_ids |= ids
+        if not message.is_tool or ids <= call_ids:
             valid.append((piece, message))
     return valid
 

@@ -50,15 +50,15 @@ class _Used:
 
         An interrupted call counts with its estimated prompt, which had been sent.
         """
-        spent = claimed.spent
-        prompts = [price(model, Usage(input=tokens)) or 0.0 for model, tokens in spent.cut_off]
+        usage = claimed.spent
+        prompts = [price(model, Usage(input=tokens)) or 0.0 for model, tokens in usage.cut_off]
         return cls(
-            spent.model_calls,
-            len(spent.tools),
-            spent.tokens + sum(tokens for _, tokens in spent.cut_off),
-            spent.cost + sum(prompts),
+            usage.model_calls,
+            len(usage.tools),
+            usage.tokens + sum(tokens for _, tokens in usage.cut_off),
+            usage.cost + sum(prompts),
             claimed.holding.claim.id,
-            set(spent.tools),
+            set(usage.tools),
         )
 
 
@@ -127,12 +127,12 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
             return None
         return {"error": f"Not run: a turn may call tools {self.tool_calls} times."}
 
-    def recorded(self, who: ModelCaller, record: ModelCall) -> None:
+    def recorded(self, caller: ModelCaller, record: ModelCall) -> None:
         """Add a call's usage to its turn's usage."""
         usage = record.attempt.usage
         if usage is None:
             return
-        used = self._used(who.turn)
+        used = self._used(caller.turn)
         used.tokens += usage.input + usage.output
         used.cost += record.price or 0.0
         if self.cost is not None and record.price is None:

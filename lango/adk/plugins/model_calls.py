@@ -31,7 +31,7 @@ CLOSE_SECONDS: Final = 4.0
 """ADK gives a plugin five seconds to close."""
 
 
-_How = Literal["settle", "add", "parts"]
+_Kind = Literal["settle", "add", "parts"]
 
 
 class _Written(NamedTuple):
@@ -39,7 +39,7 @@ class _Written(NamedTuple):
 
     tenant: str
     record: ModelCall
-    how: _How
+    kind: _Kind
 
 
 class ModelCallsPlugin(RecordingPlugin):
@@ -69,53 +69,53 @@ class ModelCallsPlugin(RecordingPlugin):
         replaced = await super().before_model_callback(
             callback_context=callback_context, llm_request=llm_request
         )
-        who = note_caller(callback_context, llm_request)
-        if who.claimed is not None and is_surely_asked(callback_context):
-            await self.started(who, record_of(who, model_of(callback_context), "started"))
+        caller = note_caller(callback_context, llm_request)
+        if caller.claimed is not None and is_surely_asked(callback_context):
+            await self.started(caller, record_of(caller, model_of(callback_context), "started"))
         return replaced
 
-    async def started(self, who: ModelCaller, record: ModelCall) -> None:
+    async def started(self, caller: ModelCaller, record: ModelCall) -> None:
         """Write the row of a claimed turn's call; Fenced if another worker holds the turn."""
-        holding = who.claimed.holding if who.claimed else None
+        holding = caller.claimed.holding if caller.claimed else None
         if (
             holding is None
             or record.session_pk != holding.claim.turn.session_pk
-            or not self._has(who)
+            or not self._has(caller)
         ):
             return
         with holding.proving():
             await enter_call(self.store.database, holding.claim, record)
-        who.entered.add(record.number)
+        caller.entered.add(record.number)
         await holding.check()  # queries only if the row took long
-        tenant = self._tenant(who)
+        tenant = self._tenant(caller)
         if self._calls.has_new_parts(tenant, record):
             self._writers.get().put(_Written(tenant, record, "parts"))
 
-    def recorded(self, who: ModelCaller, record: ModelCall) -> None:
+    def recorded(self, caller: ModelCaller, record: ModelCall) -> None:
         """Measure the record, and queue it for writing."""
         if metrics.recorder is not None:
             metrics.recorder.model_request(record.attempt, record.price)
-        if not self._has(who):  # the session is in another database
+        if not self._has(caller):  # the session is in another database
             record = replace(record, session_pk=None, turn_number=None)
-        how: _How = "settle" if record.number in who.entered else "add"
-        self._writers.get().put(_Written(self._tenant(who), record, how))
+        kind: _Kind = "settle" if record.number in caller.entered else "add"
+        self._writers.get().put(_Written(self._tenant(caller), record, kind))
 
-    def _tenant(self, who: ModelCaller) -> str:
-        return self.tenant if who.tenant is None else who.tenant
+    def _tenant(self, caller: ModelCaller) -> str:
+        return self.tenant if caller.tenant is None else caller.tenant
 
-    def _has(self, who: ModelCaller) -> bool:
+    def _has(self, caller: ModelCaller) -> bool:
         """Whether the caller's session is in the database of the records."""
-        return self.store.database.is_same(who.database)
+        return self.store.database.is_same(caller.database)
 
     async def _write(self, batch: Sequence[_Written]) -> None:
-        await self._calls.settle([written.record for written in batch if written.how == "settle"])
+        await self._calls.settle([written.record for written in batch if written.kind == "settle"])
         busy: StoreBusyError | None = None
         for tenant in {written.tenant for written in batch}:
-            for how, write in (("add", self._calls.add), ("parts", self._calls.add_parts)):
+            for kind, write in (("add", self._calls.add), ("parts", self._calls.add_parts)):
                 records = [
                     written.record
                     for written in batch
-                    if (written.tenant, written.how) == (tenant, how)
+                    if (written.tenant, written.kind) == (tenant, kind)
                 ]
                 try:
                     await write(tenant, records)

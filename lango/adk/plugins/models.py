@@ -55,6 +55,6 @@ def instruction_of(config: types.GenerateContentConfig | None) -> object:
 def declared_text(config: types.GenerateContentConfig | None) -> str:
     """The tool declarations sent to a model, as one text; empty without tools."""
     tools = cast("list[Any]", (config and config.tools) or [])  # pyright: ignore[reportUnknownMemberType]
-    sent = [tool for tool in tools if isinstance(tool, types.Tool)]
-    dumped = [tool.model_dump(mode="json", exclude_none=True) for tool in sent]
+    declared = [tool for tool in tools if isinstance(tool, types.Tool)]
+    dumped = [tool.model_dump(mode="json", exclude_none=True) for tool in declared]
     return json_text(storable_json(dumped)) if dumped else ""

@@ -14,7 +14,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
-from lango.adk.models.caller import ModelCaller, RequestCut, caller, note_caller, note_tool
+from lango.adk.models.caller import ModelCaller, RequestCut, current_caller, note_caller, note_tool
 from lango.adk.models.convert import convert_messages
 from lango.adk.models.sent_rows import sent_span
 from lango.adk.models.usage import usage_of
@@ -37,45 +37,47 @@ class RecordingPlugin(BasePlugin):
         """Wait until the records so far are written, for a limited time."""
 
     @abstractmethod
-    def recorded(self, who: ModelCaller, record: ModelCall) -> None:
+    def recorded(self, caller: ModelCaller, record: ModelCall) -> None:
         """Process a record; the turn waits meanwhile."""
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """Subscribe to the records of the next call."""
-        who = note_caller(callback_context, llm_request)
-        if self.recorded not in who.reports:
-            who.starts.append(self.started)
-            who.reports.append(self.recorded)
+        caller = note_caller(callback_context, llm_request)
+        if self.recorded not in caller.reports:
+            caller.starts.append(self.started)
+            caller.reports.append(self.recorded)
         return None
 
-    async def started(self, who: ModelCaller, record: ModelCall) -> None:
+    async def started(self, caller: ModelCaller, record: ModelCall) -> None:
         """Process the record of an attempt before its request goes out; the request waits."""
-        del who, record
+        del caller, record
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
         """Report a call that its model has not reported itself."""
-        who = caller.get()
-        if who is None:
+        caller = current_caller.get()
+        if caller is None:
             return None
-        who.first_byte = who.first_byte or time.time()
-        if not llm_response.partial and not who.records:
+        caller.first_byte = caller.first_byte or time.time()
+        if not llm_response.partial and not caller.records:
             metadata = llm_response.usage_metadata
             usage = usage_of(metadata) if metadata else None
             error = llm_response.error_code or ""
-            who.report(record_of(who, model_of(callback_context), "completed", error, usage))
+            caller.report(record_of(caller, model_of(callback_context), "completed", error, usage))
         return None
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> LlmResponse | None:
         """Report a failed call that its model has not reported itself."""
-        who = caller.get()
-        if who is not None and who.request is llm_request and not who.records:
-            who.report(record_of(who, model_of(callback_context), "failed", type(error).__name__))
+        caller = current_caller.get()
+        if caller is not None and caller.request is llm_request and not caller.records:
+            caller.report(
+                record_of(caller, model_of(callback_context), "failed", type(error).__name__)
+            )
         return None
 
     async def before_tool_callback(
@@ -88,27 +90,27 @@ class RecordingPlugin(BasePlugin):
 
 
 def record_of(
-    who: ModelCaller,
+    caller: ModelCaller,
     llm: BaseLlm | None,
     outcome: CallOutcome,
     error: str = "",
     usage: Usage | None = None,
 ) -> ModelCall:
     """The record of a call, from what is visible outside its model."""
-    request = who.request or LlmRequest()
+    request = caller.request or LlmRequest()
     messages = convert_messages(request.contents, instruction_of(request.config))
     system = messages[0] if messages and messages[0].role == "system" else None
-    sent = messages[1:] if system else messages
+    talk = messages[1:] if system else messages
     tools = declared_text(request.config)
-    span = sent_span(who.rows, sent)
-    cut = who.cut or RequestCut(0)
+    span = sent_span(caller.rows, talk)
+    cut = caller.cut or RequestCut(0)
     provider, model = named(llm)
     attempt = ModelAttempt(
         provider=provider,
         model=model,
-        started=who.started,
+        started=caller.started,
         ended=time.time(),
-        first_byte=who.first_byte,
+        first_byte=caller.first_byte,
         outcome=outcome,
         error=error,
         usage=usage,
@@ -116,16 +118,16 @@ def record_of(
     return ModelCall(
         attempt=attempt,
         number=1,
-        call=who.call,
-        session=who.session,
-        session_pk=who.session_pk,
-        turn_number=who.turn_number,
-        turn=who.turn,
-        agent=who.agent,
-        kind=who.kind,
+        call=caller.call,
+        session=caller.session,
+        session_pk=caller.session_pk,
+        turn_number=caller.turn_number,
+        turn=caller.turn,
+        agent=caller.agent,
+        kind=caller.kind,
         budget=cut.budget,
         estimated=sum(map(request_tokens, messages)) + (estimate_tokens(tools) if tools else 0),
-        sent=len(sent),
+        sent=len(talk),
         left_out=cut.left_out,
         shortened=cut.shortened,
         why=cut.why,

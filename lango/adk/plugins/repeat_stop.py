@@ -53,8 +53,8 @@ class RepeatStopPlugin(TurnPlugin[_Turn]):
     ) -> dict[str, Any] | None:
         """Refuse a call that repeats too often."""
         turn = self.turns[note_tool(tool_context)]
-        who = (tool_context.agent_name, tool_context.branch)
-        streak = turn.streaks.setdefault(who, _Streak())
+        agent_branch = (tool_context.agent_name, tool_context.branch)
+        streak = turn.streaks.setdefault(agent_branch, _Streak())
         times = _times(streak, tool.name, tool_args)
         if times <= self.limit:
             return None

@@ -43,9 +43,11 @@ def refusal(target: Any, valid: list[str]) -> str:
     """The error text for the model."""
     if not valid:
         return "There is no agent to transfer to. Answer yourself."
-    named = f'"{target[:_SHOWN]}" is none of them' if isinstance(target, str) else "none was named"
+    problem = (
+        f'"{target[:_SHOWN]}" is none of them' if isinstance(target, str) else "none was named"
+    )
     return (
-        f"Not transferred. Valid agents: {', '.join(valid)}; {named}. "
+        f"Not transferred. Valid agents: {', '.join(valid)}; {problem}. "
         "Transfer to one of these, named exactly as it is written here, or answer yourself."
     )
 

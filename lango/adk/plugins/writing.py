@@ -39,9 +39,9 @@ class Writer(Generic[T]):
     belongs to one event loop.
     """
 
-    def __init__(self, write: Callable[[Sequence[T]], Awaitable[None]], what: str) -> None:
+    def __init__(self, write: Callable[[Sequence[T]], Awaitable[None]], subject: str) -> None:
         self._write = write
-        self._what = what
+        self._subject = subject
         self._waiting: deque[T] = deque()
         self._task: asyncio.Task[None] | None = None
         self._lost = 0
@@ -82,7 +82,7 @@ class Writer(Generic[T]):
         for task in unfinished:
             task.cancel()
             await asyncio.wait({task})
-            logger.error("Ended with %s unwritten.", self._what)
+            logger.error("Ended with %s unwritten.", self._subject)
 
     async def _work(self) -> None:
         while self._waiting:
@@ -104,7 +104,7 @@ class Writer(Generic[T]):
     def _wait(self, batch: Sequence[T], error: StoreUnavailableError) -> None:
         """Requeue a batch until the database answers."""
         if not self._late:
-            logger.warning("%s wait for the database: %s", self._what, error)
+            logger.warning("%s wait for the database: %s", self._subject, error)
         self._waiting.extendleft(reversed(batch))
         self._late = True
 
@@ -125,12 +125,14 @@ class Writer(Generic[T]):
     def _lose(self, number: int, error: Exception | None) -> None:
         if self._lost == 0:
             logger.error(
-                "%s cannot be written and are lost; the turns continue.", self._what, exc_info=error
+                "%s cannot be written and are lost; the turns continue.",
+                self._subject,
+                exc_info=error,
             )
         self._lost += number
 
     def _recover(self) -> None:
         self._late = False
         if self._lost:
-            logger.warning("%s are written again; %d were lost.", self._what, self._lost)
+            logger.warning("%s are written again; %d were lost.", self._subject, self._lost)
             self._lost = 0

@@ -154,29 +154,29 @@ def event_of(
     values["invocation_id"] = invocation_id
     values["author"] = author
     values["id"] = event_id or Event.new_id()
-    rest: JsonObject = from_json(event) if event else {}
+    extras: JsonObject = from_json(event) if event else {}
     if role != CONTROL:
-        parts = _parts(role, text, calls, rest, blobs)
-        values["content"] = _content(role, parts, rest)
+        parts = _parts(role, text, calls, extras, blobs)
+        values["content"] = _content(role, parts, extras)
     fields_set = _EVENT_FIELDS.copy()
-    if rest or changes:
-        _fill(values, rest, changes)
-        fields_set.update(rest)
+    if extras or changes:
+        _fill(values, extras, changes)
+        fields_set.update(extras)
     else:
         values["actions"] = _ACTIONS.fresh()
         values["node_info"] = _NODE_INFO.fresh()
     return _EVENT.assemble(values, fields_set)
 
 
-def _fill(values: dict[str, Any], rest: JsonObject, changes: str | None) -> None:
+def _fill(values: dict[str, Any], extras: JsonObject, changes: str | None) -> None:
     """Set the fields that the columns do not hold."""
-    actions = rest.pop("actions", None)
+    actions = extras.pop("actions", None)
     if changes is not None:
         actions = (actions or {}) | json_value(changes)
     values["actions"] = _ACTIONS.fresh() if actions is None else _actions(actions)
-    if "node_info" not in rest:
+    if "node_info" not in extras:
         values["node_info"] = _NODE_INFO.fresh()
-    _EVENT.fill(values, rest)
+    _EVENT.fill(values, extras)
 
 
 def _actions(data: JsonObject) -> EventActions:
@@ -190,19 +190,19 @@ def _actions(data: JsonObject) -> EventActions:
     return actions
 
 
-def _content(role: str, parts: list[types.Part], rest: JsonObject) -> types.Content:
-    if "role" in rest:
-        return build(types.Content, parts=parts, role=rest.pop("role"))
+def _content(role: str, parts: list[types.Part], extras: JsonObject) -> types.Content:
+    if "role" in extras:
+        return build(types.Content, parts=parts, role=extras.pop("role"))
     make = _contents.get(role) or _contents["assistant"]
     return make(parts)
 
 
 def _parts(
-    role: str, text: str, calls: list[JsonObject], rest: JsonObject, blobs: Blobs
+    role: str, text: str, calls: list[JsonObject], extras: JsonObject, blobs: Blobs
 ) -> list[types.Part]:
     """The parts in the row's layout; without one, a text and then the calls."""
-    if "parts" in rest:
-        return _laid_out(rest.pop("parts"), text, iter(calls), blobs)
+    if "parts" in extras:
+        return _laid_out(extras.pop("parts"), text, iter(calls), blobs)
     if not calls:
         return [_text_part(text)]
     if role in TOOL_ROLES:  # their content, if any, repeats the outputs

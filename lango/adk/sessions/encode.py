@@ -60,13 +60,13 @@ def _output_blobs(event: Event, outputs: dict[int, str]) -> tuple[Blob, ...]:
 
 def _entry(event: Event, output_blobs: tuple[Blob, ...]) -> Entry | None:
     encoded = encode_parts(event) if is_contentful(event.content) else _NO_PARTS
-    rest, actions = _rest(event), dumped_actions(event.actions)
-    says = bool(encoded.layout or rest.keys() - _WHEREABOUTS or _marks_a_node(event))
+    extras, actions = _rest(event), dumped_actions(event.actions)
+    says = bool(encoded.layout or extras.keys() - _WHEREABOUTS or _marks_a_node(event))
     changes = {name: actions.pop(name) for name in _CHANGES if actions.get(name)}
     if not (says or actions or changes):
         return None
     role = _role(event, encoded)
-    _complete(rest, actions, event, encoded, role)
+    _complete(extras, actions, event, encoded, role)
     state_only = not (says or actions or changes.keys() - {"state_delta"})
     if changes and state_only:
         changes = changes["state_delta"]
@@ -77,7 +77,7 @@ def _entry(event: Event, output_blobs: tuple[Blob, ...]) -> Entry | None:
         role=role,
         content="\n".join(encoded.texts),
         tool_calls=f"[{','.join(encoded.calls)}]" if encoded.calls else None,
-        event=json_text(rest) if rest else None,
+        event=json_text(extras) if extras else None,
         changes=json_text(changes) if changes else None,
         tokens=_tokens(event, encoded, role),
         timestamp=event.timestamp,
@@ -127,23 +127,23 @@ def _role(event: Event, encoded: EncodedParts) -> str:
 
 
 def _complete(
-    rest: JsonObject, actions: JsonObject, event: Event, encoded: EncodedParts, role: str
+    extras: JsonObject, actions: JsonObject, event: Event, encoded: EncodedParts, role: str
 ) -> None:
     """Add what the columns cannot hold: actions, an unusual role, the order of mixed parts."""
     content = event.content
     if actions:
-        rest["actions"] = actions
+        extras["actions"] = actions
     if not event.author:
-        rest["author"] = ""  # otherwise it would read as a row of an older system
+        extras["author"] = ""  # otherwise it would read as a row of an older system
     if content is None:
         return
     if role == CONTROL:
-        rest["content"] = content.model_dump(mode="json", exclude_none=True, warnings=False)
+        extras["content"] = content.model_dump(mode="json", exclude_none=True, warnings=False)
         return
     if role != "tool" and content.role != CONTENT_ROLES[role]:
-        rest["role"] = content.role
+        extras["role"] = content.role
     if not encoded.plain:
-        rest["parts"] = encoded.layout
+        extras["parts"] = encoded.layout
 
 
 def dumped_actions(actions: EventActions) -> JsonObject:

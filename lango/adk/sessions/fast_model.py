@@ -113,10 +113,10 @@ _fast_models: dict[type[BaseModel], Any] = {}
 
 def fast_model(model: type[M]) -> FastModel[M]:
     """The `FastModel` of a class, created once."""
-    known = _fast_models.get(model)
-    if known is None:
-        known = _fast_models[model] = FastModel(model)
-    return known
+    cached = _fast_models.get(model)
+    if cached is None:
+        cached = _fast_models[model] = FastModel(model)
+    return cached
 
 
 def revive(model: type[M], data: dict[str, Any], *, skip_validation: bool = False) -> M:
@@ -187,11 +187,11 @@ def _converter(annotation: Any) -> Converter | None:
 
 def _enum(kind: type[enum.Enum]) -> Converter:
     """Convert to members by value; an unknown value was already warned about on arrival."""
-    known = {member.value: member for member in kind}
+    members = {member.value: member for member in kind}
 
     def convert(value: Any) -> enum.Enum:
-        if value in known:
-            return known[value]
+        if value in members:
+            return members[value]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return kind(value)

@@ -74,11 +74,11 @@ class ImportReport:
         """Whether everything in the source is here, unchanged."""
         return self.problem_count == 0
 
-    def add_problem(self, what: str, why: str) -> None:
+    def add_problem(self, subject: str, reason: str) -> None:
         """Record a problem; only the first MAX_PROBLEMS are kept."""
         self.problem_count += 1
         if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(ImportProblem(what, why))
+            self.problems.append(ImportProblem(subject, reason))
 
 
 async def import_adk(
@@ -171,13 +171,13 @@ class _Import:
         async with aclosing(self._states()) as states:
             async for batch in states:
                 for used in (False, True):
-                    chosen = [
+                    selection = [
                         (key, storable_json(state))
                         for key, state in batch
                         if await self._is_used(key.app_name) is used and self._may_be_kept(key)
                     ]
-                    if chosen:
-                        await self._importer.import_states(chosen, overwrite=not used)
+                    if selection:
+                        await self._importer.import_states(selection, overwrite=not used)
 
     def _may_be_kept(self, key: SessionKey) -> bool:
         try:

@@ -264,8 +264,8 @@ def _storable_items(model: BaseModel, name: str, value: Any) -> Any:
         new = {
             storable_text(key): _storable_field(model, name, item) for key, item in items.items()
         }
-        same = all(key in new and new[key] is item for key, item in items.items())
-        return value if same else new  # pyright: ignore[reportUnknownVariableType]
+        is_unchanged = all(key in new and new[key] is item for key, item in items.items())
+        return value if is_unchanged else new  # pyright: ignore[reportUnknownVariableType]
     fresh = [_storable_field(model, name, item) for item in value]
     if all(new is old for new, old in zip(fresh, value, strict=True)):
         return value

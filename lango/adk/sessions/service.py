@@ -170,7 +170,7 @@ class SessionServiceAdapter(BaseSessionService):
             entry = entry.with_rewind_from(first)
         with as_adk_errors():
             appended = await self._append(ref_of(session, link, self.tenant), entry)
-        if not appended.duplicate or not any(known.id == event.id for known in session.events):
+        if not appended.duplicate or not any(stored.id == event.id for stored in session.events):
             self._show(session, clean, entry, appended)
         return event
 

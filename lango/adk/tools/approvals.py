@@ -88,10 +88,10 @@ def questions_in(events: Iterable[Event]) -> dict[str, Question]:
             if approval is not None:
                 questions[approval.id] = Question(approval, call.name or "", event.invocation_id)
         for response in event.get_function_responses():
-            known = questions.get(response.id or "")
-            if known is not None:
-                questions[known.approval.id] = Question(
-                    known.approval, known.question, known.turn, False
+            question = questions.get(response.id or "")
+            if question is not None:
+                questions[question.approval.id] = Question(
+                    question.approval, question.question, question.turn, False
                 )
     return questions
 
@@ -118,15 +118,15 @@ def _question(named_id: str, questions: Mapping[str, Question]) -> Question:
     """The question with this id, or the newest about this call, preferably an open one."""
     if named_id in questions:
         return questions[named_id]
-    same = [question for question in questions.values() if question.approval.call_id == named_id]
-    still_open = [question for question in same if question.is_open]
+    of_call = [question for question in questions.values() if question.approval.call_id == named_id]
+    still_open = [question for question in of_call if question.is_open]
     if len(still_open) > 1:
         raise TurnConflictError(
             f"Several approvals have the call {named_id!r}: name one by its id."
         )
-    if not same:
+    if not of_call:
         raise ApprovalNotFoundError(f"No tool call of this session waits for {named_id!r}.")
-    return (still_open or same)[-1]
+    return (still_open or of_call)[-1]
 
 
 def content_of(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -> types.Content:

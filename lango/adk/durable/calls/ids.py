@@ -96,15 +96,15 @@ def without_doubles(response: LlmResponse) -> None:
     parts = (response.content.parts if response.content else None) or []
     if response.content is None or not _has_doubles([p.function_call for p in parts]):
         return
-    seen: set[str] = set()
+    call_ids: set[str] = set()
     changed: list[types.Part] = []
     for part in parts:
         call = part.function_call
-        if call is not None and call.id and call.id in seen:
+        if call is not None and call.id and call.id in call_ids:
             call = call.model_copy(update={"id": None})
             part = part.model_copy(update={"function_call": call})
         elif call is not None and call.id:
-            seen.add(call.id)
+            call_ids.add(call.id)
         changed.append(part)
     response.content = response.content.model_copy(update={"parts": changed})
 

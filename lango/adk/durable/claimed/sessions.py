@@ -131,8 +131,8 @@ class ClaimedSessions(SessionServiceAdapter):
         window = [row for row in loaded.messages if row.seq > loaded.window_after]
         if any(row.timestamp <= since for row in window if row.role != CONTROL):
             return loaded
-        rest = await self.store.load_recent(key, NewestEvents(after=since))
-        rows = {row.seq: row for row in (*loaded.messages, *(rest.messages if rest else ()))}
+        recent = await self.store.load_recent(key, NewestEvents(after=since))
+        rows = {row.seq: row for row in (*loaded.messages, *(recent.messages if recent else ()))}
         return replace(loaded, messages=[rows[seq] for seq in sorted(rows)])
 
     def is_own(self, session: Session) -> bool:
@@ -197,8 +197,8 @@ class ClaimedSessions(SessionServiceAdapter):
 
     def _check_own(self, ref: SessionRef | None) -> None:
         """Raise Fenced for a new session with the old one's name: an epoch is valid for one."""
-        own = self.claim.ref
-        if ref is not None and ref.key == own.key and ref.pk not in (None, own.pk):
+        claimed_ref = self.claim.ref
+        if ref is not None and ref.key == claimed_ref.key and ref.pk not in (None, claimed_ref.pk):
             raise Fenced
 
 

@@ -10,7 +10,7 @@ from google.adk.models.registry import LLMRegistry
 from google.genai import types
 
 from lango.adk.models.adapter import ModelAdapter
-from lango.adk.models.caller import ModelCaller, caller
+from lango.adk.models.caller import ModelCaller, current_caller
 from lango.core.context.model_calls import ModelCall
 from lango.core.messages.messages import Message, ToolCall
 from lango.core.messages.streams import Done, StreamEvent, TextDelta, Usage
@@ -245,11 +245,11 @@ async def test_a_record_says_what_was_sent_and_what_came_back() -> None:
     declared = types.FunctionDeclaration(name="look", description="Looks.")
     model_request = request("hi", system_instruction="be brief", labels={"adk_agent_name": "root"})
     model_request.config.tools = [types.Tool(function_declarations=[declared])]
-    token = caller.set(ModelCaller(("app", "user", "s"), "turn-1"))
+    token = current_caller.set(ModelCaller(("app", "user", "s"), "turn-1"))
     try:
         await ask(model, model_request)
     finally:
-        caller.reset(token)
+        current_caller.reset(token)
     [record] = records
     attempt = record.attempt
     assert (attempt.provider, attempt.model, attempt.usage) == ("scripted", "demo", usage)
@@ -290,11 +290,11 @@ async def test_a_session_learns_how_its_model_counts() -> None:
     model_request = request(THOUSAND, "so", "last", max_output_tokens=500)
 
     async def sent(session: str) -> int:
-        token = caller.set(ModelCaller(("app", "user", session)))
+        token = current_caller.set(ModelCaller(("app", "user", session)))
         try:
             await ask(model, model_request)
         finally:
-            caller.reset(token)
+            current_caller.reset(token)
         return len(provider.requests[-1].messages)
 
     longer = request(THOUSAND, THOUSAND, THOUSAND, "so", "last", max_output_tokens=500)
@@ -323,9 +323,9 @@ async def test_without_a_caller_a_conversation_is_known_by_its_end() -> None:
 async def test_many_sessions_do_not_fill_the_memory() -> None:
     model, _ = scripted()
     for number in range(1_100):
-        token = caller.set(ModelCaller(("app", "user", str(number))))
+        token = current_caller.set(ModelCaller(("app", "user", str(number))))
         await ask(model)
-        caller.reset(token)
+        current_caller.reset(token)
     assert len(model._calibrations) == 1_024  # pyright: ignore[reportPrivateUsage]
 
 
