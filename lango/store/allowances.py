@@ -56,8 +56,8 @@ class Allowances:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def take_requests(self, caller: str, allowed: int, wanted: int) -> Grant:
-        """Count `wanted` of the `allowed` requests per minute, or one if fewer are left.
+    async def take_requests(self, caller: str, allowed: int, count: int) -> Grant:
+        """Count `count` of the `allowed` requests per minute, or one if fewer are left.
 
         This is the generic cell rate algorithm: a row has the theoretical arrival time of the next
         request, which may be a minute ahead of the clock.
@@ -65,13 +65,13 @@ class Allowances:
         every = _MINUTE / allowed
 
         async def once(connection: AsyncConnection) -> Grant:
-            for requests in sorted({wanted, 1}, reverse=True):
+            for requests in sorted({count, 1}, reverse=True):
                 if await _count(connection, caller, requests * every):
                     return Grant(requests)
-            ahead = sa.select(allowances.c.next_request - _epoch(connection)).where(
+            delay = sa.select(allowances.c.next_request - _epoch(connection)).where(
                 allowances.c.caller == caller
             )
-            return Grant(0, max((await connection.scalar(ahead) or 0.0) + every - _MINUTE, 0.001))
+            return Grant(0, max((await connection.scalar(delay) or 0.0) + every - _MINUTE, 0.001))
 
         return await self._database.write(once)
 

@@ -47,8 +47,8 @@ class Hold:
 
 def is_released(*, on_sqlite: bool = False) -> sa.ColumnElement[bool]:
     """The condition that the database is not held."""
-    here = _HERE_ON_SQLITE if on_sqlite else _HERE
-    of_here = installation.c.held.is_(None), installation.c.identity == here
+    server_identity = _HERE_ON_SQLITE if on_sqlite else _HERE
+    of_here = installation.c.held.is_(None), installation.c.identity == server_identity
     return sa.exists(sa.select(installation.c.pk).where(*of_here).correlate(None))
 
 

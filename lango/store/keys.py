@@ -184,8 +184,8 @@ async def _replace(
     lives = sa.select(api_keys.c.id).where(_is_key(old.tenant, old.id), _IS_VALID)
     if await connection.scalar(lives) is None:
         raise InvalidKeyError(f"The key {old.id} no longer works. Create a new one.")
-    same = ("tenant", "user_id", "name", "scopes", "limits")
-    row = {name: getattr(old, name) for name in same}
+    columns = ("tenant", "user_id", "name", "scopes", "limits")
+    row = {name: getattr(old, name) for name in columns}
     life = None if old.expires is None else old.expires - old.created
     await _insert(connection, secret, row, life)
     ends: Any = now(connection) + grace
@@ -211,9 +211,9 @@ def _is_key(tenant: str, key_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(api_keys.c.tenant == tenant, api_keys.c.id == key_id)
 
 
-def _positive(what: str, value: float) -> timedelta:
+def _positive(label: str, value: float) -> timedelta:
     if not value > 0:
-        raise InvalidKeyError(f"The {what} of a key must be above 0 seconds, not {value}.")
+        raise InvalidKeyError(f"The {label} of a key must be above 0 seconds, not {value}.")
     return timedelta(seconds=value)
 
 

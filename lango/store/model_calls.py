@@ -247,8 +247,8 @@ async def _with_sessions(
     by_pk = _SessionLocks()
     if pks:
         by_pk = await _lock_sessions(connection, sessions.c.pk.in_(pks), tenant, len(pks))
-    named = {_key(tenant, record): None for record in records if record.session_pk is None}
-    by_key = {key: await _lock_sessions(connection, key_is(key), tenant, 1) for key in named}
+    keys = {_key(tenant, record): None for record in records if record.session_pk is None}
+    by_key = {key: await _lock_sessions(connection, key_is(key), tenant, 1) for key in keys}
     located: list[_Located] = []
     locked: list[ModelCall] = []
     for record in records:
@@ -273,10 +273,10 @@ class _SessionLocks:
 
 
 async def _lock_sessions(
-    connection: AsyncConnection, which: sa.ColumnElement[bool], tenant: str, count: int
+    connection: AsyncConnection, condition: sa.ColumnElement[bool], tenant: str, count: int
 ) -> _SessionLocks:
     """Lock up to `count` sessions against deletion."""
-    statement = sa.select(sessions.c.pk).where(which, sessions.c.tenant == tenant)
+    statement = sa.select(sessions.c.pk).where(condition, sessions.c.tenant == tenant)
     lock = statement.with_for_update(read=True, key_share=True, skip_locked=True)
     pks = frozenset((await connection.execute(lock)).scalars())
     if len(pks) == count:
@@ -298,8 +298,8 @@ def _indexed(key: SessionKey) -> SessionKey:
 
 def _elsewhere(key: SessionKey) -> sa.ColumnElement[bool]:
     key = _indexed(key)
-    named = (model_calls.c[name] == value for name, value in key.of_part.items())
-    return sa.and_(model_calls.c.session_pk.is_(None), *named)
+    conditions = (model_calls.c[name] == value for name, value in key.of_part.items())
+    return sa.and_(model_calls.c.session_pk.is_(None), *conditions)
 
 
 def row_of(tenant: str, record: ModelCall, session_pk: int | None) -> JsonObject:
@@ -403,5 +403,5 @@ async def delete_calls(connection: AsyncConnection, key: SessionKey, session_pk:
     they wrote it while its session was being deleted.
     """
     await prompt_parts.delete(connection, key.tenant, session_pk)
-    for which in (model_calls.c.session_pk == session_pk, _elsewhere(key)):
-        await connection.execute(sa.delete(model_calls).where(which))
+    for condition in (model_calls.c.session_pk == session_pk, _elsewhere(key)):
+        await connection.execute(sa.delete(model_calls).where(condition))

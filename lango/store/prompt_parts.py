@@ -61,8 +61,8 @@ class PartLink(NamedTuple):
 
 async def read(connection: AsyncConnection, tenant: str, hashed: str) -> str | None:
     """The text with this hash; None if the tenant has not sent it to a model."""
-    named = (prompt_parts.c.tenant == tenant, prompt_parts.c.hash == hashed)
-    return await connection.scalar(sa.select(prompt_parts.c.text).where(*named))
+    conditions = (prompt_parts.c.tenant == tenant, prompt_parts.c.hash == hashed)
+    return await connection.scalar(sa.select(prompt_parts.c.text).where(*conditions))
 
 
 async def add(connection: AsyncConnection, parts: Mapping[PartLink, tuple[str, str]]) -> None:
@@ -111,12 +111,12 @@ async def delete(connection: AsyncConnection, tenant: str, session_pk: int) -> N
     """Delete a locked session's links, and the parts that no other session links to."""
     links = prompt_part_sessions
     of_session = (links.c.session_pk == session_pk, links.c.tenant == tenant)
-    sent = sorted(await connection.scalars(sa.select(links.c.hash).where(*of_session)))
+    hashes = sorted(await connection.scalars(sa.select(links.c.hash).where(*of_session)))
     await connection.execute(sa.delete(links).where(*of_session))
     is_linked = sa.exists().where(links.c.tenant == tenant, links.c.hash == prompt_parts.c.hash)
-    for first in range(0, len(sent), _AT_ONCE):
-        some = prompt_parts.c.hash.in_(sent[first : first + _AT_ONCE])
-        these = (prompt_parts.c.tenant == tenant, some)
+    for first in range(0, len(hashes), _AT_ONCE):
+        batch = prompt_parts.c.hash.in_(hashes[first : first + _AT_ONCE])
+        these = (prompt_parts.c.tenant == tenant, batch)
         locked = sa.select(prompt_parts.c.hash).where(*these).order_by(prompt_parts.c.hash)
         await connection.execute(locked.with_for_update())
         await connection.execute(sa.delete(prompt_parts).where(*these, ~is_linked))

@@ -77,8 +77,8 @@ async def delete_user(database: Database, user: SessionKey) -> DeletedData:
     deleted = 0
     while page := await database.read(_sessions, user, newest):
         for key, pk in page:
-            which = sessions.c.pk == pk
-            await database.write(delete_session, key, which, session=key, is_long=True)
+            condition = sessions.c.pk == pk
+            await database.write(delete_session, key, condition, session=key, is_long=True)
             deleted += 1
     shared = await database.write(_delete_shared, user, is_long=True)
     return DeletedData(sessions=deleted, memories=remembered) + shared
@@ -102,9 +102,12 @@ async def _sessions(
 ) -> list[tuple[SessionKey, int]]:
     """The next sessions to delete; the children of one are deleted with it."""
     is_root = sessions.c.parent_pk.is_(None)
-    which = (_is_of(sessions, user), is_root, sessions.c.pk <= newest)
+    conditions = (_is_of(sessions, user), is_root, sessions.c.pk <= newest)
     rows = await connection.execute(
-        sa.select(sessions.c.id, sessions.c.pk).where(*which).order_by(sessions.c.pk).limit(_PAGE)
+        sa.select(sessions.c.id, sessions.c.pk)
+        .where(*conditions)
+        .order_by(sessions.c.pk)
+        .limit(_PAGE)
     )
     return [(replace(user, session_id=row.id), row.pk) for row in rows]
 

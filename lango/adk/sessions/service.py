@@ -220,7 +220,12 @@ class SessionServiceAdapter(BaseSessionService):
     ) -> Page[SessionSummary]:
         """A page of sessions for user interfaces, the last active first."""
         return await self.store.page(
-            self.tenant, app_name, user_id, wanted=SessionFilter(title), cursor=cursor, limit=limit
+            self.tenant,
+            app_name,
+            user_id,
+            wanted=SessionFilter(title),
+            cursor=cursor,
+            limit=limit,
         )
 
     async def messages(

@@ -194,8 +194,8 @@ class SqlCredentialStore:
         """All credentials of a user in an app that the keys can decrypt."""
         self.require()
         rows = await self._database.read(_OF_OWNER, **owner.binds)
-        found = [await self._decrypted(owner, row) for row in rows]
-        return [credential for credential in found if credential is not None]
+        decrypted = [await self._decrypted(owner, row) for row in rows]
+        return [credential for credential in decrypted if credential is not None]
 
     async def get(self, owner: Owner, name: str) -> StoredCredential | None:
         """A user's credential by its name."""
@@ -330,10 +330,10 @@ class SqlCredentialStore:
             insert = upsert(connection, credential_requests).values(**row, created=now(connection))
             await connection.execute(insert.on_conflict_do_nothing())
             columns = [credential_requests.c[name] for name in (*_OWNER, "turn")]
-            found = await connection.execute(
+            result = await connection.execute(
                 sa.select(*columns).where(credential_requests.c.state == new.state)
             )
-            if tuple(found.one()) != (*new.owner.columns, new.turn):
+            if tuple(result.one()) != (*new.owner.columns, new.turn):
                 raise CredentialRefusedError(_STATE_TAKEN)
 
         await self._database.write(once)

@@ -43,27 +43,27 @@ _CLASS_PREFIX: Final = re.compile(r"^<class '[^']*'>: ")
 @contextmanager
 def in_words(url: str) -> Generator[None]:
     """Inside, a database that is missing or refuses raises a StoreError with a readable message."""
-    where = place(store_url(url))
+    address = place(store_url(url))
     try:
         yield
     except ssl.SSLCertVerificationError as error:
-        why = error.verify_message.rstrip(".")
-        raise StoreError(f"The certificate of {where} is refused: {why}. {_TLS}") from error
+        reason = error.verify_message.rstrip(".")
+        raise StoreError(f"The certificate of {address} is refused: {reason}. {_TLS}") from error
     except TimeoutError as error:
-        raise StoreUnavailableError(f"No answer in time from {where}.") from error
+        raise StoreUnavailableError(f"No answer in time from {address}.") from error
     except OSError as error:
-        why = error.strerror or str(error)
-        if _TLS_REFUSED in why:
-            raise StoreError(f"{where} does not offer TLS. {_NO_TLS}") from error
-        raise StoreUnavailableError(f"Nothing answers at {where}: {why}.") from error
+        reason = error.strerror or str(error)
+        if _TLS_REFUSED in reason:
+            raise StoreError(f"{address} does not offer TLS. {_NO_TLS}") from error
+        raise StoreUnavailableError(f"Nothing answers at {address}: {reason}.") from error
     except (exc.DBAPIError, sqlite3.Error) as error:  # the second, of a prepared statement
-        why = str(getattr(error, "orig", error))
-        if _STARTUP_REFUSED in why:
-            raise UnsupportedUrlError(f"{where} is PgBouncer. {_THROUGH_PGBOUNCER}") from error
+        reason = str(getattr(error, "orig", error))
+        if _STARTUP_REFUSED in reason:
+            raise UnsupportedUrlError(f"{address} is PgBouncer. {_THROUGH_PGBOUNCER}") from error
         require_file(url, may_create=True)  # SQLite itself does not say that the folder is missing
-        why = _CLASS_PREFIX.sub("", why).partition("\n")[0]
+        reason = _CLASS_PREFIX.sub("", reason).partition("\n")[0]
         kind = StoreUnavailableError if is_transient(error) else StoreError
-        raise kind(f"{where}: {why.rstrip('.')}.") from error
+        raise kind(f"{address}: {reason.rstrip('.')}.") from error
     except exc.ArgumentError as error:  # a SQLite URL with too few slashes
         raise UnsupportedUrlError from error
 

@@ -159,8 +159,8 @@ class Database:
         with in_words(self.url.render_as_string(hide_password=False)):
             async with self.begin() as connection:
                 await connection.execute(sa.insert(app_states).values(values))
-                same = (app_states.c[name] == value for name, value in values.items())
-                await connection.execute(sa.delete(app_states).where(*same))
+                conditions = (app_states.c[name] == value for name, value in values.items())
+                await connection.execute(sa.delete(app_states).where(*conditions))
 
     def _beside_leases(self) -> int:
         """The number of connections for work that does not use leases."""
@@ -207,8 +207,8 @@ class Database:
     @property
     def use(self) -> dict[str, tuple[int, int]]:
         """The connections of each pool that are in use, and the most that may be."""
-        others = {"other": (self._connections.used, self._connections.limit)}
-        return others if self._leases is None else {"turns": self._leases.use, **others}
+        pools = {"other": (self._connections.used, self._connections.limit)}
+        return pools if self._leases is None else {"turns": self._leases.use, **pools}
 
     async def missing_settings(self) -> list[str]:
         """Statements that would give a pooled database the settings that transactions set now."""
@@ -351,12 +351,12 @@ class Database:
         """One try of a `write`: a transaction that commits at the end."""
         engine, file = await self._opened(), self._file
         if file is None:
-            begun = self._begin(engine)
+            transaction = self._begin(engine)
         else:
-            begun = file.begin_long(engine) if is_long else file.begin_short()
+            transaction = file.begin_long(engine) if is_long else file.begin_short()
         try:
             with as_lango_errors():
-                async with self.queue_of(session), begun as connection:
+                async with self.queue_of(session), transaction as connection:
                     yield connection
         except Exception as error:
             await self._after(error)

@@ -48,7 +48,7 @@ class Lease:
         """The records of a statement that runs twice; see `Database.fetch_locked`."""
         lock = False, *arguments[:locking], *(None for _ in arguments[locking:])
         records = await self._done(self.raw.fetchmany(sql, [lock, (True, *arguments)]))
-        return [others for looks, *others in records if looks]
+        return [values for looks, *values in records if looks]
 
     async def execute(self, sql: str) -> None:
         """Run a statement without values."""

@@ -95,8 +95,8 @@ def connection_class(asyncpg: Any, keepalive: Keepalive) -> Any:
     usual: Any = asyncpg.Connection
 
     class Connection(usual):
-        def __init__(self, protocol: Any, transport: Any, *rest: Any) -> None:
-            usual.__init__(self, protocol, transport, *rest)
+        def __init__(self, protocol: Any, transport: Any, *arguments: Any) -> None:
+            usual.__init__(self, protocol, transport, *arguments)
             keepalive.apply(transport)
 
         async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - its own

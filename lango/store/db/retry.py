@@ -76,10 +76,10 @@ _SQLITE_DUPLICATE: Final = "UNIQUE constraint failed"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
+    error_ids: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
+    while current is not None and id(current) not in error_ids:
+        error_ids.add(id(current))
         yield current
         current = getattr(current, "orig", None) or current.__cause__
 
@@ -161,11 +161,11 @@ def _waits() -> Iterator[float]:
     return delays(None if _outlasts_outages.get() else RETRIES)
 
 
-def _is_over(error: BaseException, began: float, tried: float) -> bool:
+def _is_over(error: BaseException, began: float, attempt_began: float) -> bool:
     """Whether the time is up; no task retries for ever what is too slow for the server."""
     now = time.monotonic()
     if _outlasts_outages.get():
-        return is_cancelled(error) and now - tried >= RETRY_FOR
+        return is_cancelled(error) and now - attempt_began >= RETRY_FOR
     return now - began > RETRY_FOR
 
 
@@ -177,7 +177,7 @@ async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
     """
     waits, began, was_out_of_step = _waits(), time.monotonic(), False
     while True:
-        tried = time.monotonic()
+        attempt_began = time.monotonic()
         try:
             return await operation()
         except Exception as error:
@@ -185,7 +185,7 @@ async def retrying(operation: Callable[[], Awaitable[T]]) -> T:
                 raise
             was_out_of_step = was_out_of_step or is_out_of_step(error)
             delay = next(waits, None)
-            if _is_over(error, began, tried):
+            if _is_over(error, began, attempt_began):
                 delay = None
             if delay is None and isinstance(error, StoreUnavailableError):
                 raise

@@ -80,10 +80,10 @@ class Prepared:
     def wired(self, dialect: sa.Dialect, names: Iterable[str]) -> DriverStatement:
         """The statement for the driver of a dialect, with values of these names."""
         key = (dialect.name, *names)
-        known = self._wired.get(key)
-        if known is None:
-            known = self._wired[key] = _wired(self.of(dialect), dialect, key[1:])
-        return known
+        statement = self._wired.get(key)
+        if statement is None:
+            statement = self._wired[key] = _wired(self.of(dialect), dialect, key[1:])
+        return statement
 
 
 def _wired(statement: Any, dialect: sa.Dialect, names: Sequence[str]) -> DriverStatement:

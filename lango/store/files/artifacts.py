@@ -52,9 +52,9 @@ class SqlArtifactStore:
         user's); else the session may be stored elsewhere.
         """
         # Before the first try: a retry reuses the name and the object.
-        named = await stored_artifact(self._database, key.tenant, new.named)
+        artifact = await stored_artifact(self._database, key.tenant, new.named)
         return await self._database.write(
-            _save, key, named, requires_session, session=key, is_long=named.is_long
+            _save, key, artifact, requires_session, session=key, is_long=artifact.is_long
         )
 
     async def load(
@@ -63,10 +63,10 @@ class SqlArtifactStore:
         """One version, by default the newest."""
         if version is not None and not 0 <= version <= _MAX_VERSION:
             return None
-        found = await self._database.read(_load, key, name, version, with_data)
-        if found is None:
+        stored = await self._database.read(_load, key, name, version, with_data)
+        if stored is None:
             return None
-        artifact, content = found
+        artifact, content = stored
         data = await loaded(self._database, {name: content})
         return replace(artifact, data=data[name]) if data else None
 

@@ -90,10 +90,12 @@ async def hold_session(
 
     A turn can still write to it.
     """
-    which = [key_is(key)]
+    conditions = [key_is(key)]
     if public_id is not None:
-        which.append(sessions.c.public_id == public_id)
-    statement = sa.select(sessions.c.pk).where(*which).with_for_update(read=True, key_share=True)
+        conditions.append(sessions.c.public_id == public_id)
+    statement = (
+        sa.select(sessions.c.pk).where(*conditions).with_for_update(read=True, key_share=True)
+    )
     return await connection.scalar(statement) is not None
 
 

@@ -102,8 +102,8 @@ async def loaded(database: Database, contents: Mapping[T, bytes | ObjectContent]
                 return None
         return name, b"".join(pieces)
 
-    found = await asyncio.gather(*(load(*item) for item in contents.items()))
-    return dict(item for item in found if item is not None)
+    pairs = await asyncio.gather(*(load(*item) for item in contents.items()))
+    return dict(item for item in pairs if item is not None)
 
 
 async def _chunk(connection: AsyncConnection, artifact_pk: int, number: int) -> bytes | None:

@@ -90,8 +90,8 @@ class SqlFileStore:
 
     async def newest(self, key: SessionKey, names: Collection[str]) -> dict[str, FileRef]:
         """The newest version of each of these files that exists."""
-        named = artifacts.c.name.in_(names)
-        files = await self._database.read(_newest, key, named, len(names))
+        condition = artifacts.c.name.in_(names)
+        files = await self._database.read(_newest, key, condition, len(names))
         return {file.name: FileRef(file.name, file.version) for file in files}
 
     def chunks(
@@ -125,12 +125,14 @@ def _is_same(row: sa.Row[Any], new: NewFile) -> bool:
 
 
 async def _newest(
-    connection: AsyncConnection, key: SessionKey, which: sa.ColumnElement[bool], limit: int
+    connection: AsyncConnection, key: SessionKey, condition: sa.ColumnElement[bool], limit: int
 ) -> list[StoredFile]:
     """Newest versions by name, except those without bytes, which a rewind has hidden."""
     of_session = of_key(key, ARTIFACT)
     last = sa.func.max(artifacts.c.version).label("version")
-    newest = sa.select(artifacts.c.name, last).where(of_session, which).group_by(artifacts.c.name)
+    newest = (
+        sa.select(artifacts.c.name, last).where(of_session, condition).group_by(artifacts.c.name)
+    )
     last_of = newest.subquery()
     is_last = sa.and_(artifacts.c.name == last_of.c.name, artifacts.c.version == last_of.c.version)
     statement = (

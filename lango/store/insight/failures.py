@@ -27,21 +27,21 @@ async def read_failures(
     limit: int = MAX_SHOWN,
 ) -> list[FailedTurn]:
     """The last turns that failed since an aware time; None: of all tenants, of all apps."""
-    again = turns.alias("again")
+    retries = turns.alias("retries")
     is_again = sa.and_(
-        again.c.session_pk == turns.c.session_pk,
-        again.c.idempotency_key == RETRY_OF + turns.c.id,
+        retries.c.session_pk == turns.c.session_pk,
+        retries.c.idempotency_key == RETRY_OF + turns.c.id,
     )
-    wanted: list[sa.ColumnElement[bool]] = [IS_FAILED, turns.c.ended >= since.astimezone(UTC)]
+    conditions: list[sa.ColumnElement[bool]] = [IS_FAILED, turns.c.ended >= since.astimezone(UTC)]
     if tenant is not None:
-        wanted.append(turns.c.tenant == tenant)
+        conditions.append(turns.c.tenant == tenant)
     if app is not None:
-        wanted.append(turns.c.app == app)
+        conditions.append(turns.c.app == app)
     statement = (
-        sa.select(turns, sessions.c.public_id, sessions.c.user_id, again.c.id.label("retry"))
+        sa.select(turns, sessions.c.public_id, sessions.c.user_id, retries.c.id.label("retry"))
         .join(sessions, sessions.c.pk == turns.c.session_pk)
-        .outerjoin(again, is_again)
-        .where(*wanted)
+        .outerjoin(retries, is_again)
+        .where(*conditions)
         .order_by(turns.c.ended.desc(), turns.c.id.desc())
         .limit(limit)
     )

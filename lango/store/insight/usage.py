@@ -43,10 +43,10 @@ async def read_usage(
     grouping = tuple(sorted(set(by or ("day",)), key=BY.index))
 
     async def once(connection: AsyncConnection) -> UsageReport:
-        where = _conditions(usage_filter)
-        total = (await connection.execute(_sums().where(*where))).one()
+        conditions = _conditions(usage_filter)
+        total = (await connection.execute(_sums().where(*conditions))).one()
         groups = _groups(connection, grouping)
-        grouped = _sums(*groups).where(*where).group_by(*(group.element for group in groups))
+        grouped = _sums(*groups).where(*conditions).group_by(*(group.element for group in groups))
         ordered = grouped.order_by(*_order(groups)).limit(MAX_ROWS + 1)
         rows = (await connection.execute(ordered)).all()
         return UsageReport(
@@ -62,16 +62,16 @@ async def read_usage(
 
 
 def _conditions(usage_filter: UsageFilter) -> list[sa.ColumnElement[bool]]:
-    where = [
+    conditions = [
         model_calls.c.tenant == usage_filter.tenant,
         model_calls.c.started >= usage_filter.since.astimezone(UTC),
         model_calls.c.started < usage_filter.until.astimezone(UTC),
     ]
     if usage_filter.user is not None:
-        where.append(model_calls.c.user_id == usage_filter.user)
+        conditions.append(model_calls.c.user_id == usage_filter.user)
     if usage_filter.app is not None:
-        where.append(model_calls.c.app_name == usage_filter.app)
-    return where
+        conditions.append(model_calls.c.app_name == usage_filter.app)
+    return conditions
 
 
 def _sums(*groups: sa.Label[Any]) -> sa.Select[*tuple[Any, ...]]:

@@ -44,10 +44,10 @@ async def abandoned_turns(database: Database, apps: Collection[str]) -> dict[str
 
     async def once(connection: AsyncConnection) -> dict[str, int]:
         living = _live(await registered_workers(connection))
-        known = {*apps, *(app for worker in living for app in worker.apps)}
+        served_apps = {*apps, *(app for worker in living for app in worker.apps)}
         waiting = sa.select(turns.c.app, sa.func.count()).where(sa.or_(IS_QUEUED, IS_RUNNING))
         rows = await connection.execute(waiting.group_by(turns.c.app).order_by(turns.c.app))
-        return {app: count for app, count in rows if app not in known}
+        return {app: count for app, count in rows if app not in served_apps}
 
     return await database.read(once)
 

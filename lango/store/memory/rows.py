@@ -125,14 +125,14 @@ async def forget_undone(connection: AsyncConnection, session_pk: int, first_seq:
 
 async def forget_user(connection: AsyncConnection, user: SessionKey, *, all_of_it: bool) -> int:
     """Delete the entries of a user, or those that belong to no session; returns their number."""
-    which = [memories.c[name] == value for name, value in user.of_user.items()]
+    conditions = [memories.c[name] == value for name, value in user.of_user.items()]
     if not all_of_it:
-        which.append(memories.c.session_pk.is_(None))
-    return await _delete(connection, *which)
+        conditions.append(memories.c.session_pk.is_(None))
+    return await _delete(connection, *conditions)
 
 
-async def _delete(connection: AsyncConnection, *which: sa.ColumnElement[bool]) -> int:
-    deleted = await connection.execute(sa.delete(memories).where(*which))
+async def _delete(connection: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> int:
+    deleted = await connection.execute(sa.delete(memories).where(*conditions))
     if deleted.rowcount:
         await merge_words(connection)
     return deleted.rowcount

@@ -186,8 +186,8 @@ class SqlMemoryStore:
             return []
         listed = json_text(best) if self._database.is_sqlite else best
         rows = await self._database.read(_BEST, best=listed, **user.of_user)
-        found = {row.pk: row for row in rows}  # others may delete an entry meanwhile
-        return [_found(found[pk]) for pk in best if pk in found]
+        rows_by_pk = {row.pk: row for row in rows}  # others may delete an entry meanwhile
+        return [_found(rows_by_pk[pk]) for pk in best if pk in rows_by_pk]
 
     async def _hits(self, user: SessionKey, words: Sequence[str]) -> dict[str, list[int]]:
         """The newest entries that have each word."""
@@ -212,9 +212,11 @@ class SqlMemoryStore:
         With an app or a user, only an entry of theirs. False if there is no such entry.
         """
         names = {"tenant": tenant, "app_name": app_name, "user_id": user_id}
-        which = [memories.c[name] == value for name, value in names.items() if value is not None]
-        which.append(memories.c.pk == pk)
-        return await self._database.write(_forget, which, is_long=True) > 0
+        conditions = [
+            memories.c[name] == value for name, value in names.items() if value is not None
+        ]
+        conditions.append(memories.c.pk == pk)
+        return await self._database.write(_forget, conditions, is_long=True) > 0
 
     async def delete_all(self, user: SessionKey) -> int:
         """Delete all entries of a user in an app; returns their number.
@@ -270,8 +272,8 @@ async def _add(
 
 async def _held_session(connection: AsyncConnection, ref: SessionRef) -> int | None:
     """Lock a session against deletion until the transaction ends; None if there is none."""
-    which = [key_is(ref.key)] if ref.pk is None else [key_is(ref.key), sessions.c.pk == ref.pk]
-    statement = sa.select(sessions.c.pk).where(*which)
+    conditions = [key_is(ref.key)] if ref.pk is None else [key_is(ref.key), sessions.c.pk == ref.pk]
+    statement = sa.select(sessions.c.pk).where(*conditions)
     return await connection.scalar(statement.with_for_update(read=True, key_share=True))
 
 
@@ -297,10 +299,10 @@ def _hits_statement(words: int) -> sa.TextClause:
 async def _page(
     connection: AsyncConnection, user: SessionKey, limit: int, before: int | None
 ) -> list[FoundMemory]:
-    which = [_is_of(user), _IS_THERE]
+    conditions = [_is_of(user), _IS_THERE]
     if before is not None:
-        which.append(memories.c.pk < before)
-    statement = _SHOWN.where(*which).order_by(memories.c.pk.desc()).limit(limit)
+        conditions.append(memories.c.pk < before)
+    statement = _SHOWN.where(*conditions).order_by(memories.c.pk.desc()).limit(limit)
     return [_found(row) for row in await connection.execute(statement)]
 
 
@@ -312,12 +314,12 @@ def _found(row: Row) -> FoundMemory:
     )
 
 
-async def _forget(connection: AsyncConnection, which: Sequence[sa.ColumnElement[bool]]) -> int:
+async def _forget(connection: AsyncConnection, conditions: Sequence[sa.ColumnElement[bool]]) -> int:
     """Delete entries; those of messages stay without their texts, so that they do not come back."""
-    own = sa.delete(memories).where(*which, _IS_THERE, memories.c.session_id == "")
+    deletion = sa.delete(memories).where(*conditions, _IS_THERE, memories.c.session_id == "")
     blank = {"text": "", "terms": "", "author": "", "metadata": None}
-    of_messages = sa.update(memories).where(*which, _IS_THERE).values(blank)
-    deleted = (await connection.execute(own)).rowcount
+    of_messages = sa.update(memories).where(*conditions, _IS_THERE).values(blank)
+    deleted = (await connection.execute(deletion)).rowcount
     deleted += (await connection.execute(of_messages)).rowcount
     if deleted:
         await memory_rows.merge_words(connection)

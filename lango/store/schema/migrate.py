@@ -48,9 +48,9 @@ def _current(connection: sa.Connection) -> str | None:
     return _noted(connection, "version_num")
 
 
-def _noted(connection: sa.Connection, what: str) -> str | None:
+def _noted(connection: sa.Connection, column_name: str) -> str | None:
     """A column of the one row in which Alembic and our migrations record the schema."""
-    column = sa.column(what, sa.Text)
+    column = sa.column(column_name, sa.Text)
     return connection.scalar(sa.select(column).select_from(sa.table(VERSION_TABLE)))
 
 
@@ -71,10 +71,10 @@ def _is_newer(connection: sa.Connection, revision: str) -> bool:
 
 def _refuse_foreign_tables(connection: sa.Connection) -> None:
     """Refuse tables of another system with our names: most likely ADK's own."""
-    taken = sorted(metadata.tables.keys() & sa.inspect(connection).get_table_names())
-    if taken:
+    names = sorted(metadata.tables.keys() & sa.inspect(connection).get_table_names())
+    if names:
         raise SchemaError(
-            f"The database has tables of another system named {', '.join(taken)} (ADK's?). Use "
+            f"The database has tables of another system named {', '.join(names)} (ADK's?). Use "
             "another database, or on PostgreSQL a schema of lango's own: --schema lango."
         )
 

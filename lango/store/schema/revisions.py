@@ -50,10 +50,10 @@ class Revisions:
     def _known(self) -> frozenset[str]:
         """The revisions, from the file names, which begin with them."""
         files = (file for folder in self._folders for file in folder.glob("[0-9]*_*.py"))
-        known = frozenset(file.name.partition("_")[0] for file in files)
-        if not known:
+        revisions = frozenset(file.name.partition("_")[0] for file in files)
+        if not revisions:
             raise SchemaError("This installation of lango carries no migrations: install it again.")
-        return known
+        return revisions
 
     @cached_property
     def head(self) -> str:

@@ -88,8 +88,10 @@ async def _why(connection: AsyncConnection) -> str:
         f"process {row.pid} ({row.application_name or 'without a name'}), for {row.seconds} s"
         for row in rows
     ]
-    who = f" Transactions that have been open for long: {'; '.join(holders)}." if holders else ""
+    blockers = (
+        f" Transactions that have been open for long: {'; '.join(holders)}." if holders else ""
+    )
     return (
-        f"{SchemaBusyError.__doc__}{who} Let them end, or end them with `select "
+        f"{SchemaBusyError.__doc__}{blockers} Let them end, or end them with `select "
         "pg_terminate_backend(…)`, and run `lango db upgrade` again: it resumes where it stopped."
     )

@@ -108,16 +108,16 @@ def _points(idempotency_key: str | None) -> sa.Select[*tuple[Any, ...]]:
     invocation of the call, which began at the point or before it. A failed one may have lost its
     `answers`.
     """
-    later, begun, under_key, all_of_it = (
+    later, of_point, under_key, all_of_it = (
         turns.alias(name) for name in ("later", "begun", "under_key", "all")
     )
     last = sa.select(sa.func.max(all_of_it.c.number)).where(
         all_of_it.c.session_pk == conversations.c.session_pk
     )
     belongs_to_begun = sa.exists().where(
-        begun.c.session_pk == conversations.c.session_pk,
-        begun.c.number <= conversations.c.turn,
-        begun.c.invocation_id == later.c.invocation_id,
+        of_point.c.session_pk == conversations.c.session_pk,
+        of_point.c.number <= conversations.c.turn,
+        of_point.c.invocation_id == later.c.invocation_id,
     )
     has_later_message = sa.exists().where(
         later.c.session_pk == conversations.c.session_pk,

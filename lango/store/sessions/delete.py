@@ -24,10 +24,10 @@ from lango.store.turns import rows as turn_rows
 
 
 async def delete_session(
-    connection: AsyncConnection, key: SessionKey, which: sa.ColumnElement[bool]
+    connection: AsyncConnection, key: SessionKey, condition: sa.ColumnElement[bool]
 ) -> None:
     """Delete a session in a transaction, with its child sessions; a missing one is no error."""
-    pk = await connection.scalar(sa.select(sessions.c.pk).where(which).with_for_update())
+    pk = await connection.scalar(sa.select(sessions.c.pk).where(condition).with_for_update())
     if pk is not None:
         await _delete(connection, key, pk)
 

@@ -98,11 +98,11 @@ async def _last_seq(connection: AsyncConnection, pk: int, turn: int) -> int:
     part of the history if it came before the next one.
     """
     of_session = sa.select(turns.c.invocation_id).where(turns.c.session_pk == pk)
-    begun = of_session.where(turns.c.number <= turn)
-    later = of_session.where(turns.c.number > turn, turns.c.invocation_id.not_in(begun))
+    invocations = of_session.where(turns.c.number <= turn)
+    later = of_session.where(turns.c.number > turn, turns.c.invocation_id.not_in(invocations))
     next_message = await _seqs(connection, sa.func.min, pk, later)
     before = min(next_message, default=None)
-    return max(await _seqs(connection, sa.func.max, pk, begun, before), default=0)
+    return max(await _seqs(connection, sa.func.max, pk, invocations, before), default=0)
 
 
 async def _seqs(
@@ -113,7 +113,7 @@ async def _seqs(
     before: int | None = None,
 ) -> list[int]:
     """The first or last row of some invocations in each table that has one."""
-    found: list[int] = []
+    seqs: list[int] = []
     for table in (messages, state_changes):
         statement = sa.select(choose(table.c.seq)).where(
             table.c.session_pk == pk, table.c.invocation_id.in_(invocations)
@@ -121,8 +121,8 @@ async def _seqs(
         if before is not None:
             statement = statement.where(table.c.seq < before)
         if (seq := await connection.scalar(statement)) is not None:
-            found.append(seq)
-    return found
+            seqs.append(seq)
+    return seqs
 
 
 async def _copy_rows(

@@ -128,26 +128,28 @@ async def list_page(
     tenant: str,
     app_names: Sequence[str],
     user_id: str | None,
-    wanted: SessionFilter,
+    session_filter: SessionFilter,
     cursor: str | None,
     limit: int,
 ) -> Page[SessionSummary]:
     """The sessions of some apps by last activity, newest first."""
     apps = list(dict.fromkeys(app_names))
     count = check_limit(limit) + 1
-    values = _values(user_id, wanted) | (_place(cursor) if cursor else {})
+    values = _values(user_id, session_filter) | (_place(cursor) if cursor else {})
     if not apps:
         return Page([], None)
-    named = {f"app_{number}": name for number, name in enumerate(apps)}
+    app_values = {f"app_{number}": name for number, name in enumerate(apps)}
     statement = _newest(len(apps), frozenset(values))
-    values |= {"in_tenant": tenant, "count": count, **named}
+    values |= {"in_tenant": tenant, "count": count, **app_values}
     if database.is_sqlite and not _SEARCHES.isdisjoint(values):
-        rows = await database.read(lambda one: CoreTransaction(one).all(statement, **values))
+        rows = await database.read(
+            lambda connection: CoreTransaction(connection).all(statement, **values)
+        )
     else:
         rows = await database.read(statement, **values)
-    more = len(rows) > limit
+    has_more = len(rows) > limit
     rows = rows[:limit]
-    next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if more else None
+    next_cursor = _encode([_micros(rows[-1].last_activity), rows[-1].pk]) if has_more else None
     return Page([_summary(row) for row in rows], next_cursor)
 
 
@@ -197,11 +199,11 @@ _SEARCHES: Final = {"in_title", "has_status"}
 @lru_cache(maxsize=256)
 def _newest(apps: int, filter_names: frozenset[str]) -> Prepared:
     """The newest sessions of several apps: up to `count` of each, from the end of its index."""
-    where = [condition for name, condition in _CONDITIONS.items() if name in filter_names]
-    where += [sessions.c.tenant == sa.bindparam("in_tenant"), _is_root_session]
+    conditions = [condition for name, condition in _CONDITIONS.items() if name in filter_names]
+    conditions += [sessions.c.tenant == sa.bindparam("in_tenant"), _is_root_session]
     count = sa.bindparam("count", type_=sa.Integer())
     by_app = [
-        _SUMMARY.where(sessions.c.app_name == sa.bindparam(f"app_{number}"), *where)
+        _SUMMARY.where(sessions.c.app_name == sa.bindparam(f"app_{number}"), *conditions)
         .order_by(_time.desc(), sessions.c.pk.desc())
         .limit(count)
         for number in range(apps)
@@ -216,8 +218,8 @@ def _newest(apps: int, filter_names: frozenset[str]) -> Prepared:
 @lru_cache(maxsize=8)
 def _identified(*columns: str) -> Prepared:
     """The top-level session with given values of these columns, which identify it."""
-    named = (sessions.c[column] == sa.bindparam(column) for column in columns)
-    return Prepared(_SUMMARY.where(*named, _is_root_session))
+    conditions = (sessions.c[column] == sa.bindparam(column) for column in columns)
+    return Prepared(_SUMMARY.where(*conditions, _is_root_session))
 
 
 async def find(database: Database, **values: str) -> SessionSummary:
@@ -253,14 +255,14 @@ async def app_names(connection: AsyncConnection, tenant: str) -> list[str]:
     """The apps in which a tenant has sessions: one index lookup for each."""
     of_tenant = sessions.c.tenant == tenant
     first = sa.select(sa.func.min(sessions.c.app_name).label("app_name")).where(of_tenant)
-    known = first.cte(recursive=True)
+    walk = first.cte(recursive=True)
     following = sa.select(sa.func.min(sessions.c.app_name)).where(
-        of_tenant, sessions.c.app_name > known.c.app_name
+        of_tenant, sessions.c.app_name > walk.c.app_name
     )
-    known = known.union_all(
-        sa.select(following.scalar_subquery()).where(known.c.app_name.is_not(None))
+    walk = walk.union_all(
+        sa.select(following.scalar_subquery()).where(walk.c.app_name.is_not(None))
     )
-    names = await connection.scalars(sa.select(known.c.app_name))
+    names = await connection.scalars(sa.select(walk.c.app_name))
     return [name for name in names if name is not None]
 
 
@@ -324,14 +326,16 @@ async def named_sessions(
     limit: int = 10,
 ) -> list[SessionSummary]:
     """The sessions whose id or public id is `name`."""
-    where = [
+    conditions = [
         sessions.c.tenant == tenant,
         _is_root_session,
         sa.or_(sessions.c.public_id == name, sessions.c.id == name),
     ]
     if app_name is not None:
-        where.append(sessions.c.app_name == app_name)
+        conditions.append(sessions.c.app_name == app_name)
     if user_id is not None:
-        where.append(sessions.c.user_id == user_id)
-    rows = await connection.execute(_SUMMARY.where(*where).order_by(sessions.c.pk).limit(limit))
+        conditions.append(sessions.c.user_id == user_id)
+    rows = await connection.execute(
+        _SUMMARY.where(*conditions).order_by(sessions.c.pk).limit(limit)
+    )
     return [_summary(row) for row in rows]

@@ -192,10 +192,14 @@ async def with_pinned(connection: AsyncConnection, loaded: LoadedSession) -> Loa
     for first in range(0, len(pinned), _SPANS):
         span = _spans(pinned[first : first + _SPANS])
         inside = messages.c.seq.between(span.c.first, span.c.last)
-        own = sa.or_(span.c.invocation == "", span.c.invocation == messages.c.invocation_id)
+        in_invocation = sa.or_(
+            span.c.invocation == "", span.c.invocation == messages.c.invocation_id
+        )
         of_session = messages.c.session_pk == loaded.session.pk
         statement = (
-            sa.select(*ROW).join_from(span, messages, sa.and_(of_session, inside, own)).where(live)
+            sa.select(*ROW)
+            .join_from(span, messages, sa.and_(of_session, inside, in_invocation))
+            .where(live)
         )
         rows |= {
             row.seq: row for row in map(StoredMessage._make, await connection.execute(statement))

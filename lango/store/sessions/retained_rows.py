@@ -75,10 +75,10 @@ def _new_call(invocation_id: str | None, first: int, last: int) -> dict[str, Any
 def _followed(call_id: str, call: dict[str, Any], entry: Entry, seq: int) -> dict[str, Any]:
     """A call after one more entry: more rows of its own, or its answer."""
     is_task = call["invocation"] is None
-    own = entry.scope == call_id if is_task else entry.invocation_id == call["invocation"]
+    is_own = entry.scope == call_id if is_task else entry.invocation_id == call["invocation"]
     answers = entry.responses if is_task else entry.answers_calls
     answered = call["answered"] or (seq if call_id in answers else None)
-    return call | {"to": seq if own else call["to"], "answered": answered}
+    return call | {"to": seq if is_own else call["to"], "answered": answered}
 
 
 def _newest(calls: Calls) -> Calls | None:
@@ -87,8 +87,8 @@ def _newest(calls: Calls) -> Calls | None:
 
 def before_rewind(calls: RetainedCalls, first: int) -> RetainedCalls:
     """The calls as they were before a seq, without later calls and answers."""
-    known = {**(calls.closed or {}), **(calls.open or {})}
-    earlier = {call_id: call for call_id, call in known.items() if call["from"] < first}
+    by_id = {**(calls.closed or {}), **(calls.open or {})}
+    earlier = {call_id: call for call_id, call in by_id.items() if call["from"] < first}
     waiting = {
         call_id: call | {"answered": None, "to": min(call["to"], first - 1)}
         for call_id, call in earlier.items()
@@ -108,8 +108,8 @@ class RetainedRows:
 
     def __contains__(self, row: StoredMessage) -> bool:
         calls = self._by_invocation
-        own = (*calls.get(None, ()), *calls.get(row.invocation_id, ()))
-        return any(call["from"] <= row.seq <= call["to"] for call in own)
+        spans = (*calls.get(None, ()), *calls.get(row.invocation_id, ()))
+        return any(call["from"] <= row.seq <= call["to"] for call in spans)
 
 
 def spans(open_calls: Calls | None, after: int) -> list[tuple[str | None, int, int]]:

@@ -52,7 +52,7 @@ async def undo(connection: AsyncConnection, session: Row, entry: Entry) -> Rewin
     first = await _first_seq(connection, session, rewind) if rewind else None
     if rewind is None or first is None:
         return None
-    before, behind = await changes_around(connection, session.pk, first)
+    before, after = await changes_around(connection, session.pk, first)
     tokens, count = await _mark(connection, session, first)
     await forget_undone(connection, session.pk, first)
     return RewindResult(
@@ -66,7 +66,7 @@ async def undo(connection: AsyncConnection, session: Row, entry: Entry) -> Rewin
             ),
         ),
         state=state_delta(folded(before, STATE), session.state),
-        artifacts=await _artifacts(connection, session, rewind, before, behind),
+        artifacts=await _artifacts(connection, session, rewind, before, after),
     )
 
 
@@ -82,49 +82,51 @@ async def _first_seq(connection: AsyncConnection, session: Row, rewind: Rewind) 
     """The first seq of the invocation: the caller's rows may begin in the middle of it."""
     target = rewind.before_invocation_id
     of_session = messages.c.session_pk == session.pk
-    known = rewind.first_seq
-    if known is None:  # a plain Session object: look for it, from the oldest row on
-        known = await connection.scalar(
+    message_seq = rewind.first_seq
+    if message_seq is None:  # a plain Session object: look for it, from the oldest row on
+        message_seq = await connection.scalar(
             sa.select(sa.func.min(messages.c.seq)).where(
                 of_session, messages.c.undone_by.is_(None), messages.c.invocation_id == target
             )
         )
-    if known is None:
+    if message_seq is None:
         return None
-    other = await connection.scalar(
+    previous_seq = await connection.scalar(
         sa.select(messages.c.seq)
-        .where(of_session, messages.c.seq < known, messages.c.undone_by.is_(None))
+        .where(of_session, messages.c.seq < message_seq, messages.c.undone_by.is_(None))
         .where(messages.c.invocation_id != target)
         .order_by(messages.c.seq.desc())
         .limit(1)
     )
-    own = await connection.scalar(
+    earliest_seq = await connection.scalar(
         sa.select(sa.func.min(messages.c.seq)).where(
             of_session,
-            messages.c.seq.between((other or 0) + 1, known),
+            messages.c.seq.between((previous_seq or 0) + 1, message_seq),
             messages.c.invocation_id == target,
         )
     )
     state_only = await connection.scalar(
         sa.select(sa.func.min(state_changes.c.seq)).where(
             state_changes.c.session_pk == session.pk,
-            state_changes.c.seq.between((other or 0) + 1, known),
+            state_changes.c.seq.between((previous_seq or 0) + 1, message_seq),
             state_changes.c.invocation_id == target,
         )
     )
-    return min(seq for seq in (known, own, state_only) if seq is not None)
+    return min(seq for seq in (message_seq, earliest_seq, state_only) if seq is not None)
 
 
 async def _mark(connection: AsyncConnection, session: Row, first: int) -> tuple[int, int]:
     """Mark the undone rows; returns their tokens and their number of messages."""
-    taken = (
+    conditions = (
         messages.c.session_pk == session.pk,
         messages.c.seq >= first,
         messages.c.undone_by.is_(None),
     )
-    sums = sa.select(sa.func.sum(messages.c.tokens), MESSAGE_COUNT).where(*taken)
+    sums = sa.select(sa.func.sum(messages.c.tokens), MESSAGE_COUNT).where(*conditions)
     tokens, count = (await connection.execute(sums)).one()
-    await connection.execute(sa.update(messages).where(*taken).values(undone_by=session.next_seq))
+    await connection.execute(
+        sa.update(messages).where(*conditions).values(undone_by=session.next_seq)
+    )
     await connection.execute(
         sa.update(state_changes)
         .where(
@@ -175,10 +177,10 @@ async def _artifacts(
     session: Row,
     rewind: Rewind,
     before: list[JsonObject],
-    behind: list[JsonObject],
+    after: list[JsonObject],
 ) -> dict[str, int]:
     """ADK's artifact change, completed: ADK knows only the versions that were loaded."""
-    standing, current = folded(before, ARTIFACTS), folded([*before, *behind], ARTIFACTS)
+    standing, current = folded(before, ARTIFACTS), folded([*before, *after], ARTIFACTS)
     delta = dict(rewind.artifact_delta)
     key = SessionKey(session.tenant, session.app_name, session.user_id, session.id)
     for name in sorted(current):

@@ -257,7 +257,7 @@ class SqlSessionStore:
             tenant=tenant,
             app_names=[app_name] if isinstance(app_name, str) else app_name,
             user_id=user_id,
-            wanted=wanted,
+            session_filter=wanted,
             cursor=cursor,
             limit=limit,
         )
@@ -294,10 +294,10 @@ class SqlSessionStore:
 
         With `public_id`, a newer session of the same name is not deleted.
         """
-        which = key_is(key)
+        condition = key_is(key)
         if public_id is not None:
-            which &= sessions.c.public_id == public_id
-        await self.database.write(delete_session, key, which, session=key, is_long=True)
+            condition &= sessions.c.public_id == public_id
+        await self.database.write(delete_session, key, condition, session=key, is_long=True)
 
     async def delete_user(
         self, tenant: str, user_id: str, app_name: str | None = None

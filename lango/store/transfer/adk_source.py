@@ -222,12 +222,12 @@ class AdkSource:
 
 def _as_url(source: str) -> str:
     """A path or URL as a URL; one of PostgreSQL without its driver."""
-    scheme, separator, rest = source.partition("://")
+    scheme, separator, address = source.partition("://")
     if not separator:
         if not source:
             raise UnsupportedUrlError
         return f"sqlite:///{Path(source).resolve()}"
-    return f"postgresql://{rest}" if scheme.startswith("postgresql+") else source
+    return f"postgresql://{address}" if scheme.startswith("postgresql+") else source
 
 
 def _read_only_engine(url: sa.URL) -> AsyncEngine:
@@ -264,13 +264,13 @@ def _event(id_: str, invocation_id: str, timestamp: Any, data: str | None) -> Js
     return {"timestamp": _seconds(timestamp)} | event | {"id": id_, "invocation_id": invocation_id}
 
 
-def _json_object(text: str | None, what: str) -> JsonObject:
+def _json_object(text: str | None, subject: str) -> JsonObject:
     try:
         value: Any = json_value(text or "")
     except ValueError as error:
-        raise ImportSourceError(f"In the source, {what} is not JSON.") from error
+        raise ImportSourceError(f"In the source, {subject} is not JSON.") from error
     if not isinstance(value, dict):
-        raise ImportSourceError(f"In the source, {what} is not a JSON object.")
+        raise ImportSourceError(f"In the source, {subject} is not a JSON object.")
     return cast(JsonObject, value)
 
 

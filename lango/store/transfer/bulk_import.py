@@ -206,13 +206,13 @@ class _Writer:
 
     async def _unknown(self, batch: Sequence[Entry]) -> list[Entry]:
         ids = [entry.event_id for entry in batch]
-        known: set[str] = set()
+        stored_ids: set[str] = set()
         for table in (messages, state_changes):
             statement = sa.select(table.c.event_id).where(
                 table.c.session_pk == self._pk, table.c.event_id.in_(ids)
             )
-            known.update((await self._connection.execute(statement)).scalars())
-        return [entry for entry in batch if entry.event_id not in known]
+            stored_ids.update((await self._connection.execute(statement)).scalars())
+        return [entry for entry in batch if entry.event_id not in stored_ids]
 
     def _add(self, entry: Entry) -> None:
         if entry.begins_turn(self._counters.invocation_id):
@@ -235,9 +235,9 @@ class _Writer:
                 await self._connection.execute(sa.insert(table), rows)
                 rows.clear()
 
-    async def update(self, **others: Any) -> None:
+    async def update(self, **columns: Any) -> None:
         """Update the session's row to match its entries."""
-        values = self._counters.columns | {"last_activity": self._last_activity} | others
+        values = self._counters.columns | {"last_activity": self._last_activity} | columns
         await self._connection.execute(
             sa.update(sessions).where(sessions.c.pk == self._pk).values(values)
         )

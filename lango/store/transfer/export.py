@@ -194,16 +194,16 @@ async def _part(connection: AsyncConnection, key: SessionKey, row: sa.Row[Any]) 
 
 
 def _header(part: _Part) -> JsonObject:
-    who = {"app_name": part.key.app_name, "user_id": part.key.user_id}
-    return {"kind": HEADER, "version": VERSION, **who, **part.row}
+    owner = {"app_name": part.key.app_name, "user_id": part.key.user_id}
+    return {"kind": HEADER, "version": VERSION, **owner, **part.row}
 
 
 async def _entries(
     connection: AsyncConnection, part: _Part, first: int, last: int
 ) -> list[JsonObject]:
     """A page of messages and changes, without the marks of rewinds after the export began."""
-    there = sa.select(sessions.c.pk).where(sessions.c.pk == part.pk)
-    if await connection.scalar(there) is None:
+    statement = sa.select(sessions.c.pk).where(sessions.c.pk == part.pk)
+    if await connection.scalar(statement) is None:
         raise missing(SessionRef(part.key))
     entries: list[JsonObject] = []
     for kind, table, exported in (
@@ -253,12 +253,12 @@ async def _memories_after(
 
     Deleted ones too: their messages must not join the memory again.
     """
-    which = [memories.c.session_pk == part.pk]
+    conditions = [memories.c.session_pk == part.pk]
     if scope == "user":
         of_user = part.key.of_user | {"session_id": ""}
-        which = [memories.c[name] == value for name, value in of_user.items()]
-    which.append(memories.c.pk.between(pk + 1, part.last_memory))
-    statement = sa.select(memories.c.pk, *MEMORY_COLUMNS.values()).where(*which)
+        conditions = [memories.c[name] == value for name, value in of_user.items()]
+    conditions.append(memories.c.pk.between(pk + 1, part.last_memory))
+    statement = sa.select(memories.c.pk, *MEMORY_COLUMNS.values()).where(*conditions)
     rows = (await connection.execute(statement.order_by(memories.c.pk).limit(PAGE))).mappings()
     return [(row["pk"], {name: row[name] for name in MEMORY_COLUMNS}) for row in rows]
 

@@ -117,8 +117,8 @@ def _artifact_contents(lines: Iterator[bytes], spooled: SpooledContent) -> Itera
         in_artifact = kind == exporting.ARTIFACT_LINE
 
 
-def _damaged(why: str) -> ImportSourceError:
-    return ImportSourceError(f"This is no sound export of a session: {why}.")
+def _damaged(reason: str) -> ImportSourceError:
+    return ImportSourceError(f"This is no sound export of a session: {reason}.")
 
 
 class _Restorer:
@@ -199,8 +199,8 @@ class _Restorer:
         self, key: SessionKey, fields: JsonObject, parent_pk: int | None
     ) -> tuple[int, str]:
         row = _values(exporting.SESSION_COLUMNS, fields)
-        taken = sa.select(sessions.c.pk).where(sessions.c.public_id == row["public_id"])
-        if await self._connection.scalar(taken) is not None:
+        statement = sa.select(sessions.c.pk).where(sessions.c.public_id == row["public_id"])
+        if await self._connection.scalar(statement) is not None:
             row["public_id"] = new_id("ses")
         row |= {**key.of_row, "parent_pk": parent_pk}
         insert = sa.insert(sessions).values(row).returning(sessions.c.pk)

@@ -430,10 +430,10 @@ class TurnQueue:
             heads += await self._promote(session_pk, rows)
         return heads
 
-    async def _promote(self, session_pk: int, found: Sequence[Row]) -> list[Head]:
-        numbers = {row.number for row in found}
+    async def _promote(self, session_pk: int, rows: Sequence[Row]) -> list[Head]:
+        numbers = {row.number for row in rows}
         place = {
-            "until": max(row.run_at for row in found),
+            "until": max(row.run_at for row in rows),
             "first": min(numbers),
             "last": max(numbers),
         }
@@ -485,11 +485,11 @@ async def _take(
     row = running or await turn_rows.first_queued(transaction, session.pk)
     if row is None:
         return None
-    alone, taker.verdict = row.lost_alone, None
+    losses_alone, taker.verdict = row.lost_alone, None
     if running is not None:
         if session.owner and not running.closing:
-            alone += await suspects.is_to_blame(transaction, session.owner, running.id)
-        taker.verdict = _verdict(running, alone, live_workers.clock)
+            losses_alone += await suspects.is_to_blame(transaction, session.owner, running.id)
+        taker.verdict = _verdict(running, losses_alone, live_workers.clock)
         losses = suspects.losses_of(running)
         if taker.verdict is None and not await suspects.may_run(
             transaction, taker.worker.id, losses
@@ -498,7 +498,7 @@ async def _take(
     epoch = session.epoch + 1
     await turn_rows.change_session(transaction, session, epoch=epoch, owner=taker.worker.id)
     if taker.verdict is None:
-        claimed = await _start(transaction, session, row, epoch, taker, lost_alone=alone)
+        claimed = await _start(transaction, session, row, epoch, taker, lost_alone=losses_alone)
     else:  # no attempt: a close may be interrupted any number of times, and the verdict stays
         claimed = await turn_rows.change_turn(
             transaction,
@@ -507,7 +507,7 @@ async def _take(
             worker=taker.worker.id,
             claim_id=taker.claim_id,
             closing=True,
-            lost_alone=alone,
+            lost_alone=losses_alone,
         )
     return _claim(session.key, claimed, taker, live_workers)
 
@@ -521,12 +521,12 @@ def _json_or_null(value: Any) -> str | None:
     return None if value is None else json_text(value)
 
 
-def _verdict(row: Row, alone: int, clock: float) -> GivenUp | None:
+def _verdict(row: Row, losses_alone: int, clock: float) -> GivenUp | None:
     """The end of a dead worker's turn; None if it gets another attempt."""
     if row.cancel_requested:
         return Cancelled()
     losses = suspects.losses_of(row)
-    if losses >= MAX_ATTEMPTS and alone >= MIN_ALONE:
+    if losses >= MAX_ATTEMPTS and losses_alone >= MIN_ALONE:
         return Failed(WorkerLostError(f"The turn lost its worker {losses} times."))
     if row.deadline is not None and seconds(row.deadline) <= clock:
         return Failed(TurnTimeoutError(f"The turn may run for {row.time_limit:g} seconds."))

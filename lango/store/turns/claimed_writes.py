@@ -45,8 +45,8 @@ class ClaimedWrites:
         async def once(connection: AsyncConnection) -> None:
             await self._hold(connection)
             parent = self.claim.turn.session_pk
-            named = sa.select(sessions.c.pk, sessions.c.parent_pk).where(key_is(key))
-            child = (await connection.execute(named)).one_or_none()
+            statement = sa.select(sessions.c.pk, sessions.c.parent_pk).where(key_is(key))
+            child = (await connection.execute(statement)).one_or_none()
             if child is None:
                 transaction = CoreTransaction(connection)
                 await create_session(transaction, key, public_id, state, parent_pk=parent)
@@ -73,15 +73,15 @@ class ClaimedWrites:
     async def save_artifact(self, key: SessionKey, new: NewArtifact) -> int:
         """Save a new version, or find the one that the same call saved in an earlier attempt."""
         # Before the first try: a retry reuses the name and the object.
-        named = await stored_artifact(self.database, key.tenant, new.named)
+        artifact = await stored_artifact(self.database, key.tenant, new.named)
 
         async def once(connection: AsyncConnection) -> int:
             await self._hold(connection)
-            return await artifact_rows.save_once(connection, key, named)
+            return await artifact_rows.save_once(connection, key, artifact)
 
         failpoint("artifact.before")
         session = self.claim.turn.session
-        version = await self.database.write(once, session=session, is_long=named.is_long)
+        version = await self.database.write(once, session=session, is_long=artifact.is_long)
         failpoint("artifact.after")
         return version
 

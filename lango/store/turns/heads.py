@@ -64,15 +64,15 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     flows = [_skip_scan(name, turns.c.flow, "from_flow", FLOWS) for name in names]
     tenants = [_skip_scan(name, turns.c.tenant, "from_tenant", TENANTS) for name in names]
     walk = _walked if lateral else _listed
-    chosen = [_chosen(name, *of) for name, *of in zip(names, flows, tenants, strict=True)]
-    walks = [walk(name, of, most) for name, of in zip(names, chosen, strict=True)]
+    selections = [_chosen(name, *of) for name, *of in zip(names, flows, tenants, strict=True)]
+    walks = [walk(name, of, most) for name, of in zip(names, selections, strict=True)]
     ready = _ranked(sa.union_all(*walks).subquery())
     candidates = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
-    shown = (candidates.c[name] for name in ("session_pk", "app", "tenant", "id", "lost", "rank"))
+    columns = (candidates.c[name] for name in ("session_pk", "app", "tenant", "id", "lost", "rank"))
     order = candidates.c.lost.desc(), candidates.c.rank, sa.func.random()
     next_flow = _next([of.c.flow for of in flows], FLOWS).label("next_flow")
     next_tenant = _next([of.c.tenant for of in tenants], TENANTS).label("next_tenant")
-    return Prepared(sa.select(*shown, next_flow, next_tenant).order_by(*order).limit(most))
+    return Prepared(sa.select(*columns, next_flow, next_tenant).order_by(*order).limit(most))
 
 
 def _next(names: list[sa.ColumnElement[str]], most: int) -> sa.ScalarSelect[Any]:
@@ -162,8 +162,8 @@ def _ranked(ready: sa.Subquery) -> _Found:
     """The ready turns with their ranks: within their flow, then within their tenant."""
     of_flow = _numbered(ready, "flow", ready.c.ready, ready.c.session_pk)
     of_tenant = _numbered(of_flow, "tenant", of_flow.c.rank, sa.func.random())
-    shown = of_tenant.c.session_pk, of_tenant.c.app, of_tenant.c.tenant, of_tenant.c.id
-    return sa.select(*shown, sa.false().label("lost"), of_tenant.c.rank)
+    columns = of_tenant.c.session_pk, of_tenant.c.app, of_tenant.c.tenant, of_tenant.c.id
+    return sa.select(*columns, sa.false().label("lost"), of_tenant.c.rank)
 
 
 def _numbered(candidates: sa.Subquery, group: str, *order: sa.ColumnElement[Any]) -> sa.Subquery:

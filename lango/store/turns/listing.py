@@ -76,8 +76,8 @@ async def list_turns(
         ]
 
     listed = await database.read(once)
-    shown = listed[:limit]
-    return Page(shown, shown[-1].turn.id if len(listed) > limit else None)
+    page = listed[:limit]
+    return Page(page, page[-1].turn.id if len(listed) > limit else None)
 
 
 def _conditions(filters: TurnFilter) -> Iterator[sa.ColumnElement[bool]]:

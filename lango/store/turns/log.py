@@ -136,17 +136,17 @@ class LogCursor:
         """
         if event.number <= self.position.number:
             return None
-        has = self.position.has_of(event.number, event.epoch)
+        read_length = self.position.has_of(event.number, event.epoch)
         text, start = str(event.data.get("text", "")), 0
         if event.length is not None:
             start = event.length - len(text)
-            if event.number > self.position.number + 1 or not start <= has < event.length:
+            if event.number > self.position.number + 1 or not start <= read_length < event.length:
                 return None
         self.position = event.position
-        if has == start:
+        if read_length == start:
             return event
-        rest = text[has - start :]
-        return replace(event, data={**event.data, "text": rest}) if rest else None
+        remainder = text[read_length - start :]
+        return replace(event, data={**event.data, "text": remainder}) if remainder else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,9 +361,9 @@ async def _append(
     if row is None:
         return None
     of = {"of_session": row.session_pk, "of_turn": row.number}
-    there = await transaction.one(_OF_BATCH, **of, of_batch=batch)
-    if there is not None:
-        last, created = there.number + len(events) - 1, there.created
+    stored = await transaction.one(_OF_BATCH, **of, of_batch=batch)
+    if stored is not None:
+        last, created = stored.number + len(events) - 1, stored.created
     else:
         moved = await turn_rows.change_turn(transaction, row, new_events=len(events))
         last, created = moved.last_event, row.clock

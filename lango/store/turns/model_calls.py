@@ -85,14 +85,14 @@ async def resume_calls(database: Database, claim: Claim) -> EarlierUsage:
         claim_row = await turn_rows.hold(transaction, claim)
         place = turn.session_pk, turn.number
         await turn_usage.mark_cut_off(transaction, *place, claim_row.clock)
-        spent = await turn_usage.spent_on_models(transaction, *place)
+        usage = await turn_usage.spent_on_models(transaction, *place)
         tools = await transaction.all(
             _TOOLS,
             of_session=turn.session_pk,
             invocation=turn.invocation_id,
             inner=f"{turn.invocation_id}/",
         )
-        return replace(spent, tools=frozenset(_tool_calls(tools, turn.started)))
+        return replace(usage, tools=frozenset(_tool_calls(tools, turn.started)))
 
     return await database.transact(once)
 

@@ -163,9 +163,9 @@ class SqlTurnStore:
                 or public_id not in (None, session.public_id)
             ):
                 raise missing(SessionRef(key))
-            known = await self._known(transaction, session, row)
-            if known is not None:
-                return known
+            existing = await self._known(transaction, session, row)
+            if existing is not None:
+                return existing
             await check_open_turns(transaction, new.key_id, new.turn_limit)
             submitted = await self._accept(transaction, session, row, busy, after)
             if submitted.turn.number == 1:
@@ -239,17 +239,17 @@ class SqlTurnStore:
                 "answers": call_id,
                 "input_hash": new.hash(session.key.app_name, asking_turn.invocation_id, call_id),
             }
-            known = await self._known(transaction, session, row)
-            if known is None and repeats:
-                known = await _same_answer(transaction, session, row)
-            if known is None:
+            existing = await self._known(transaction, session, row)
+            if existing is None and repeats:
+                existing = await _same_answer(transaction, session, row)
+            if existing is None:
                 await _check_waiting(transaction, asking_turn, calls, check)
-            return session, row, known
+            return session, row, existing
 
         async def once(transaction: Transaction) -> Submitted:
-            session, row, known = await look(transaction)
-            if known is not None:
-                return known
+            session, row, existing = await look(transaction)
+            if existing is not None:
+                return existing
             await check_open_turns(transaction, new.key_id, new.turn_limit)
             submitted = await self._accept(transaction, session, row, "enqueue")
             await turn_rows.settle_answers(transaction, session.pk, row["invocation_id"])
@@ -258,9 +258,9 @@ class SqlTurnStore:
             return submitted
 
         if admit is not None:  # outside a transaction, which would keep the session locked
-            _, _, known = await self.database.transact(look, session=turn.session)
-            if known is not None:
-                return known
+            _, _, existing = await self.database.transact(look, session=turn.session)
+            if existing is not None:
+                return existing
             await admit()
         return await self.database.transact(once, session=turn.session)
 

@@ -46,8 +46,8 @@ class Workers:
             values.update(beat=now(connection), blamed=None)
             row = {**values, "id": worker.id, "started": values["beat"]}
             new = upsert(connection, workers).values(row)
-            known = new.on_conflict_do_update(index_elements=[workers.c.id], set_=values)
-            await connection.execute(known)
+            statement = new.on_conflict_do_update(index_elements=[workers.c.id], set_=values)
+            await connection.execute(statement)
 
         await self.database.write(once)
 
@@ -68,8 +68,8 @@ class Workers:
         )
 
         async def once(connection: AsyncConnection) -> None:
-            gone = await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
-            if handing_over and gone.rowcount:  # else an earlier try has done it
+            result = await connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
+            if handing_over and result.rowcount:  # else an earlier try has done it
                 counted = sa.update(turns).where(*is_handed_over)
                 await connection.execute(counted.values(handed_over=turns.c.handed_over + 1))
 
@@ -89,8 +89,8 @@ class Workers:
         """Unregister workers without a heartbeat in `silent_for` seconds; returns how many."""
 
         async def once(connection: AsyncConnection) -> int:
-            gone = sa.not_(beat_since(connection, silent_for))
-            return (await connection.execute(sa.delete(workers).where(gone))).rowcount
+            is_dead = sa.not_(beat_since(connection, silent_for))
+            return (await connection.execute(sa.delete(workers).where(is_dead))).rowcount
 
         return await self.database.write(once)
 

@@ -38,14 +38,16 @@ def upgrade() -> None:
     metadata.create_all(connection, checkfirst=False)
     for statement in WORD_INDEX if connection.dialect.name == "sqlite" else ():
         op.execute(statement)
-    here = _HERE if connection.dialect.name == "postgresql" else "''"
-    op.execute(f"insert into installation (pk, identity) select 1, {here}")
+    identity = _HERE if connection.dialect.name == "postgresql" else "''"
+    op.execute(f"insert into installation (pk, identity) select 1, {identity}")
     op.add_column(VERSION_TABLE, sa.Column("oldest_code", sa.Text))
 
 
 def _partial(name: str, condition: str, *columns: str, unique: bool = False) -> sa.Index:
-    where = sa.text(condition)
-    return sa.Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
+    predicate = sa.text(condition)
+    return sa.Index(
+        name, *columns, unique=unique, postgresql_where=predicate, sqlite_where=predicate
+    )
 
 
 sa.Table(
