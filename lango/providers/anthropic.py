@@ -97,9 +97,9 @@ _NO_KEY: Final = "resolve authentication method"
 
 def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject:
     """The arguments of `messages.create`."""
-    instruction, rest = without_instruction(request.messages)
+    instruction, conversation = without_instruction(request.messages)
     names = ToolNames(tool.name for tool in request.tools)
-    messages = [_turn(turn, provider, names) for turn in take_turns(rest)]
+    messages = [_turn(turn, provider, names) for turn in take_turns(conversation)]
     body: JsonObject = {
         "model": request.model,
         "max_tokens": request.max_tokens or ANSWER_ROOM,
@@ -185,19 +185,19 @@ def _turn(turn: SideMessages, provider: str, names: ToolNames) -> JsonObject:
 
 
 def _user(message: Message) -> Iterator[JsonObject]:
-    shown = [_block(media) for media in message.media]
+    media_blocks = [_block(media) for media in message.media]
     if message.is_tool and message.tool_calls:
         for number, call in enumerate(message.tool_calls):
             content: list[JsonObject] = [_text(call.output if call.output.strip() else "{}")]
             if number == len(message.tool_calls) - 1:
-                content += shown
+                content += media_blocks
             yield {
                 "type": "tool_result",
                 "tool_use_id": ANTHROPIC_IDS(call.id),
                 "content": content,
             }
         return
-    yield from shown
+    yield from media_blocks
     if message.content.strip():
         yield _text(message.content)
 
@@ -346,17 +346,17 @@ def _is(block: JsonObject, kind: str) -> bool:
 
 def _usage(usage: JsonObject, before: Usage) -> Usage:
     """The running totals; a later report may omit what an earlier one contained."""
-    read, written, rest = before.cached, before.written, before.input
-    rest -= read + written
+    read, written, uncached = before.cached, before.written, before.input
+    uncached -= read + written
     reported = [usage.get(name) for name in _INPUTS]
     if any(map(field_count, reported)):
-        read, written, rest = (
-            known if count is None else field_count(count)
-            for known, count in zip((read, written, rest), reported, strict=True)
+        read, written, uncached = (
+            earlier if count is None else field_count(count)
+            for earlier, count in zip((read, written, uncached), reported, strict=True)
         )
     details = field_object(usage.get("output_tokens_details"))
     return Usage(
-        input=read + written + rest,
+        input=read + written + uncached,
         output=field_count(usage.get("output_tokens")) or before.output,
         cached=read,
         reasoning=field_count(details.get("thinking_tokens")) or before.reasoning,

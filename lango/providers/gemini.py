@@ -84,7 +84,7 @@ _NO_KEY: Final = ("API key not valid", "API_KEY_INVALID")
 
 def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject:
     """The arguments of `models.generate_content_stream`."""
-    instruction, rest = without_instruction(request.messages)
+    instruction, conversation = without_instruction(request.messages)
     names = ToolNames(tool.name for tool in request.tools)
     contents = _Contents(request.model, provider, names)
     config: JsonObject = {"automatic_function_calling": {"disable": True}}
@@ -104,7 +104,7 @@ def encode_request(request: ModelRequest, *, provider: str = NAME) -> JsonObject
     config |= {key: value for key, value in options.items() if value is not None}
     return {
         "model": request.model,
-        "contents": [contents.encode(turn) for turn in take_turns(rest)],
+        "contents": [contents.encode(turn) for turn in take_turns(conversation)],
         "config": config | dict(request.extra),
     }
 

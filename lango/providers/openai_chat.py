@@ -144,8 +144,8 @@ def _format(schema: JsonObject, quirks: Quirks) -> JsonObject:
         return {"type": "json_object"}
     shut = closed(schema)
     strict = is_strict(shut)
-    named = {"name": "answer", "schema": shut if strict else schema, "strict": strict}
-    return {"type": "json_schema", "json_schema": named}
+    named_schema = {"name": "answer", "schema": shut if strict else schema, "strict": strict}
+    return {"type": "json_schema", "json_schema": named_schema}
 
 
 class _Messages:
@@ -169,29 +169,29 @@ class _Messages:
     def _entries(self, request: ModelRequest) -> Iterator[JsonObject]:
         if request.output_schema is not None and not self._quirks.json_schema:
             yield {"role": "system", "content": in_words(request.output_schema)}
-        shown: list[Media] = []
+        media: list[Media] = []
         for message in request.messages:
             if message.is_tool and message.tool_calls:
                 yield from self._results(message)
-                shown += message.media
+                media += message.media
                 continue
-            yield from self._shown(shown)
-            shown = []
+            yield from self._shown(media)
+            media = []
             yield from self._assistant(message) if message.is_assistant else self._user(message)
-        yield from self._shown(shown)
+        yield from self._shown(media)
 
     def _results(self, message: Message) -> Iterator[JsonObject]:
         for call in message.tool_calls:
             call_id = self._quirks.call_ids(call.id)
             yield {"role": "tool", "tool_call_id": call_id, "content": call.output or "{}"}
 
-    def _shown(self, shown: Sequence[Media]) -> Iterator[JsonObject]:
+    def _shown(self, media: Sequence[Media]) -> Iterator[JsonObject]:
         """Media that tools returned, as a user message: here a tool can return only text."""
-        if not shown:
+        if not media:
             return
         if self._quirks.answer_after_tool:
             yield {"role": "assistant", "content": "I need to see what the tool returned."}
-        yield {"role": "user", "content": [_part(media) for media in shown]}
+        yield {"role": "user", "content": [_part(file) for file in media]}
 
     def _user(self, message: Message) -> Iterator[JsonObject]:
         role = "system" if message.role == "system" else "user"
@@ -364,8 +364,8 @@ class StreamDecoder:
 
     def _incomplete(self, call_id: str) -> OpenCall | None:
         """The call of this id whose arguments are not complete yet."""
-        same = (call for call in self._calls if call_id and call.id == call_id)
-        return next((call for call in same if not _has_arguments(call)), None)
+        calls = (call for call in self._calls if call_id and call.id == call_id)
+        return next((call for call in calls if not _has_arguments(call)), None)
 
     def _finished(self, reason: object) -> None:
         if reason in _BROKEN:

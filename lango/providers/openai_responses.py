@@ -93,11 +93,11 @@ def _tools(request: ModelRequest, names: ToolNames) -> JsonObject:
 
 def _items(message: Message, provider: str, names: ToolNames) -> Iterator[JsonObject]:
     if message.is_tool and message.tool_calls:
-        shown = [_part(media) for media in message.media]
+        media_parts = [_part(media) for media in message.media]
         for number, call in enumerate(message.tool_calls):
             output: Any = call.output or "{}"
-            if shown and number == len(message.tool_calls) - 1:
-                output = [{"type": "input_text", "text": output}, *shown]
+            if media_parts and number == len(message.tool_calls) - 1:
+                output = [{"type": "input_text", "text": output}, *media_parts]
             call_id = RESPONSES_IDS(call.id)
             yield {"type": "function_call_output", "call_id": call_id, "output": output}
     elif message.is_assistant:
@@ -295,8 +295,8 @@ def _places(event: JsonObject) -> set[Place]:
     Some servers leave one of them out, and GitHub Copilot's has another id in every event.
     """
     part = field_key(event.get("content_index"))
-    named = {(name, field_key(event.get(name)), part) for name in ("item_id", "output_index")}
-    return {place for place in named if place[1] is not None} or {("", None, part)}
+    places = {(name, field_key(event.get(name)), part) for name in ("item_id", "output_index")}
+    return {place for place in places if place[1] is not None} or {("", None, part)}
 
 
 def _without_nulls(value: Any) -> Any:

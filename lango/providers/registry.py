@@ -154,9 +154,9 @@ def gateway_of(name: str) -> tuple[Gateway, str]:
     place, _, model = name.partition(":")
     gateway = _BY_NAME.get(place)
     if gateway is None:
-        known = ", ".join(sorted(_BY_NAME))
+        names = ", ".join(sorted(_BY_NAME))
         raise UnknownModelError(
-            f"{name!r} names no provider: write provider:model, where provider is one of {known}."
+            f"{name!r} names no provider: write provider:model, where provider is one of {names}."
             f"{did_you_mean(place, list(_BY_NAME))}"
         )
     if not model:
@@ -178,8 +178,8 @@ def resolve(
     policy, access = policy or Policy(), access or {}
     gateway, model = gateway_of(name)
     provider = _provider(gateway, policy, access)
-    others = [_fallback(other, policy, access) for other in fallbacks]
-    return PolicyProvider(provider, policy, fallbacks=others), model
+    fallback_providers = [_fallback(fallback, policy, access) for fallback in fallbacks]
+    return PolicyProvider(provider, policy, fallbacks=fallback_providers), model
 
 
 def _fallback(name: str, policy: Policy, access: Mapping[str, Access]) -> Fallback:

@@ -177,12 +177,12 @@ class _Deltas:
 class _Repeat:
     """Compares an answer with the text that an earlier attempt has sent of it."""
 
-    def __init__(self, known: str) -> None:
-        self._known = known
-        self._said = ""
+    def __init__(self, earlier_text: str) -> None:
+        self._earlier_text = earlier_text
+        self._text = ""
 
     def beyond(self, text: str) -> str:
-        """The part of the next text that goes beyond the known one; none if the answer differs."""
-        before = max(len(self._said), len(self._known))
-        self._said += text
-        return self._said[before:] if self._said.startswith(self._known) else ""
+        """The part of the next text beyond the earlier text; none if the answer differs."""
+        before = max(len(self._text), len(self._earlier_text))
+        self._text += text
+        return self._text[before:] if self._text.startswith(self._earlier_text) else ""

@@ -142,14 +142,21 @@ class Attempt:
         self._log_info("started, attempt %d.", claim.turn.attempts)
         self.task = asyncio.create_task(self._run(), name=claim.turn.id)
 
-    def _log_info(self, text: str, *values: object, **more: object) -> None:
-        """Log a line about the turn, with `more` fields."""
+    def _log_info(self, text: str, *values: object, **extra_fields: object) -> None:
+        """Log a line about the turn, with extra fields."""
         if not logger.isEnabledFor(logging.INFO):
             return
         turn = self.claim.turn
-        named = (turn.id, turn.session.app_name, turn.session.session_id)
-        fields = {"turn": turn.id, "app": turn.session.app_name, "attempt": turn.attempts, **more}
-        logger.info(f"Turn %s of %s, session %s: {text}", *named, *values, extra={FIELDS: fields})
+        identity = (turn.id, turn.session.app_name, turn.session.session_id)
+        fields = {
+            "turn": turn.id,
+            "app": turn.session.app_name,
+            "attempt": turn.attempts,
+            **extra_fields,
+        }
+        logger.info(
+            f"Turn %s of %s, session %s: {text}", *identity, *values, extra={FIELDS: fields}
+        )
 
     def _log_end(self, end: End) -> None:
         took = time.monotonic() - self._began
@@ -417,16 +424,20 @@ class Attempt:
         return await self._retry(lambda: self._close_as(Failed(TurnError(_NOT_STORED))), tries=None)
 
     async def _close_as(self, end: End) -> ClosedTurn:
-        rest = await self._context.writer.rest(self.claim)
+        unwritten = await self._context.writer.rest(self.claim)
         questions = tuple(self._questions.values())
         with store_step(names.CLOSE, self._context.store.database):
             closed = await self._context.queue.close(
-                self.claim, end, (*rest, *questions), self._causes, remembers=self._app.remembers
+                self.claim,
+                end,
+                (*unwritten, *questions),
+                self._causes,
+                remembers=self._app.remembers,
             )
         for question in questions:
             self._context.feeds.publish(self.claim.turn, question)
         self.end = _with_stored_fields(end, closed)
-        entries = types_and_data((*rest, *questions, self.end))
+        entries = types_and_data((*unwritten, *questions, self.end))
         at = closed.turn.ended or time.time()
         self.last_events = logged_events(entries, closed.turn.last_event, self.claim.epoch, at)
         return closed

@@ -38,10 +38,10 @@ _CLAIMED: Final = "Another answer to this call is being exchanged. Wait for its 
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _CredentialAnswer:
     """A credential that an answer has, and the request that it answers."""
 
-    asked: AuthConfig
+    request: AuthConfig
     credential: AuthCredential
 
 
@@ -53,7 +53,7 @@ class CredentialAnswers:
     ) -> None:
         self._store = store
         self._owner = Owner(session.tenant, session.app_name, session.user_id)
-        self._given: list[_Given] = []
+        self._credentials: list[_CredentialAnswer] = []
         self._claimed: list[str] = []
         self._rows: list[Mapping[str, Any]] = []
         self.answers = list(answers)
@@ -68,27 +68,29 @@ class CredentialAnswers:
         self.answers = [self._without_secret(answer, configs) for answer in self.answers]
 
     def _without_secret(self, answer: Answer, configs: Mapping[str, AuthConfig]) -> Answer:
-        asked = configs.get(answer.call_id)
-        if asked is None:
+        request = configs.get(answer.call_id)
+        if request is None:
             return answer
         self._store.require()
         if not answer.approved:
             raise CredentialRefusedError(_DECLINED)
-        self._given.append(_Given(asked, read_credential(asked, answer.payload)))
-        return replace(answer, payload=reference_to(asked))
+        self._credentials.append(
+            _CredentialAnswer(request, read_credential(request, answer.payload))
+        )
+        return replace(answer, payload=reference_to(request))
 
     def admitting(self, admit: Admit | None) -> Admit | None:
         """`admit`, after which the credentials are exchanged.
 
         So this happens once the calls are known to wait, and before the answer is accepted.
         """
-        if not self._given:
+        if not self._credentials:
             return admit
 
         async def admit_and_exchange() -> None:
             if admit is not None:
                 await admit()
-            self._rows = [await self._exchanged(given) for given in self._given]
+            self._rows = [await self._exchanged(answered) for answered in self._credentials]
 
         return admit_and_exchange
 
@@ -112,26 +114,26 @@ class CredentialAnswers:
                 await self._store.release_request(self._owner, state)
             raise
 
-    async def _exchanged(self, given: _Given) -> Mapping[str, Any]:
+    async def _exchanged(self, answered: _CredentialAnswer) -> Mapping[str, Any]:
         """The row of a credential; a consent's code is sent to its provider once."""
-        is_consent = kind_of(given.asked) == "oauth2"
-        private = await self._claim(given.asked) if is_consent else given.asked
-        config = await exchanged(private, given.credential)
+        is_consent = kind_of(answered.request) == "oauth2"
+        private = await self._claim(answered.request) if is_consent else answered.request
+        config = await exchanged(private, answered.credential)
         name = config.credential_key or ""
         return self._store.row_of(self._owner, name, dumped(config), kind_of(config))
 
-    async def _claim(self, asked: AuthConfig) -> AuthConfig:
+    async def _claim(self, config: AuthConfig) -> AuthConfig:
         """The request with the tool's client secret and the PKCE verifier, for this answer alone.
 
         CredentialRefusedError without them: a code is never sent as that of a public client.
         """
-        state = state_of(asked) or ""
+        state = state_of(config) or ""
         request = await self._store.claim_request(self._owner, state)
         if request is not None:
             self._claimed.append(state)
             return read_config(request.text)
-        found = await self._store.find_request(state)
-        if found is not None and found.owner == self._owner:
+        stored = await self._store.find_request(state)
+        if stored is not None and stored.owner == self._owner:
             raise TurnConflictError(_CLAIMED)
         raise CredentialRefusedError(_GONE)
 

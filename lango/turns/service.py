@@ -148,29 +148,29 @@ class Turns:
         asking_turn = await self.get(turn_id)
         link_answer(asking_turn)
         events = await self._events_of(asking_turn)
-        given = CredentialAnswers(
+        credential_answers = CredentialAnswers(
             self._store.credentials,
             asking_turn.session,
             await self._by_question(asking_turn, answers, events),
         )
-        given.take(events)
-        answers_by_id = given.answers
+        credential_answers.take(events)
+        answers_by_id = credential_answers.answers
         turn_input = input_of(answers_by_id)
         new = _answering(
             asking_turn, turn_input, idempotency_key, key_id, cost_limit, turn_limit, state
         )
-        first, *others = (answer_by_id.call_id for answer_by_id in answers_by_id)
+        first, *other_calls = (answer_by_id.call_id for answer_by_id in answers_by_id)
         check = partial(answer_content, answers_by_id, events)
-        async with given.releasing():
+        async with credential_answers.releasing():
             submitted = await self._turns.answer(
                 self.tenant,
                 turn_id,
                 first,
                 new,
-                *others,
+                *other_calls,
                 check=check,
-                admit=given.admitting(admit),
-                accepting=given.save,
+                admit=credential_answers.admitting(admit),
+                accepting=credential_answers.save,
             )
         return self._dispatched(submitted)
 

@@ -336,7 +336,7 @@ class PolicyProvider:
 
     @property
     def _providers(self) -> list[Provider]:
-        return [self._provider, *(other.provider for other in self._fallbacks)]
+        return [self._provider, *(fallback.provider for fallback in self._fallbacks)]
 
     def _slot(self, provider: str, model: str) -> asyncio.Semaphore:
         key = (provider, model, self._policy.max_concurrent_requests)

@@ -46,8 +46,8 @@ def take_turns(messages: Iterable[Message]) -> list[SideMessages]:
 
 def without_instruction(messages: Iterable[Message]) -> tuple[str, list[Message]]:
     """The instruction (the leading system messages), and the rest."""
-    rest = list(messages)
+    conversation = list(messages)
     instruction: list[str] = []
-    while rest and rest[0].role == "system":
-        instruction.append(rest.pop(0).content)
-    return "\n\n".join(filter(None, instruction)), rest
+    while conversation and conversation[0].role == "system":
+        instruction.append(conversation.pop(0).content)
+    return "\n\n".join(filter(None, instruction)), conversation

@@ -114,8 +114,8 @@ class Assembly:
     ) -> Sequence[StreamEvent]:
         """Add a finished piece of reasoning, with the item that the family wants back."""
         opaque = "" if item is None else pack(self.place if place is None else place, item)
-        shown = storable_text(text)
-        return (ReasoningDone(Reasoning(shown, self.provider, self.model, opaque)),)
+        clean_text = storable_text(text)
+        return (ReasoningDone(Reasoning(clean_text, self.provider, self.model, opaque)),)
 
     def call(self, call_id: str | None, name: str | None, arguments: str) -> bool:
         """Add a tool call; False if it was cut off with the answer, and is left out."""
@@ -173,12 +173,12 @@ class Assembly:
         """Surrogates whose other half never came."""
         for kind, half in list(self._halves.items()):
             self._halves.clear()
-            shown = storable_text(half)
+            text = storable_text(half)
             if kind is TextDelta:
-                self._text.append(shown)
-                yield TextDelta(shown)
+                self._text.append(text)
+                yield TextDelta(text)
             else:
-                yield ThoughtDelta(shown)
+                yield ThoughtDelta(text)
 
 
 def problem_of_arguments(arguments: str) -> str:

@@ -62,8 +62,8 @@ class ChunkStream:
             if self._is_first and (start := piece.lstrip()):
                 self._is_first = False
                 if start.startswith(b"{"):  # no event stream: an error, or a whole answer
-                    rest = [more async for more in self._pieces]
-                    self._events = iter([(b"", b"".join((start, *rest)))])
+                    pieces = [following async for following in self._pieces]
+                    self._events = iter([(b"", b"".join((start, *pieces)))])
                     continue
             self._events = iter(self._parser.feed(piece))
 

@@ -118,10 +118,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     if seconds is not None:
         return _sane(seconds)
     try:
-        then = email.utils.parsedate_to_datetime(value or "").timestamp()
+        moment = email.utils.parsedate_to_datetime(value or "").timestamp()
     except (ValueError, TypeError, OverflowError):
         return None
-    return _sane(then - time.time())
+    return _sane(moment - time.time())
 
 
 def _number(value: str | None) -> float | None:

@@ -54,8 +54,8 @@ def interleave(
 ) -> Iterator[T]:
     """Text and calls with the pieces inserted at their places."""
     waiting = list(pieces)
-    for place, others in enumerate(([], text, *([call] for call in calls))):
-        yield from others
+    for place, own_pieces in enumerate(([], text, *([call] for call in calls))):
+        yield from own_pieces
         yield from (piece for at, piece in waiting if at == place)
     beyond = 1 + len(calls)
     yield from (piece for at, piece in waiting if not 0 <= at <= beyond)

@@ -59,8 +59,12 @@ def is_strict(schema: JsonObject) -> bool:
         return False
     properties = cast(JsonObject, schema.get("properties") or {})
     if schema.get("type") == "object" or properties:
-        named = set(cast(list[str], schema.get("required") or []))
-        if not properties or named != set(properties) or schema.get("additionalProperties", True):
+        required = set(cast(list[str], schema.get("required") or []))
+        if (
+            not properties
+            or required != set(properties)
+            or schema.get("additionalProperties", True)
+        ):
             return False
     return all(map(is_strict, _inner(schema)))
 

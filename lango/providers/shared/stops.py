@@ -21,12 +21,12 @@ class StopText:
         positions = [at for stop in self._stops if (at := self._pending.find(stop)) >= 0]
         if positions:
             self.reached = True
-            shown, self._pending = self._pending[: min(positions)], ""
-            return shown
+            output, self._pending = self._pending[: min(positions)], ""
+            return output
         keep = max(_overlap(self._pending, stop) for stop in self._stops)
         cut = len(self._pending) - keep
-        shown, self._pending = self._pending[:cut], self._pending[cut:]
-        return shown
+        output, self._pending = self._pending[:cut], self._pending[cut:]
+        return output
 
     def rest(self) -> str:
         """The text still held back at the end."""

@@ -11,12 +11,12 @@ def build_models(kind: Any) -> int:
     SDKs defer this until a class is first used. For the hundreds of classes of stream events it
     delays the first answer noticeably.
     """
-    waiting, seen, models = [kind], set[Any](), 0
+    waiting, annotations, models = [kind], set[Any](), 0
     while waiting:
         annotation = waiting.pop()
-        if annotation in seen:
+        if annotation in annotations:
             continue
-        seen.add(annotation)
+        annotations.add(annotation)
         fields: Any = getattr(annotation, "model_fields", None)
         if fields:
             annotation.model_rebuild(raise_errors=False)

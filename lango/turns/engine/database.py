@@ -115,28 +115,28 @@ class _Dispatch:
 
     async def hand_over(self, room: int) -> bool:
         """Poll for work once; True if the caller should poll again without waiting."""
-        at_once = min(room - len(self._claims), _MAX_CONCURRENT_CLAIMS)
-        if at_once <= 0:
+        slots = min(room - len(self._claims), _MAX_CONCURRENT_CLAIMS)
+        if slots <= 0:
             await asyncio.wait(
                 self._claims.values(), timeout=self._poll, return_when=asyncio.FIRST_COMPLETED
             )
             return True
         self._unpolled.clear()
-        most = 2 * at_once + len(self._left_out())
+        most = 2 * slots + len(self._left_out())
         heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
         # What was claimed during the poll is left out, too: its rows may be from before the claim.
         left_out, may_begin = self._left_out(), self._worker.may_begin
         free = [head for head in heads if head.session_pk not in left_out and may_begin(head)]
-        at_once = max(min(at_once, room - len(self._claims)), 0)  # others may have begun meanwhile
+        slots = max(min(slots, room - len(self._claims)), 0)  # others may have begun meanwhile
         # Workers that poll at the same moment see the same sessions: each picks at random.
-        chosen = random.sample(free, min(at_once, len(free)))
-        self._others_wait = len(free) > len(chosen)
-        claims = [self._claim(head.session_pk) for head in chosen]
+        heads_to_claim = random.sample(free, min(slots, len(free)))
+        self._others_wait = len(free) > len(heads_to_claim)
+        claims = [self._claim(head.session_pk) for head in heads_to_claim]
         if not claims:
             return False
         done, _ = await asyncio.wait(claims, timeout=_CLAIM_WAIT)
-        begun = any(not claim.cancelled() and claim.result() for claim in done)
-        return begun and self._others_wait
+        has_begun = any(not claim.cancelled() and claim.result() for claim in done)
+        return has_begun and self._others_wait
 
     def _left_out(self) -> set[int]:
         now = time.monotonic()
@@ -150,14 +150,14 @@ class _Dispatch:
         return claim
 
     async def _take(self, session_pk: int) -> bool:
-        begun = False
+        is_claimed = False
         try:
-            begun = await self._worker.take(session_pk) is not None
+            is_claimed = await self._worker.take(session_pk) is not None
         except Exception:
             logger.exception("A session could not be claimed; retrying.")
-        if not begun:
+        if not is_claimed:
             self._skipped[session_pk] = time.monotonic() + self._poll
-        return begun
+        return is_claimed
 
     async def finish(self) -> None:
         """Wait for the claims in progress."""
@@ -229,8 +229,8 @@ class ChosenSessions:
         """Try once to claim the chosen sessions that the worker does not run; True if one began."""
         idle = [session_pk for session_pk in self._chosen if not worker.is_in(session_pk)]
         try:
-            begun = await asyncio.gather(*map(worker.take, idle))
-            return any(attempt is not None for attempt in begun)
+            attempts = await asyncio.gather(*map(worker.take, idle))
+            return any(attempt is not None for attempt in attempts)
         except Exception:
             logger.exception("Polling for turns failed; retrying.")
             await asyncio.sleep(_RETRY_AFTER_FAULT)

@@ -43,8 +43,8 @@ class MissedTurnSweep:
         lost = [head for head in candidates if head.lost]
         ready = [head for head in candidates if not head.lost and not self._is_known(head.turn)]
         ready = [head for head in ready if all_ready or self._is_overdue(head)]
-        if chosen := [*due, *lost, *ready[:_MAX_READY]]:
-            self._engine.dispatch(chosen)
+        if missed := [*due, *lost, *ready[:_MAX_READY]]:
+            self._engine.dispatch(missed)
 
     def _is_overdue(self, head: Head) -> bool:
         now = time.monotonic()

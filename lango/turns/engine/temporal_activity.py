@@ -39,9 +39,9 @@ _MAX_WAIT: Final = 5.0
 class LaterError(ApplicationError):
     """The turn cannot be claimed here and now: Temporal tries again."""
 
-    def __init__(self, why: str, seconds: float = 1.0) -> None:
+    def __init__(self, reason: str, seconds: float = 1.0) -> None:
         super().__init__(
-            why,
+            reason,
             type="Later",
             next_retry_delay=timedelta(seconds=seconds),
             category=ApplicationErrorCategory.BENIGN,
@@ -134,8 +134,8 @@ class TurnActivity:
 
     async def _promote(self, head: Head) -> None:
         due = await self._engine.queue.promote_due()
-        if others := [due_head for due_head in due if due_head.session_pk != head.session_pk]:
-            self._engine.dispatch(others)
+        if other_heads := [due_head for due_head in due if due_head.session_pk != head.session_pk]:
+            self._engine.dispatch(other_heads)
 
     async def _send_heartbeats(self, attempt: RunningAttempt) -> None:
         """Send heartbeats until an attempt has ended."""

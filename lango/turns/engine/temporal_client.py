@@ -117,8 +117,8 @@ class TemporalConnection:
     async def probe(self) -> str:
         """Connect once, and say what was found."""
         count = await _open_activities(await self.connect())
-        where = f"Temporal at {self.address.target}, namespace {self.address.namespace}"
-        return f"{where}, answers; {count} turns are open there"
+        address = f"Temporal at {self.address.target}, namespace {self.address.namespace}"
+        return f"{address}, answers; {count} turns are open there"
 
     async def _connect_repeatedly(self) -> Client:
         was_away = False

@@ -62,9 +62,9 @@ class LogPoller:
 
     async def _poll(self) -> None:
         waiting = dict(self._waiting)
-        last_events = await self._log.last_events({one.turn_id for one in waiting.values()})
-        for subscription, one in waiting.items():
-            last = last_events.get(one.turn_id)
-            is_news = last is None or last > one.after  # None: deleted, or ended
-            if is_news and self._waiting.get(subscription) == one:
+        last_events = await self._log.last_events({reader.turn_id for reader in waiting.values()})
+        for subscription, reader in waiting.items():
+            last = last_events.get(reader.turn_id)
+            is_news = last is None or last > reader.after  # None: deleted, or ended
+            if is_news and self._waiting.get(subscription) == reader:
                 subscription.poll()

@@ -65,12 +65,12 @@ async def stored_turn(store: SqlSessionStore, turn: Turn, *, full_history: bool)
 
 def missing_events(logged: Sequence[LoggedEvent], stored: Iterable[Event]) -> list[Event]:
     """The stored events that a log lacks, in order."""
-    known = Counter(name_of(event.type, event.data) for event in logged)
+    logged_names = Counter(name_of(event.type, event.data) for event in logged)
     missing: list[Event] = []
     for event in stored:
         name = name_of(event.type, event.data())
-        if known[name] > 0:
-            known[name] -= 1
+        if logged_names[name] > 0:
+            logged_names[name] -= 1
         else:
             missing.append(event)
     return missing

@@ -229,10 +229,10 @@ class LogWriter:
         events, page.waiting = page.waiting, []
         if len(events) > 1 and await self._try_write(page, events):
             return
-        rest = deque(events)
+        remaining = deque(events)
         try:
-            while rest:
-                event, was_streamed = rest.popleft(), page.streamed > 0
+            while remaining:
+                event, was_streamed = remaining.popleft(), page.streamed > 0
                 if not await self._try_write(page, [event]):
                     left_out = (event.type, page.claim.turn.id)
                     logger.error(
@@ -243,7 +243,7 @@ class LogWriter:
                         await self._try_write(page, [_without_text(event)])
                         page.streamed = 0
         finally:
-            page.waiting[:0] = rest
+            page.waiting[:0] = remaining
 
     async def _try_write(self, page: _Page, events: list[Event]) -> bool:
         """Write events of one turn; False if they are refused."""
