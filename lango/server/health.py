@@ -44,8 +44,8 @@ class WriteTest:
                 await store.check_writes()
         except Exception as error:  # noqa: BLE001 - any error means that the store is not ready
             if self._passed:
-                why = str(error) or type(error).__name__
-                logger.warning("The store takes no writes, so this server is not ready: %s", why)
+                reason = str(error) or type(error).__name__
+                logger.warning("The store takes no writes, so this server is not ready: %s", reason)
             return False
         if not self._passed:
             logger.info("The store takes writes again.")

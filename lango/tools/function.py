@@ -124,9 +124,9 @@ class Arguments:
         fields: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
             if name not in self._injected:
-                own = f"p{len(fields)}"
-                self._aliases[own] = name
-                fields[own] = (self._hint(name, hints), _field(parameter))
+                field_name = f"p{len(fields)}"
+                self._aliases[field_name] = name
+                fields[field_name] = (self._hint(name, hints), _field(parameter))
         self._model = self._model_of(fields)
 
     def schema(self, descriptions: Mapping[str, str]) -> JsonObject:
@@ -149,19 +149,19 @@ class Arguments:
             reason = first["msg"][:1].lower() + first["msg"][1:]
             # Not chained: pydantic's error carries the input into the log.
             raise ToolArgumentsError(wrong_argument(place_of([*first["loc"]]), reason)) from None
-        return {name: getattr(model, own) for own, name in self._aliases.items()}
+        return {name: getattr(model, field_name) for field_name, name in self._aliases.items()}
 
     def apply(self, function: Callable[..., Any], values: JsonObject, info: CallInfo) -> Any:
         """Call the function with converted arguments."""
         positional: list[Any] = []
-        named: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
             value = info if name in self._injected else values[name]
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 positional.append(value)
             else:
-                named[name] = value
-        return function(*positional, **named)
+                keywords[name] = value
+        return function(*positional, **keywords)
 
     def _parameters_of(self, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         if not inspect.isroutine(function):

@@ -67,71 +67,76 @@ class NamedTool:
 
 
 def server_tool_names(
-    listings: Sequence[ServerTools], taken: Collection[str] = ()
+    listings: Sequence[ServerTools], used_names: Collection[str] = ()
 ) -> list[list[NamedTool]]:
     """Name every tool of an agent's servers, in the order of the listings.
 
-    No server's tool gets a name in `taken` (the agent's own tools), or one that another server
+    No server's tool gets a name in `used_names` (the agent's own tools), or one that another server
     lists too: a call could reach the wrong tool. Such a tool gets its server's name as a prefix;
     if that name is also invalid or taken, the tool is left out.
     """
     counts = Counter(
         name for listing in listings for name in {listing.wanted(tool) for tool in listing.tools}
     )
-    taken = RESERVED.union(taken)
-    unique = {name for name, servers in counts.items() if servers == 1} - taken
+    used_names = RESERVED.union(used_names)
+    unique = {name for name, servers in counts.items() if servers == 1} - used_names
     longer = Counter(
         name for listing in listings for name in {listing.longer(tool) for tool in listing.tools}
     )
-    free = {name for name, servers in longer.items() if servers == 1} - taken.union(counts)
-    return [_named(listing, unique, free, taken) for listing in listings]
+    free = {name for name, servers in longer.items() if servers == 1} - used_names.union(counts)
+    return [_named(listing, unique, free, used_names) for listing in listings]
 
 
 def _named(
-    listing: ServerTools, unique: Collection[str], free: Collection[str], taken: Collection[str]
+    listing: ServerTools,
+    unique: Collection[str],
+    free: Collection[str],
+    used_names: Collection[str],
 ) -> list[NamedTool]:
-    named: list[NamedTool] = []
+    named_tools: list[NamedTool] = []
     used: set[str] = set()
     for tool in listing.tools:
         name, longer = listing.wanted(tool), listing.longer(tool)
-        problem = _problem(listing, name, unique, taken)
+        problem = _problem(listing, name, unique, used_names)
         if tool in RESERVED:  # McpTool raises for these, even under another name
-            named.append(_left_out(listing, tool, "a tool of ADK has that name"))
+            named_tools.append(_left_out(listing, tool, "a tool of ADK has that name"))
         elif not problem and name not in used:
-            named.append(NamedTool(tool, name))
+            named_tools.append(NamedTool(tool, name))
             used.add(name)
         elif not problem or longer in used:
-            named.append(
+            named_tools.append(
                 _left_out(
                     listing, tool, f"the {listing.kind} lists {longer if problem else name!r} twice"
                 )
             )
         elif tool and longer in free and TOOL_NAME.fullmatch(longer):
-            named.append(_renamed(listing, tool, longer, problem))
+            named_tools.append(_renamed(listing, tool, longer, problem))
             used.add(longer)
         else:
-            named.append(_left_out(listing, tool, problem))
-    return named
+            named_tools.append(_left_out(listing, tool, problem))
+    return named_tools
 
 
 def _problem(
-    listing: ServerTools, name: str, unique: Collection[str], taken: Collection[str]
+    listing: ServerTools, name: str, unique: Collection[str], used_names: Collection[str]
 ) -> str:
     """Why a server's tool cannot have the wanted name; empty if it can."""
     if not TOOL_NAME.fullmatch(name):
         return f"model providers take {NAME_RULE}"
-    if name in taken:
+    if name in used_names:
         return f"another tool of the agent is called {name!r}"
     return "" if name in unique else f"another {listing.kind} also lists {name!r}"
 
 
 def _renamed(listing: ServerTools, tool: str, name: str, problem: str) -> NamedTool:
-    shown = repr(tool[:80])
+    listed_name = repr(tool[:80])
     return NamedTool(
-        tool, name, f"lists {shown}: offered as {name!r}, because {problem}. {listing.remedy}"
+        tool, name, f"lists {listed_name}: offered as {name!r}, because {problem}. {listing.remedy}"
     )
 
 
 def _left_out(listing: ServerTools, tool: str, problem: str) -> NamedTool:
-    shown = repr(tool[:80])
-    return NamedTool(tool, None, f"lists {shown}: left out, because {problem}. {listing.remedy}")
+    listed_name = repr(tool[:80])
+    return NamedTool(
+        tool, None, f"lists {listed_name}: left out, because {problem}. {listing.remedy}"
+    )

@@ -46,5 +46,5 @@ def read_options(kind: type[T], spec: str, values: Mapping[str, Any]) -> T:
         return kind.model_validate(dict(values))
     except ValidationError as error:
         wrong = "; ".join(f"{place_of([*e['loc']])}: {e['msg']}" for e in error.errors())
-        known = ", ".join(kind.model_fields)
-        raise InvalidToolError(f"{spec}: {wrong}. Its options are {known}.") from error
+        names = ", ".join(kind.model_fields)
+        raise InvalidToolError(f"{spec}: {wrong}. Its options are {names}.") from error

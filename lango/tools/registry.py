@@ -68,9 +68,9 @@ def _builtin(name: str, spec: str, options: Mapping[str, Any]) -> list[Tool]:
 
             return time_tools(read_options(TimeOptions, spec, options))
         case _:
-            known = ", ".join(f"{_BUILTIN}:{builtin}" for builtin in BUILTINS)
+            names = ", ".join(f"{_BUILTIN}:{builtin}" for builtin in BUILTINS)
             raise UnknownToolError(
-                f"There is no {spec}; there are {known}.{did_you_mean(name, BUILTINS)}"
+                f"There is no {spec}; there are {names}.{did_you_mean(name, BUILTINS)}"
             )
 
 

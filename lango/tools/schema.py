@@ -67,8 +67,8 @@ def place_of(path: list[str | int]) -> str:
 
 def wrong_argument(place: str, reason: str) -> str:
     """The message for invalid arguments."""
-    where = f"argument {place}" if place else "arguments"
-    return f"Wrong {where}: {reason[:MAX_REASON]}. Correct the call and try again."
+    subject = f"argument {place}" if place else "arguments"
+    return f"Wrong {subject}: {reason[:MAX_REASON]}. Correct the call and try again."
 
 
 def _reason(error: Any) -> str:
@@ -79,9 +79,9 @@ def _reason(error: Any) -> str:
             missing = [name for name in expected if name not in error.instance]
             return f"{', '.join(missing)} missing"
         case "additionalProperties" if expected is False:
-            known = error.schema.get("properties", {})
-            unknown = [str(name)[:60] for name in error.instance if name not in known]
-            return f"there is no {', '.join(unknown)}; known are {', '.join(known) or 'none'}"
+            properties = error.schema.get("properties", {})
+            unknown = [str(name)[:60] for name in error.instance if name not in properties]
+            return f"there is no {', '.join(unknown)}; known are {', '.join(properties) or 'none'}"
         case "type":
             return f"must be {' or '.join([expected] if isinstance(expected, str) else expected)}"
         case "enum":

@@ -28,7 +28,7 @@ class ThreadSlots:
     async def acquire(self) -> str:
         """Wait for a slot and take it; returns the tenant, for `release`."""
         tenant = current_tenant.get()
-        if self._may_take(tenant) and all(other != tenant for other, _ in self._waiting):
+        if self._may_take(tenant) and all(queued != tenant for queued, _ in self._waiting):
             self._take(tenant)
             return tenant
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -63,8 +63,8 @@ def _answer(error: Exception, scope: Scope) -> Response:
     problem, headers = logged_problem(error, scope)
     kinds = type(error).__mro__
     status = next((_STATUS[kind] for kind in kinds if kind in _STATUS), problem.status)
-    known = next((_DETAILS[kind] for kind in kinds if kind in _DETAILS), None)
-    detail = known or problem.detail or problem.title
+    adk_detail = next((_DETAILS[kind] for kind in kinds if kind in _DETAILS), None)
+    detail = adk_detail or problem.detail or problem.title
     if problem.error_id is not None:
         detail = f"{detail} ({problem.error_id})"
     return respond(status, detail, headers)

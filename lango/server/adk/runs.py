@@ -53,12 +53,12 @@ _UNSUPPORTED: Final = {
 async def adk_run(
     new: AdkRunRequest,
     request: Request,
-    known: AnyCaller,
+    caller: AnyCaller,
     served: Served,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Run the agent with a message, and return its events when the turn has ended."""
-    run = await _Run.of(new, request, known, served, idempotency_key)
+    run = await _Run.of(new, request, caller, served, idempotency_key)
     with served.streams.opening(run.user.caller, partial(recheck, request)) as slot:
         turn = await run.submit()
         answer = await answer_while_connected(request, slot, _whole(run.events(turn)))
@@ -70,12 +70,12 @@ async def adk_run(
 async def adk_run_sse(
     new: AdkRunRequest,
     request: Request,
-    known: AnyCaller,
+    caller: AnyCaller,
     served: Served,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Run the agent with a message, and stream its events."""
-    run = await _Run.of(new, request, known, served, idempotency_key)
+    run = await _Run.of(new, request, caller, served, idempotency_key)
     with served.streams.opening(run.user.caller, partial(recheck, request)) as slot:
         turn = await run.submit()
         frames = _frames(run.events(turn), partials=new.streaming)
@@ -100,14 +100,14 @@ class _Run:
         cls,
         new: AdkRunRequest,
         request: Request,
-        known: AnyCaller,
+        caller: AnyCaller,
         served: Served,
         idempotency_key: str | None,
     ) -> _Run:
         """The run of a request, for a user whom the caller may act for."""
         if new.app_name is None:
             raise HTTPException(400, "app_name is required")
-        user = adk_user(request, served, known, new.app_name, new.user_id)
+        user = adk_user(request, served, caller, new.app_name, new.user_id)
         _check(new)
         if not user.app_state:
             check_state(new.state_delta)
@@ -126,12 +126,12 @@ class _Run:
 
     async def submit(self) -> Turn:
         """Submit the message, or the answers, as a turn."""
-        who = self.user.caller
+        caller = self.user.caller
         common: dict[str, Any] = {
             "idempotency_key": self.idempotency_key,
-            "key_id": who.key_id,
-            "cost_limit": who.limits.cost,
-            "turn_limit": who.limits.turns,
+            "key_id": caller.key_id,
+            "cost_limit": caller.limits.cost,
+            "turn_limit": caller.limits.turns,
             "admit": self.admission.take,
         }
         if self.answers is not None:
@@ -142,7 +142,7 @@ class _Run:
                 self.user.app,
                 self.message.text,
                 parts=self.message.parts,
-                user=who.user,
+                user=caller.user,
                 session=self.new.session_id,
                 options={"state": state} if state else None,
                 create=False,
@@ -194,8 +194,8 @@ async def _whole(events: AdkEvents) -> Response:
 async def _frames(events: AdkEvents, *, partials: bool) -> AsyncGenerator[bytes]:
     try:
         async for event in events.read(partials=partials):
-            for sent in as_sent(event):
-                yield _frame(sent)
+            for client_event in as_sent(event):
+                yield _frame(client_event)
     except TurnNotFoundError:
         yield _error_frame({"type": "SessionNotFoundError", "message": _DELETED})
         return

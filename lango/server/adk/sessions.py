@@ -63,17 +63,17 @@ async def adk_create_session(
     user: PathUser, new: AdkSessionRequest | None = None
 ) -> dict[str, Any]:
     """Create a session."""
-    asked = new or AdkSessionRequest()
-    if asked.options:
+    session_request = new or AdkSessionRequest()
+    if session_request.options:
         raise UnsupportedRequestError(
             "Session options are not supported by the configured session service."
         )
-    restored = read_events(asked.events or (), user.served.options.files)
+    restored = read_events(session_request.events or (), user.served.options.files)
     if restored.events:
         await user.served.quotas.take_history(user.caller.tenant, restored.tokens)
     if restored.size:
         await user.served.quotas.take_bytes(user.caller.tenant, restored.size)
-    return await _created(user, asked.session_id, asked.state, restored)
+    return await _created(user, session_request.session_id, session_request.state, restored)
 
 
 @router.post(_SESSION, responses=_TAKEN)

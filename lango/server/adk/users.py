@@ -33,39 +33,39 @@ class AdkUser:
     @property
     def sessions(self) -> SessionApi:
         """The user's sessions."""
-        who = self.caller
+        caller = self.caller
         return SessionApi(
-            self.served.store, who.tenant, self.app, who.user, app_state=self.app_state
+            self.served.store, caller.tenant, self.app, caller.user, app_state=self.app_state
         )
 
     def artifacts(self, session_id: str) -> ArtifactApi:
         """The artifacts of one of the user's sessions."""
-        who = self.caller
-        return ArtifactApi(self.served.store, who.tenant, self.app, who.user, session_id)
+        caller = self.caller
+        return ArtifactApi(self.served.store, caller.tenant, self.app, caller.user, session_id)
 
 
 def adk_user(
-    request: Request, served: EndpointServices, known: Caller, app: str, user: str
+    request: Request, served: EndpointServices, caller: Caller, app: str, user: str
 ) -> AdkUser:
     """The user that a request names; SessionNotFoundError if the credential is another user's.
 
     A credential with the scope act_as acts for another user that the request names, and then loses
     the scope admin, as by the header `Lango-User`, which takes precedence.
     """
-    may_name = ACT_AS in known.scopes and USER_HEADER not in request.headers
-    who = named(known, user if may_name and user != known.user else None)
-    if who.user != user:
+    may_name = ACT_AS in caller.scopes and USER_HEADER not in request.headers
+    user_caller = named(caller, user if may_name and user != caller.user else None)
+    if user_caller.user != user:
         raise SessionNotFoundError
     if app not in served.options.apps:
         raise UnknownAppError
-    return AdkUser(served, who, app, ADMIN in who.scopes)
+    return AdkUser(served, user_caller, app, ADMIN in user_caller.scopes)
 
 
 async def path_user(
-    request: Request, known: AnyCaller, served: Served, app_name: AppName, user_id: UserId
+    request: Request, caller: AnyCaller, served: Served, app_name: AppName, user_id: UserId
 ) -> AdkUser:
     """The user in the path."""
-    return adk_user(request, served, known, app_name, user_id)
+    return adk_user(request, served, caller, app_name, user_id)
 
 
 PathUser = Annotated[AdkUser, Depends(path_user)]

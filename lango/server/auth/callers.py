@@ -59,13 +59,13 @@ def identity_of(request: Request) -> Identity:
     return cast("Identity", request.app.state.identity)
 
 
-async def caller(request: Request) -> Caller:
+async def request_caller(request: Request) -> Caller:
     """The caller of this request, identified once per request."""
-    known = cast("Caller | None", getattr(request.state, "caller", None))
-    if known is None:
-        known = request.state.caller = await identity_of(request).caller(request)
-        current_tenant.set(known.tenant)
-    return known
+    caller = cast("Caller | None", getattr(request.state, "caller", None))
+    if caller is None:
+        caller = request.state.caller = await identity_of(request).caller(request)
+        current_tenant.set(caller.tenant)
+    return caller
 
 
 async def recheck(request: Request) -> None:
@@ -73,28 +73,28 @@ async def recheck(request: Request) -> None:
     await identity_of(request).recheck(request)
 
 
-AnyCaller = Annotated[Caller, Depends(caller)]
+AnyCaller = Annotated[Caller, Depends(request_caller)]
 
 
-async def named_caller(known: AnyCaller) -> NamedCaller:
+async def named_caller(caller: AnyCaller) -> NamedCaller:
     """The caller, if it acts for a user: every session and turn belongs to one."""
-    return named(known)
+    return named(caller)
 
 
-def named(known: Caller, user: str | None = None) -> NamedCaller:
+def named(caller: Caller, user: str | None = None) -> NamedCaller:
     """The caller as the user that it acts for: its own, or `user`, which it may name.
 
     ForbiddenError without a user, or without the scope chat.
     """
     if user is not None:
-        known = replace(known, user=user, scopes=known.scopes - {ADMIN})
-    if CHAT not in known.scopes:
+        caller = replace(caller, user=user, scopes=caller.scopes - {ADMIN})
+    if CHAT not in caller.scopes:
         raise ForbiddenError("This needs a credential with the scope chat.")
-    if known.user is None:
+    if caller.user is None:
         raise ForbiddenError(
             "This key acts for no user: send the user's id as the header `Lango-User`."
         )
-    return NamedCaller(known.tenant, known.user, known.scopes, known.key_id, known.limits)
+    return NamedCaller(caller.tenant, caller.user, caller.scopes, caller.key_id, caller.limits)
 
 
 User = Annotated[NamedCaller, Depends(named_caller)]
@@ -108,15 +108,15 @@ class View:
     user: str | None  # None: all users of the tenant
 
 
-async def view(known: AnyCaller) -> View:
+async def view(caller: AnyCaller) -> View:
     """What the caller may get by id: its user's resources, or as an admin all of its tenant."""
-    if ADMIN in known.scopes:
-        return View(known.tenant, None)
-    return View(known.tenant, named(known).user)
+    if ADMIN in caller.scopes:
+        return View(caller.tenant, None)
+    return View(caller.tenant, named(caller).user)
 
 
 async def listed_view(
-    known: AnyCaller,
+    caller: AnyCaller,
     everyone: Annotated[
         bool, Query(description="Of every user of the tenant; needs the scope `admin`.")
     ] = False,
@@ -125,18 +125,18 @@ async def listed_view(
     ] = None,
 ) -> View:
     """What a list contains: the user's own; for an admin that asks or has no user, also others'."""
-    if ADMIN in known.scopes and (everyone or user is not None or known.user is None):
-        return View(known.tenant, user)
-    if everyone or user not in (None, known.user):
+    if ADMIN in caller.scopes and (everyone or user is not None or caller.user is None):
+        return View(caller.tenant, user)
+    if everyone or user not in (None, caller.user):
         raise ForbiddenError("Others' sessions need a credential with the scope admin.")
-    return View(known.tenant, named(known).user)
+    return View(caller.tenant, named(caller).user)
 
 
-async def admin(known: AnyCaller) -> Caller:
+async def admin(caller: AnyCaller) -> Caller:
     """The caller, if it has the scope admin; else ForbiddenError."""
-    if ADMIN not in known.scopes:
+    if ADMIN not in caller.scopes:
         raise ForbiddenError("This needs a credential with the scope admin.")
-    return known
+    return caller
 
 
 Viewer = Annotated[View, Depends(view)]

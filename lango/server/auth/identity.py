@@ -134,11 +134,11 @@ class Keys:
 
     async def _find(self, key_text: KeyText, address: str) -> ApiKey | None:
         name, moment = (key_text.id, key_text.hash), self.clock()
-        known, until = self._known.get(name, (None, 0.0))
-        if known is not None and moment <= until:
+        cached, until = self._known.get(name, (None, 0.0))
+        if cached is not None and moment <= until:
             self._known.move_to_end(name)
-            return known
-        first = known is None
+            return cached
+        first = cached is None
         key = await (
             self._look_up_uncached(key_text, address) if first else self._keys.find(key_text)
         )
@@ -154,9 +154,9 @@ class Keys:
         if self._is_unknown(name):
             return None
         async with self._attempts.look_up(address):
-            known, _ = self._known.get(name, (None, 0.0))
-            if known is not None or self._is_unknown(name):  # another request looked it up
-                return known
+            cached, _ = self._known.get(name, (None, 0.0))
+            if cached is not None or self._is_unknown(name):  # another request looked it up
+                return cached
             key = await self._keys.find(key_text)
             if key is None:
                 self._attempts.count_unknown(address)
@@ -167,11 +167,11 @@ class Keys:
         return self._unknown.get(name, 0.0) >= self.clock()
 
 
-def _remember(known: OrderedDict[_Name, _V], name: _Name, what: _V) -> None:
+def _remember(cache: OrderedDict[_Name, _V], name: _Name, value: _V) -> None:
     """Add an entry; above the limit, remove the oldest."""
-    known[name] = what
-    if len(known) > _MAX_KNOWN:
-        known.popitem(last=False)
+    cache[name] = value
+    if len(cache) > _MAX_KNOWN:
+        cache.popitem(last=False)
 
 
 class RunKey:
@@ -216,15 +216,15 @@ def caller_of(
 
 def _user(request: Request, bound: str | None, scopes: frozenset[str]) -> str | None:
     """The user that a request acts for: the credential's, or the one it names if it may."""
-    named = request.headers.getlist(USER_HEADER)
-    if not named:
+    names = request.headers.getlist(USER_HEADER)
+    if not names:
         return bound
     if ACT_AS not in scopes:
         raise ForbiddenError(f"The header {USER_HEADER} needs a credential with the scope act_as.")
-    if len(named) > 1:
+    if len(names) > 1:
         raise InvalidIdError(f"The header {USER_HEADER} is there more than once.")
     try:
-        user = named[0].encode("latin-1").decode()  # bytes of a header are read as Latin-1
+        user = names[0].encode("latin-1").decode()  # bytes of a header are read as Latin-1
     except UnicodeDecodeError:
         raise InvalidIdError(f"The header {USER_HEADER} is not UTF-8.") from None
     return check_id("user id", user)

@@ -97,9 +97,9 @@ def _console_line(host: str, port: int) -> str:
 
 
 def _open_lines(host: str, port: int) -> tuple[str, ...]:
-    where = web_address(host, port)
+    address = web_address(host, port)
     return (
-        f"{where} has no authentication: every user of this machine can do anything there.",
+        f"{address} has no authentication: every user of this machine can do anything there.",
         _console_line(host, port),
     )
 

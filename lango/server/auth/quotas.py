@@ -42,14 +42,14 @@ class _Usages:
 
     async def of(self, tenant: str, read: Callable[[], Awaitable[int]], fresh: float) -> _Usage:
         """A tenant's usage, read from the database if the known one is older than `fresh`."""
-        known = self._known.get(tenant)
-        if known is None or time.monotonic() - known.read_at > fresh:
+        usage = self._known.get(tenant)
+        if usage is None or time.monotonic() - usage.read_at > fresh:
             at = time.monotonic()
-            known = self._known[tenant] = _Usage(await read(), at)
+            usage = self._known[tenant] = _Usage(await read(), at)
             self._known.move_to_end(tenant)
             if len(self._known) > _MAX_TENANTS:
                 self._known.popitem(last=False)
-        return known
+        return usage
 
 
 class Quotas:

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from lango.core.values import MAX_DEPTH, is_deeper, strict_json_value
 from lango.errors import BodyTooLargeError, InvalidBodyError, MediaTypeError
-from lango.server.auth.callers import caller
+from lango.server.auth.callers import request_caller
 from lango.server.backend import services_of
 
 _JSON: Final = "application/json"
@@ -31,7 +31,7 @@ class JsonRoute(APIRoute):
         has_body = self.body_field is not None
 
         async def checked(request: Request) -> Response:
-            await caller(request)
+            await request_caller(request)
             is_read = has_body and not (self.may_lack_body and _lacks_body(request))
             readable = await _read(request) if is_read else request
             async with services_of(request.app).slots.slot() as slot:

@@ -196,14 +196,14 @@ class LimitedProtocol(HttpToolsProtocol):
     def _is_in_head(self) -> bool:
         return not self.cycle or self.cycle.response_complete
 
-    def _measure(self, more: int) -> None:
+    def _measure(self, size: int) -> None:
         """Stop parsing a head that is too long, even if all of it came at once."""
-        self._parsed_head += more
+        self._parsed_head += size
         if self._parsed_head > MAX_HEAD_BYTES:
             raise _TooLongError
 
-    def _await_head(self, more: int) -> None:
-        self._head += more
+    def _await_head(self, size: int) -> None:
+        self._head += size
         if self._head > MAX_HEAD_BYTES:
             if self.cycle and self.cycle.more_body:  # its request was answered early
                 self.transport.close()
@@ -211,12 +211,12 @@ class LimitedProtocol(HttpToolsProtocol):
         elif self._timer is None:
             self._wait()
 
-    def _await_body(self, more: int) -> None:
+    def _await_body(self, size: int) -> None:
         if self._timer is None:
             self._wait()
         else:
             latest = self.loop.time() + PATIENCE
-            self._until = min(self._until + more / LEAST_RATE, latest)
+            self._until = min(self._until + size / LEAST_RATE, latest)
 
     def _wait(self) -> None:
         self._until = self.loop.time() + PATIENCE

@@ -162,12 +162,12 @@ def logged_problem(error: BaseException, scope: Scope) -> tuple[Problem, dict[st
             tracing.note_error(problem.error_id)
         # Without the query string, which may hold secrets; the path is quoted, as it may hold
         # a line break.
-        what = (problem.error_id, scope.get("method"), quote(str(scope.get("path"))))
+        values = (problem.error_id, scope.get("method"), quote(str(scope.get("path"))))
         known_by = {FIELDS: {"error_id": problem.error_id}}
         if isinstance(error, errors.ServerBusyError):  # thousands of them may come at once
-            logger.warning("%s: %s %s was refused: the server is busy.", *what, extra=known_by)
+            logger.warning("%s: %s %s was refused: the server is busy.", *values, extra=known_by)
         else:
-            logger.error("%s: %s %s failed.", *what, exc_info=error, extra=known_by)
+            logger.error("%s: %s %s failed.", *values, exc_info=error, extra=known_by)
     return problem, _headers(error, problem.status)
 
 

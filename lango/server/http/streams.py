@@ -68,9 +68,9 @@ async def frames(
 class StreamSlot:
     """The slot of one stream among those of a process."""
 
-    def __init__(self, streams: Streams, who: Caller, recheck: Recheck) -> None:
+    def __init__(self, streams: Streams, caller: Caller, recheck: Recheck) -> None:
         self.recheck = recheck
-        self.tenant, self.holder = who.tenant, _holder(who)
+        self.tenant, self.holder = caller.tenant, _holder(caller)
         self.heartbeat = streams.heartbeat
         self._streams = streams
         self._pump: asyncio.Task[object] | None = None
@@ -125,7 +125,7 @@ class Streams:
         self._is_draining = False
 
     @contextmanager
-    def opening(self, who: Caller, recheck: Recheck) -> Generator[StreamSlot]:
+    def opening(self, caller: Caller, recheck: Recheck) -> Generator[StreamSlot]:
         """Reserve a stream slot for a response made within; ServerBusyError if none is free.
 
         KeyLimitError if the caller's key, or its tenant, has reached its limit. `watch` calls
@@ -133,8 +133,8 @@ class Streams:
         """
         if self._is_draining or len(self.slots) >= self._limits.most:
             raise ServerBusyError
-        self._check(who)
-        slot = StreamSlot(self, who, recheck)
+        self._check(caller)
+        slot = StreamSlot(self, caller, recheck)
         self.slots.add(slot)
         try:
             yield slot
@@ -156,10 +156,10 @@ class Streams:
                 except Exception:  # the other streams must be checked nevertheless
                     logger.exception("a credential could not be checked again")
 
-    def _check(self, who: Caller) -> None:
-        of_tenant = [slot.holder for slot in self.slots if slot.tenant == who.tenant]
+    def _check(self, caller: Caller) -> None:
+        of_tenant = [slot.holder for slot in self.slots if slot.tenant == caller.tenant]
         for owner, count, most in (
-            ("key", of_tenant.count(_holder(who)), self._limits.of_key),
+            ("key", of_tenant.count(_holder(caller)), self._limits.of_key),
             ("tenant", len(of_tenant), self._limits.of_tenant),
         ):
             if count >= most:
@@ -176,9 +176,9 @@ class Streams:
             slot.end()
 
 
-def _holder(who: Caller) -> tuple[str, str | None]:
+def _holder(caller: Caller) -> tuple[str, str | None]:
     """The holder whose limit counts: the key, or without one the user."""
-    return (who.key_id, None) if who.key_id else ("", who.user)
+    return (caller.key_id, None) if caller.key_id else ("", caller.user)
 
 
 class EventStream(StreamingResponse):

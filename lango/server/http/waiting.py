@@ -20,10 +20,10 @@ async def answer_while_connected(
 ) -> Response:
     """Wait for an answer, until the client disconnects or the server stops."""
     release_slot(request)
-    waiting, gone = asyncio.create_task(work), asyncio.create_task(_disconnected(request))
+    waiting, disconnection = asyncio.create_task(work), asyncio.create_task(_disconnected(request))
     slot.run(waiting)
     try:
-        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiting, disconnection}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             return Response(status_code=_GONE)
         if waiting.cancelled():
@@ -31,9 +31,9 @@ async def answer_while_connected(
         return waiting.result()
     finally:
         slot.leave()
-        for task in (waiting, gone):
+        for task in (waiting, disconnection):
             task.cancel()
-        await asyncio.wait({waiting, gone})
+        await asyncio.wait({waiting, disconnection})
 
 
 async def _disconnected(request: Request) -> None:

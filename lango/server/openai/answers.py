@@ -73,9 +73,9 @@ class DeltaReader:
         elif event.type == MessageDelta.type:
             yield from self._say(data["message"], data["text"])
         elif event.type == MessageCompleted.type:
-            known = self._sent_texts.get(data["message"], "")
-            if data["text"].startswith(known):
-                yield from self._say(data["message"], data["text"][len(known) :])
+            sent_text = self._sent_texts.get(data["message"], "")
+            if data["text"].startswith(sent_text):
+                yield from self._say(data["message"], data["text"][len(sent_text) :])
         elif event.type == MessageReset.type:  # text that was sent cannot be taken back
             self._sent_texts.pop(data["message"], None)
             self._newest = ""
@@ -84,8 +84,8 @@ class DeltaReader:
             notice |= {"turn": self._turn.id, "call": data["approval"]}
             yield from self._say(data["approval"], _WAITS.format(**notice))
         elif event.type == CredentialRequired.type:
-            where = data.get("auth_uri") or _ANSWER.format(turn=self._turn.id)
-            text = _NEEDS.format(name=data["name"], kind=data["kind"], where=where)
+            place = data.get("auth_uri") or _ANSWER.format(turn=self._turn.id)
+            text = _NEEDS.format(name=data["name"], kind=data["kind"], where=place)
             yield from self._say(data["credential"], text)
         elif event.type in (Completed.type, InputRequired.type, Failed.type, Cancelled.type):
             self._end(event)
@@ -134,9 +134,9 @@ def local_answer(chat_request: ChatRequest, text: str) -> Response:
 
 
 def _completion_response(
-    answer_id: str, model: str, usage: JsonObject, text: str, **more: Any
+    answer_id: str, model: str, usage: JsonObject, text: str, **fields: Any
 ) -> Response:
-    message = {"role": "assistant", "content": text, "refusal": None, **more}
+    message = {"role": "assistant", "content": text, "refusal": None, **fields}
     body = ChatCompletion(
         id=answer_id,
         created=int(time.time()),
@@ -154,10 +154,10 @@ class _Chunks:
         created = int(time.time())
         self._head = {"id": answer_id, "object": CHUNK, "created": created, "model": model}
 
-    def delta(self, delta: JsonObject, finish: str | None = None, **more: Any) -> bytes:
+    def delta(self, delta: JsonObject, finish: str | None = None, **fields: Any) -> bytes:
         """One chunk."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _frame({**self._head, "choices": [choice], **more})
+        return _frame({**self._head, "choices": [choice], **fields})
 
     def first(self) -> bytes:
         """The first chunk."""

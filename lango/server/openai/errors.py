@@ -92,9 +92,9 @@ def answer(error: Exception, scope: Scope) -> Response:
 
 def failure(error: JsonObject | None) -> JsonObject:
     """The error answer of a failed turn; the turn's error is safe to show to clients."""
-    known = error or {"type": LangoError.__name__, "message": "The turn failed."}
-    code = type_of(str(known["type"])).rpartition(":")[2].replace("-", "_")
-    return _body(str(known["message"]), _SERVER_ERROR, code, error_id=known.get("error_id"))
+    details = error or {"type": LangoError.__name__, "message": "The turn failed."}
+    code = type_of(str(details["type"])).rpartition(":")[2].replace("-", "_")
+    return _body(str(details["message"]), _SERVER_ERROR, code, error_id=details.get("error_id"))
 
 
 def interruption(turn_id: str) -> JsonObject:
@@ -127,9 +127,9 @@ def _body(
 ) -> JsonObject:
     """An error in OpenAI's form; the error id is in the message too, as clients show only that."""
     text = f"{message} (error_id: {error_id})" if error_id else message
-    known = {"error_id": error_id, "trace_id": current_trace_id()}
-    error = ErrorBody(message=text, type=kind, param=param, code=code, **known)
-    unset = {name for name, value in known.items() if not value}
+    ids = {"error_id": error_id, "trace_id": current_trace_id()}
+    error = ErrorBody(message=text, type=kind, param=param, code=code, **ids)
+    unset = {name for name, value in ids.items() if not value}
     return ErrorAnswer(error=error).model_dump(exclude={"error": unset})
 
 

@@ -76,19 +76,19 @@ async def create_chat_completion(
 ) -> Response:
     """Submit the new messages of a conversation. Disconnecting does not stop the turn."""
     _check_model(served, chat_request.model)
-    sent = SentConversation.of(chat_request)
-    if served.options.openai_tasks == "local" and (text := task_answer(sent)) is not None:
+    conversation = SentConversation.of(chat_request)
+    if served.options.openai_tasks == "local" and (text := task_answer(conversation)) is not None:
         return local_answer(chat_request, text)
     user = admission.user
     submitter = ConversationSubmitter(served, admission, chat_request.model, idempotency_key)
     with served.streams.opening(user, partial(recheck, request)) as slot:
-        turn, session = await submitter.submit(sent, x_session_id or chat_id)
+        turn, session = await submitter.submit(conversation, x_session_id or chat_id)
         headers = {"Lango-Session": session, "Lango-Turn": turn.id}
-        if sent.ignored:
-            headers["Lango-Ignored"] = ", ".join(sent.ignored)
+        if conversation.ignored:
+            headers["Lango-Ignored"] = ", ".join(conversation.ignored)
 
         async def remember(answer: str | None) -> None:
-            await submitter.remember(turn, sent, answer)
+            await submitter.remember(turn, conversation, answer)
 
         events = served.backend.turns_for(user.tenant).events(turn)
         if chat_request.stream:

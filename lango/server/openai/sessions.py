@@ -107,71 +107,75 @@ class ConversationSubmitter:
         self._app = app
         self._key = idempotency_key
 
-    async def submit(self, sent: SentConversation, named: str | None) -> tuple[Turn, str]:
+    async def submit(
+        self, conversation: SentConversation, session_id: str | None
+    ) -> tuple[Turn, str]:
         """Submit the new messages to the session they belong to; the turn and the session's id."""
-        if named is not None:
-            return await self._in_named(sent, named)
-        if not sent.earlier:
-            return await self._in_new(sent)
+        if session_id is not None:
+            return await self._in_named(conversation, session_id)
+        if not conversation.earlier:
+            return await self._in_new(conversation)
         try:
-            return await self._in_known(sent)
+            return await self._in_known(conversation)
         except SessionNotFoundError:  # or just deleted
-            return await self._in_new(sent)
+            return await self._in_new(conversation)
 
-    async def remember(self, turn: Turn, sent: SentConversation, answer: str | None) -> None:
+    async def remember(
+        self, turn: Turn, conversation: SentConversation, answer: str | None
+    ) -> None:
         """Record the conversation's hash, with the answer that the client has, or a part of it."""
-        await self._conversations.add(turn, sent.known_by(answer))
+        await self._conversations.add(turn, conversation.known_by(answer))
 
-    async def _in_named(self, sent: SentConversation, named: str) -> tuple[Turn, str]:
+    async def _in_named(self, conversation: SentConversation, session_id: str) -> tuple[Turn, str]:
         """Submit to the session that the client names, by id or alias; create a new alias."""
-        key = SessionKey(self._user.tenant, self._app, self._user.user, named)
+        key = SessionKey(self._user.tenant, self._app, self._user.user, session_id)
         with suppress(SessionNotFoundError):
-            named_session = await self._store.find(key.tenant, key.user_id, named)
+            named_session = await self._store.find(key.tenant, key.user_id, session_id)
             key = named_session.key if named_session.app_name == self._app else key
         try:
             session = await self._store.summary(key)
         except SessionNotFoundError:
             await self._admission.take()
             with suppress(SessionExistsError):
-                await self._store.create(key, title=title_of(sent.text))
+                await self._store.create(key, title=title_of(conversation.text))
             session = await self._store.summary(key)
-        text = sent.text if session.message_count else sent.quoted
+        text = conversation.text if session.message_count else conversation.quoted
         try:
             return await self._submit(key, text), session.public_id
         except TurnConflictError:  # a repeated request, which was first submitted with a quotation
-            return await self._submit(key, sent.quoted), session.public_id
+            return await self._submit(key, conversation.quoted), session.public_id
 
-    async def _in_known(self, sent: SentConversation) -> tuple[Turn, str]:
+    async def _in_known(self, conversation: SentConversation) -> tuple[Turn, str]:
         """Submit to the session that the earlier messages lead to, or to a fork of it.
 
         On a concurrent continuation: retry, then fork. If the change was the answer to an
         approval, the conversation continues in the same session.
         """
-        point = await self._point(sent)
+        point = await self._point(conversation)
         for _ in range(_TRIES):
             if not (point.is_end or point.has_key):
                 break
             with suppress(SessionBusyError):
-                turn = await self._submit(point.session, sent.text, after=point.last)
+                turn = await self._submit(point.session, conversation.text, after=point.last)
                 return turn, point.public_id
-            point = await self._point(sent)
+            point = await self._point(conversation)
         to, public_id = self._new_session()
         await self._admit(to)
         await fork(self._store.database, point, to, public_id)
-        return await self._submit(to, sent.text), public_id
+        return await self._submit(to, conversation.text), public_id
 
-    async def _point(self, sent: SentConversation) -> ConversationPoint:
-        if points := await self._known(sent.earlier):
+    async def _point(self, conversation: SentConversation) -> ConversationPoint:
+        if points := await self._known(conversation.earlier):
             return points[0]
-        point = await self._interrupted_point(sent.earlier)
+        point = await self._interrupted_point(conversation.earlier)
         if point is None:
             raise SessionNotFoundError
         return point
 
     async def _known(self, messages: Sequence[VisibleMessage]) -> list[ConversationPoint]:
-        who = self._user.tenant, self._user.user, self._app
+        owner = self._user.tenant, self._user.user, self._app
         known_by = conversation_hash(messages)
-        return await self._conversations.find(*who, known_by, idempotency_key=self._key)
+        return await self._conversations.find(*owner, known_by, idempotency_key=self._key)
 
     async def _interrupted_point(
         self, messages: Sequence[VisibleMessage]
@@ -212,12 +216,12 @@ class ConversationSubmitter:
                         return answer.startswith(beginning)
         return False
 
-    async def _in_new(self, sent: SentConversation) -> tuple[Turn, str]:
+    async def _in_new(self, conversation: SentConversation) -> tuple[Turn, str]:
         key, public_id = self._new_session()
         await self._admit(key)
         with suppress(SessionExistsError):
-            await self._store.create(key, public_id=public_id, title=title_of(sent.text))
-        return await self._submit(key, sent.quoted), public_id
+            await self._store.create(key, public_id=public_id, title=title_of(conversation.text))
+        return await self._submit(key, conversation.quoted), public_id
 
     def _new_session(self) -> tuple[SessionKey, str]:
         """The key and id of a new session; the same ones for the same idempotency key."""

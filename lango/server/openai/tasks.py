@@ -21,10 +21,10 @@ _FIRST_MESSAGE: Final = re.compile(r"USER: (.*?)(?:\nASSISTANT: |\Z)", re.DOTALL
 _UNTITLED: Final = "New chat"
 
 
-def task_answer(sent: SentConversation) -> str | None:
+def task_answer(conversation: SentConversation) -> str | None:
     """The answer to a task; None if the message is not one."""
-    text = sent.text.lstrip()
-    if sent.earlier or len(sent.new) > 1 or not text.startswith(_TASK):
+    text = conversation.text.lstrip()
+    if conversation.earlier or len(conversation.new) > 1 or not text.startswith(_TASK):
         return None
     field_match, history_match = _FIELD.search(text), _HISTORY.search(text)
     if field_match is None or history_match is None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from lango.core.times import moment
 from lango.errors import CredentialNotFoundError, CredentialRefusedError, LangoError
-from lango.server.auth.callers import SECURED, NamedCaller, User, caller, identity_of
+from lango.server.auth.callers import SECURED, NamedCaller, User, identity_of, request_caller
 from lango.server.auth.limits import Admission
 from lango.server.backend import EndpointServices, Served
 from lango.server.http.bodies import JsonRoute
@@ -118,14 +118,14 @@ async def credential_callback(
 
 
 async def _answer(request: Request, served: EndpointServices, state: str, code: str) -> None:
-    asked = await consent_request(served.store.credentials, state)
+    consent = await consent_request(served.store.credentials, state)
     if request.headers.get("authorization"):
-        known = await caller(request)
-        if (known.tenant, known.user) != (asked.owner.tenant, asked.owner.user_id):
+        caller = await request_caller(request)
+        if (caller.tenant, caller.user) != (consent.owner.tenant, consent.owner.user_id):
             raise CredentialNotFoundError
     if not code:
         raise CredentialRefusedError(_REFUSED)
-    turns = served.backend.turns_for(asked.owner.tenant)
+    turns = served.backend.turns_for(consent.owner.tenant)
     admit = partial(_admit, request, served)
     await turns.answer_consent(state, str(request.url), admit=admit)
 

@@ -116,8 +116,8 @@ async def upload_file(
         file = await _files(served).save(
             session.key, NewFile(name, declared, upload), public_id=session.public_id
         )
-    where = f"{router.prefix}/{session.public_id}/files/{quote(name, safe='')}"
-    response.headers["Location"] = where
+    location = f"{router.prefix}/{session.public_id}/files/{quote(name, safe='')}"
+    response.headers["Location"] = location
     return File.of(file)
 
 
@@ -130,9 +130,9 @@ async def list_files(
 ) -> FilePage:
     """A page of a session's files by name, uploaded or made by tools; only the newest versions."""
     files = await _files(served).page(session.key, after=after or "", limit=limit + 1)
-    shown = files[:limit]
-    more = shown[-1].name if len(files) > limit else None
-    return FilePage(files=[File.of(file) for file in shown], next=more)
+    page = files[:limit]
+    next_name = page[-1].name if len(files) > limit else None
+    return FilePage(files=[File.of(file) for file in page], next=next_name)
 
 
 @router.get(

@@ -27,6 +27,6 @@ class Me(BaseModel):
 
 
 @router.get("")
-async def get_me(known: AnyCaller) -> Me:
+async def get_me(caller: AnyCaller) -> Me:
     """The caller's tenant and user, and the scopes of its credential."""
-    return Me(tenant=known.tenant, user=known.user, scopes=sorted(known.scopes))
+    return Me(tenant=caller.tenant, user=caller.user, scopes=sorted(caller.scopes))

@@ -33,18 +33,18 @@ _MAX_ID: Final = (1 << 63) - 1
 
 
 async def memory_owner(
-    known: AnyCaller,
+    caller: AnyCaller,
     app: Annotated[Id, Query(description="The agent whose memory of the user it is.")],
     user: Annotated[
         Id | None, Query(description="Of this user; another one needs the scope `admin`.")
     ] = None,
 ) -> SessionKey:
     """The user whose memory a request is about: the caller's own, or for an admin any."""
-    if user is None or ADMIN not in known.scopes:
-        if user not in (None, known.user):
+    if user is None or ADMIN not in caller.scopes:
+        if user not in (None, caller.user):
             raise ForbiddenError("Others' memory needs a credential with the scope admin.")
-        user = named(known).user
-    return SessionKey(known.tenant, app, user, "")
+        user = named(caller).user
+    return SessionKey(caller.tenant, app, user, "")
 
 
 Owner = Annotated[SessionKey, Depends(memory_owner)]

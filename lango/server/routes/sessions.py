@@ -174,8 +174,8 @@ async def list_messages(
     """Messages in order: the newest, those before a number, or those after one."""
     messages = await served.store.messages(session.key, before=before, after=after, limit=limit + 1)
     is_forward = after is not None
-    more = len(messages) > limit
-    rows = (messages[:limit] if is_forward else messages[1:]) if more else messages
-    older = rows[0].seq if rows and (is_forward or more) else None
+    has_more = len(messages) > limit
+    rows = (messages[:limit] if is_forward else messages[1:]) if has_more else messages
+    older = rows[0].seq if rows and (is_forward or has_more) else None
     newer = rows[-1].seq if rows else after
     return MessagePage(messages=[SessionMessage.of(row) for row in rows], before=older, after=newer)

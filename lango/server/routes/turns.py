@@ -98,11 +98,11 @@ async def _find(turns: Turns, turn_id: str, user: str | None) -> Turn:
 
 
 async def requested_slot(
-    request: Request, served: Served, who: AnyCaller
+    request: Request, served: Served, caller: AnyCaller
 ) -> AbstractContextManager[StreamSlot | None]:
     """Reserve a stream slot if Accept is text/event-stream, before the turn is accepted."""
     is_stream = MEDIA_TYPE in request.headers.get("accept", "")
-    return served.streams.opening(who, partial(recheck, request)) if is_stream else nullcontext()
+    return served.streams.opening(caller, partial(recheck, request)) if is_stream else nullcontext()
 
 
 RequestedSlot = Annotated[AbstractContextManager[StreamSlot | None], Depends(requested_slot)]
@@ -149,9 +149,11 @@ async def list_turns(
     session_turns = await turns.of_session(
         session.app_name, user=session.user_id, session=session.id, before=before, limit=limit + 1
     )
-    shown = session_turns[:limit]
-    more = shown[-1].number if len(session_turns) > limit else None
-    return TurnPage(turns=[TurnInfo.of(turn, session.public_id) for turn in shown], before=more)
+    page = session_turns[:limit]
+    before_number = page[-1].number if len(session_turns) > limit else None
+    return TurnPage(
+        turns=[TurnInfo.of(turn, session.public_id) for turn in page], before=before_number
+    )
 
 
 @router.get("/turns")
@@ -195,17 +197,17 @@ async def read_events(
     turn: SeenTurn,
     turns: TenantsTurns,
     served: Served,
-    who: AnyCaller,
+    caller: AnyCaller,
     after: Annotated[EventId | None, Query()] = None,
     last_event_id: Annotated[EventId | None, Header()] = None,
     thoughts: Thoughts = False,
 ) -> Response:
     """Stream the events after one that the client has as they come, until the turn's end."""
-    seen = Position.parse((last_event_id if after is None else after) or "0")
-    if turn.ended is not None and seen.number >= turn.last_event:
+    position = Position.parse((last_event_id if after is None else after) or "0")
+    if turn.ended is not None and position.number >= turn.last_event:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    with served.streams.opening(who, partial(recheck, request)) as slot:
-        events = turns.events(turn, after=seen)
+    with served.streams.opening(caller, partial(recheck, request)) as slot:
+        events = turns.events(turn, after=position)
         return EventStream(slot, frames(turn.id, events, thoughts=thoughts))
 
 
@@ -220,7 +222,7 @@ async def cancel_turn(turn: SeenTurn, turns: TenantsTurns, served: Served) -> Tu
 async def retry_turn(
     request: Request,
     turn: SeenTurn,
-    who: AnyCaller,
+    caller: AnyCaller,
     turns: TenantsTurns,
     served: Served,
     requested_slot: RequestedSlot,
@@ -229,7 +231,7 @@ async def retry_turn(
     """Submit the message of a failed or cancelled turn again, as a new turn of the same user."""
     session = await served.store.summary(turn.session)
     with requested_slot as slot:
-        retried = await turns.retry(turn.id, admit=partial(admit_turn, request, who, served))
+        retried = await turns.retry(turn.id, admit=partial(admit_turn, request, caller, served))
         return _accepted(retried, session, turns, slot, thoughts=thoughts)
 
 
@@ -298,8 +300,8 @@ def _accepted(
     turn: Turn, session: SessionSummary, turns: Turns, slot: StreamSlot | None, *, thoughts: bool
 ) -> Response:
     """The response to a submission: the turn, or its events from the first."""
-    where = {"Location": f"{router.prefix}/turns/{turn.id}"}
+    headers = {"Location": f"{router.prefix}/turns/{turn.id}"}
     if slot is not None:
-        return EventStream(slot, frames(turn.id, turns.events(turn), thoughts=thoughts), where)
+        return EventStream(slot, frames(turn.id, turns.events(turn), thoughts=thoughts), headers)
     body = TurnInfo.of(turn, session.public_id).model_dump_json()
-    return Response(body, status.HTTP_202_ACCEPTED, where, "application/json")
+    return Response(body, status.HTTP_202_ACCEPTED, headers, "application/json")

@@ -106,7 +106,9 @@ class Fetcher:
     def _check_host(self, host: str) -> None:
         hosts = [allowed.lower().strip(".") for allowed in self._options.hosts]
         name = host.lower().rstrip(".")
-        if hosts and not any(name == known or name.endswith(f".{known}") for known in hosts):
+        if hosts and not any(
+            name == allowed_host or name.endswith(f".{allowed_host}") for allowed_host in hosts
+        ):
             raise ToolError(f"{host} may not be fetched; allowed are {', '.join(hosts)}.")
 
     async def _get(self, url: httpx.URL) -> JsonObject | str:

@@ -49,10 +49,10 @@ async def running(
 
 async def _ended(process: Process) -> None:
     """Wait for the end; asyncio detects it only after both outputs are read to their end."""
-    rest = Output(0)
+    output = Output(0)
     try:
         async with asyncio.timeout(_KILL_TIMEOUT):
-            await asyncio.gather(rest.follow(process.stdout), rest.follow(process.stderr))
+            await asyncio.gather(output.follow(process.stdout), output.follow(process.stderr))
             await process.wait()
     except TimeoutError:  # a process that left the group holds an output open
         cast(Any, process)._transport.close()
