@@ -49,9 +49,9 @@ class Background:
 async def _end_tasks() -> None:
     """Cancel the remaining tasks, as `asyncio.run` does."""
     loop = asyncio.get_running_loop()
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
+    other_tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in other_tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*other_tasks, return_exceptions=True)
     await loop.shutdown_asyncgens()
     await loop.shutdown_default_executor()

@@ -13,10 +13,10 @@ def app_names(incomplete: str) -> list[str]:
     from lango.errors import LangoError
 
     try:
-        known = load(None, {}).settings.apps
+        apps = load(None, {}).settings.apps
     except (LangoError, OSError):
         return []
-    return [name for name in known if name.startswith(incomplete)]
+    return [name for name in apps if name.startswith(incomplete)]
 
 
 AppName = Annotated[

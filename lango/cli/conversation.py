@@ -57,14 +57,14 @@ def conversation(
         try:
             agent = background.run(application.agent(name))
             screen.speaker = agent.root.name
-            chosen = uuid4().hex[:12]
+            session_id = uuid4().hex[:12]
             if session is not None:
-                chosen = background.run(_session_id(application, agent, user, session, place))
+                session_id = background.run(_session_id(application, agent, user, session, place))
             talk = TerminalChat(
-                background, agent, screen, user=user, session=chosen, ask=ask, place=place
+                background, agent, screen, user=user, session=session_id, ask=ask, place=place
             )
-            resume_command = command_again(target, user, chosen, place)
-            yield OpenSession(name, chosen, session is None, talk, resume_command)
+            resume_command = command_again(target, user, session_id, place)
+            yield OpenSession(name, session_id, session is None, talk, resume_command)
         finally:
             background.run(application.close())
 
@@ -79,16 +79,16 @@ async def _session_id(
         await store.locate(key)
         return session
     try:
-        found = (await store.find(tenant, None, session)).key
+        session_key = (await store.find(tenant, None, session)).key
     except SessionNotFoundError:
         listing = command_of(place, "sessions", "list")
         if _PUBLIC_ID.fullmatch(session):
             raise SessionNotFoundError(_NO_SESSION.format(session, listing)) from None
         typer.secho(_NEW.format(printable(session), listing), dim=True, err=True)
         return session
-    if (found.app_name, found.user_id) != (key.app_name, user):
-        raise ConfigError(_OTHERS.format(session, found.user_id, found.app_name))
-    return found.session_id
+    if (session_key.app_name, session_key.user_id) != (key.app_name, user):
+        raise ConfigError(_OTHERS.format(session, session_key.user_id, session_key.app_name))
+    return session_key.session_id
 
 
 def command_again(target: str | None, user: str, session: str, place: Place) -> str:

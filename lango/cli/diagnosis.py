@@ -70,7 +70,7 @@ _SERVER_ADVICE: Final = {
 class CheckResult:
     """The result of one check."""
 
-    what: str
+    subject: str
     ok: bool
     message: str
     warns: bool = False  # it works, but the user should know or do something
@@ -80,8 +80,8 @@ async def examine(
     loaded: LoadedSettings, apps: Sequence[str] = (), *, models: bool
 ) -> AsyncIterator[CheckResult]:
     """Check everything that these apps need (default: all of the settings), in that order."""
-    where = loaded.path or "no lango.yaml here: defaults and environment variables"
-    yield CheckResult("settings", ok=True, message=str(where))
+    source = loaded.path or "no lango.yaml here: defaults and environment variables"
+    yield CheckResult("settings", ok=True, message=str(source))
     store = await _store(loaded.settings)
     for finding in (store, *await _objects(loaded.settings.files.objects)):
         yield finding
@@ -178,17 +178,19 @@ async def _pooler(application: Application) -> list[CheckResult]:
 async def _servers(application: Application) -> AsyncIterator[CheckResult]:
     """Connect to the bus and to the engine, if they have servers of their own."""
     settings, database = application.settings, application.store.database
-    for what, setting, probe_server in (
+    for subject, setting, probe_server in (
         ("bus", settings.bus, probe_bus),
         ("engine", settings.engine, probe_engine),
     ):
         try:
             message = await probe_server(setting.get_secret_value(), database)
         except Exception as error:  # noqa: BLE001 - each client has errors of its own
-            yield CheckResult(what, ok=False, message=_NO_ANSWER.format(cause_of(error), what))
+            yield CheckResult(
+                subject, ok=False, message=_NO_ANSWER.format(cause_of(error), subject)
+            )
         else:
             if message is not None:
-                yield CheckResult(what, ok=True, message=message)
+                yield CheckResult(subject, ok=True, message=message)
 
 
 async def _app(application: Application, name: str) -> AsyncIterator[CheckResult]:
@@ -218,21 +220,25 @@ async def _app(application: Application, name: str) -> AsyncIterator[CheckResult
 def _caches(agent: Agent, name: str) -> Iterator[CheckResult]:
     """A warning if an App's setting for explicit caches does not reach its models."""
     models = models_in(agent.root).items()
-    ours = [model for model, made in models if isinstance(made, ModelAdapter)]
-    if ours:
-        message = _OWN_CACHES.format(", ".join(ours))
+    own_models = [model for model, instance in models if isinstance(instance, ModelAdapter)]
+    if own_models:
+        message = _OWN_CACHES.format(", ".join(own_models))
         yield CheckResult(f"prompt caches of {name}", ok=True, message=message, warns=True)
 
 
 def _server(report: ServerReport) -> list[CheckResult]:
     """The tools that an agent gets from a server, or the server's problems."""
-    what = f"{report.kind} {report.server} of {report.agent}"
+    subject = f"{report.kind} {report.server} of {report.agent}"
     if report.error:
         advice = _SERVER_ADVICE[report.kind].format(report.server)
-        return [CheckResult(what, ok=False, message=f"cannot be reached: {report.error}. {advice}")]
-    problems = [CheckResult(what, ok=False, message=problem) for problem in report.problems]
+        return [
+            CheckResult(subject, ok=False, message=f"cannot be reached: {report.error}. {advice}")
+        ]
+    problems = [CheckResult(subject, ok=False, message=problem) for problem in report.problems]
     count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
-    return problems or [CheckResult(what, ok=True, message=f"{count}: {', '.join(report.tools)}")]
+    return problems or [
+        CheckResult(subject, ok=True, message=f"{count}: {', '.join(report.tools)}")
+    ]
 
 
 async def _loaded_models(application: Application, name: str) -> AsyncIterator[CheckResult]:
@@ -248,13 +254,13 @@ async def _loaded_models(application: Application, name: str) -> AsyncIterator[C
     except LangoError:  # already reported by the app's own check
         return
     for model_name, model in models_in(agent.root).items():
-        what = f"model {model_name} of {name}"
+        subject = f"model {model_name} of {name}"
         if isinstance(model, Exception):
-            yield CheckResult(what, ok=False, message=str(cause_of(model)))
+            yield CheckResult(subject, ok=False, message=str(cause_of(model)))
             continue
         result = await probe(model)
         warns = result.answers and not result.ok
-        yield CheckResult(what, ok=result.ok or warns, message=result.message, warns=warns)
+        yield CheckResult(subject, ok=result.ok or warns, message=result.message, warns=warns)
 
 
 async def _abandoned(application: Application) -> list[CheckResult]:
@@ -270,20 +276,20 @@ async def _abandoned(application: Application) -> list[CheckResult]:
 
 
 async def _model(application: Application, spec: AgentSettings) -> CheckResult:
-    what = f"model {spec.model}"
+    subject = f"model {spec.model}"
     try:
         result = await probe(application.model(spec))
     except LangoError as error:
-        return CheckResult(what, ok=False, message=str(error))
-    return CheckResult(what, ok=result.ok, message=result.message)
+        return CheckResult(subject, ok=False, message=str(error))
+    return CheckResult(subject, ok=result.ok, message=result.message)
 
 
 def _distinct(settings: Settings, names: Sequence[str]) -> Iterator[AgentSettings]:
     """An agent for each model of these apps in the settings, fallbacks included."""
-    seen: set[str] = set()
+    model_names: set[str] = set()
     for app in (settings.apps.get(name) for name in names):
         for spec in app.agent.family() if app and app.agent else ():
             for name in (spec.model, *spec.fallbacks):
-                if name not in seen:
-                    seen.add(name)
+                if name not in model_names:
+                    model_names.add(name)
                     yield spec.model_copy(update={"model": name, "fallbacks": []})

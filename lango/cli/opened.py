@@ -42,22 +42,22 @@ def with_store(
     url, schema, config = place
     settings = load(config, store_flags(url, schema)).settings
     store = settings.store
-    where, owner = store.full_url, store.tenant if tenant is None else tenant
+    database_url, owner = store.full_url, store.tenant if tenant is None else tenant
 
     async def run() -> T:
         from lango.store.sessions.store import SqlSessionStore
 
         keys = [key.get_secret_value() for key in settings.credentials.keys]
         async with SqlSessionStore(
-            where,
+            database_url,
             schema=store.db_schema,
             credential_keys=keys,
             objects=settings.files.objects,
         ) as opened:
             return await work(OpenStore(opened, owner, settings, place))
 
-    with in_words(where):
-        require_file(where, may_create=may_create, advice=WRONG_FOLDER)
+    with in_words(database_url):
+        require_file(database_url, may_create=may_create, advice=WRONG_FOLDER)
         return asyncio.run(run())
 
 

@@ -114,8 +114,8 @@ class TerminalChat:
 
     def _follow_to_end(self, turn: Turn) -> End:
         abort = asyncio.Event()
-        shown = self._background.run(self._shown(turn(abort)), interrupted=abort.set)
-        end, approvals, credentials = shown
+        result = self._background.run(self._shown(turn(abort)), interrupted=abort.set)
+        end, approvals, credentials = result
         self.questions = approvals if isinstance(end, InputRequired) else []
         if isinstance(end, InputRequired) and credentials:
             return self._give(credentials) or end
@@ -189,8 +189,8 @@ def print_question(approval: Approval, *, err: bool = False) -> None:
 
 def print_credential(request: CredentialRequest) -> None:
     """Print which credential a call needs, and where the user consents."""
-    what = _CREDENTIAL.format(printable(request.name), request.kind)
-    typer.secho(what, bold=True, err=True)
+    question = _CREDENTIAL.format(printable(request.name), request.kind)
+    typer.secho(question, bold=True, err=True)
     if request.auth_uri:
         typer.echo(_CONSENT, err=True)
         typer.echo(printable(request.auth_uri), err=True)

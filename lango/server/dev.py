@@ -52,6 +52,6 @@ async def serve_dev(
             await either(serving, stop_signal.requested)
         finally:
             http.should_exit = True
-            await either(serving, stop_signal.at_once)
-            http.force_exit = stop_signal.at_once.is_set()
+            await either(serving, stop_signal.immediate)
+            http.force_exit = stop_signal.immediate.is_set()
             await serving

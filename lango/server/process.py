@@ -46,11 +46,11 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
-        self.at_once = asyncio.Event()
+        self.immediate = asyncio.Event()
 
     def ask(self) -> None:
         """Ask to drain; the second time, to stop immediately."""
-        (self.at_once if self.requested.is_set() else self.requested).set()
+        (self.immediate if self.requested.is_set() else self.requested).set()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -184,13 +184,13 @@ async def _end(
     http.should_exit = True
     if worker is not None and services.health.worker is not None:
         stopping = asyncio.create_task(worker.stop(drain))
-        await either(stopping, stop_signal.at_once)
+        await either(stopping, stop_signal.immediate)
         if not stopping.done():
             stopping.cancel()
             await asyncio.wait([stopping])
             await worker.stop(0)
-    await either(serving, stop_signal.at_once)
-    http.force_exit = stop_signal.at_once.is_set()
+    await either(serving, stop_signal.immediate)
+    http.force_exit = stop_signal.immediate.is_set()
     await serving
 
 

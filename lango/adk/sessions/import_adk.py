@@ -49,8 +49,8 @@ _NOT_THIS_SESSION: Final = (
 class ImportProblem:
     """Something that was not imported, or differs from the source."""
 
-    what: str
-    why: str
+    subject: str
+    reason: str
 
 
 @dataclass(slots=True)

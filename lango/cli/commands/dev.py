@@ -36,13 +36,13 @@ def dev(
     log_as(log_format)
     loaded = checked_settings(url, config, apps or [])
     log_as(log_format, loaded.settings.log_format)
-    chosen = DEFAULT_PORT if port is None else port
-    require_free(host, chosen)
+    port = DEFAULT_PORT if port is None else port
+    require_free(host, port)
     import asyncio
 
     from lango.app import Application  # imports ADK, which takes seconds: errors above come first
 
-    asyncio.run(_serve(Application(loaded), apps or [], host, chosen))
+    asyncio.run(_serve(Application(loaded), apps or [], host, port))
 
 
 async def _serve(application: Application, names: list[str], host: str, port: int) -> None:
@@ -65,6 +65,6 @@ async def _serve(application: Application, names: list[str], host: str, port: in
             dev_app = web_app(apps, sessions, artifacts, memory, folder=folder, host=host)
             with listen(host, port) as listening:
                 address = web_address(*listening.getsockname()[:2])
-                where = f"ADK's web UI for {', '.join(apps)}: {address}/dev-ui/"
-                await serve_dev(dev_app, listening, on_ready=lambda: say(where))
+                message = f"ADK's web UI for {', '.join(apps)}: {address}/dev-ui/"
+                await serve_dev(dev_app, listening, on_ready=lambda: say(message))
     say("Stopped.")

@@ -62,4 +62,4 @@ def _show(finding: CheckResult) -> None:
     if finding.warns:
         mark, colour = "??", typer.colors.YELLOW
     typer.secho(mark, fg=colour, nl=False)
-    typer.echo(f"  {finding.what:<34} {printable(finding.message)}")
+    typer.echo(f"  {finding.subject:<34} {printable(finding.message)}")

@@ -102,5 +102,5 @@ async def _serve(
 
 
 def _started(apps: Sequence[str], listening: socket.socket, with_worker: bool) -> str:
-    how = "and running turns" if with_worker else "whose turns `lango worker` runs"
-    return f"Serving {', '.join(apps)} at {web_address(*listening.getsockname()[:2])}, {how}."
+    mode = "and running turns" if with_worker else "whose turns `lango worker` runs"
+    return f"Serving {', '.join(apps)} at {web_address(*listening.getsockname()[:2])}, {mode}."

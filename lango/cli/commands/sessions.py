@@ -174,8 +174,8 @@ def import_session(
         counts = {"entries": done.entries, "artifacts": done.artifacts, "memories": done.memories}
         print_json({**names, "alias": key.session_id, **counts})
         return
-    others = {"artifacts": done.artifacts, "entries of memory": done.memories}
-    counts = "".join(f", {count:,} {what}" for what, count in others.items() if count)
+    extras = {"artifacts": done.artifacts, "entries of memory": done.memories}
+    counts = "".join(f", {count:,} {label}" for label, count in extras.items() if count)
     owner = f"{one_line(done.key.user_id, 80)} in {one_line(done.key.app_name, 80)}"
     typer.echo(f"{done.public_id} of {owner}: {done.entries:,} entries{counts}.")
 
@@ -207,8 +207,8 @@ def delete(
     for summary in summaries if not yes else ():
         typer.echo(_listed(summary))
     if not yes:
-        what = "this session" if len(summaries) == 1 else f"these {len(summaries)} sessions"
-        typer.confirm(f"Delete {what}?", abort=True)
+        subject = "this session" if len(summaries) == 1 else f"these {len(summaries)} sessions"
+        typer.confirm(f"Delete {subject}?", abort=True)
     with_store(place, tenant, remove)
     typer.echo("Deleted." if len(summaries) == 1 else f"Deleted {len(summaries)} sessions.")
 
@@ -222,10 +222,10 @@ async def find(
     from lango.store.sessions import listing
 
     check_id("session id", session)
-    named = partial(
+    query = partial(
         listing.named_sessions, tenant=opened.tenant, name=session, app_name=app, user_id=user
     )
-    summaries = await opened.store.database.read(named)
+    summaries = await opened.store.database.read(query)
     exact = [summary for summary in summaries if summary.public_id == session]
     if len(exact or summaries) == 1:
         return (exact or summaries)[0]
@@ -236,9 +236,9 @@ async def find(
         raise ConfigError(
             f"Several sessions are called {session}: pass --app, --user, or {choices}."
         )
-    where = "".join((f" of {user}" if user else "", f" in {app}" if app else ""))
+    scope = "".join((f" of {user}" if user else "", f" in {app}" if app else ""))
     raise SessionNotFoundError(
-        f"Session {session}{where} not found. "
+        f"Session {session}{scope} not found. "
         f"Run `{command_of(opened.place, 'sessions', 'list')}`, or pass --tenant."
     )
 

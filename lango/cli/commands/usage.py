@@ -46,14 +46,14 @@ def usage(
     as_json: Json = False,
 ) -> None:
     """Sum the tokens and the cost of model calls (default: the last 30 days)."""
-    chosen = _checked(by or ())
+    groups = _checked(by or ())
 
     async def read(opened: OpenStore) -> UsageReport:
         from lango.insight.usage import recent_usage
         from lango.store.insight.usage import read_usage
 
         usage_filter = recent_usage(opened.tenant, since, until, user, app)
-        return await read_usage(opened.store.database, usage_filter, chosen)
+        return await read_usage(opened.store.database, usage_filter, groups)
 
     report = with_store((url, schema, config), tenant, read)
     if as_json:
@@ -66,11 +66,11 @@ def usage(
 
 
 def _checked(by: Sequence[str]) -> list[UsageBy]:
-    known: dict[str, UsageBy] = {name: name for name in BY}
+    groups: dict[str, UsageBy] = {name: name for name in BY}
     for name in by:
-        if name not in known:
+        if name not in groups:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(BY)}.", param_hint="--by")
-    return [known[name] for name in by]
+    return [groups[name] for name in by]
 
 
 def _show(report: UsageReport) -> None:

@@ -96,8 +96,8 @@ def forget(
         return sum([await store.delete(owner.tenant, pk, **names) for pk in entries])
 
     if not yes:
-        what = f"{len(entries)} entries" if entries else "all entries"
-        typer.confirm(f"Delete {what} of the memory of {one_line(user, 80)}?", abort=True)
+        subject = f"{len(entries)} entries" if entries else "all entries"
+        typer.confirm(f"Delete {subject} of the memory of {one_line(user, 80)}?", abort=True)
     count = with_store((url, schema, config), tenant, remove)
     typer.echo(f"Deleted entries: {count:,}.")
 
@@ -120,9 +120,9 @@ def delete(
         return await opened.store.delete_user(opened.tenant, user, app)
 
     if not yes:
-        where = f"in {one_line(app, 80)}" if app else "in all apps"
+        scope = f"in {one_line(app, 80)}" if app else "in all apps"
         data = f"all data, memory and credentials of {one_line(user, 80)}"
-        typer.confirm(f"Delete {data} {where}?", abort=True)
+        typer.confirm(f"Delete {data} {scope}?", abort=True)
     deleted = with_store((url, schema, config), tenant, remove)
     if as_json:
         print_json(asdict(deleted))
@@ -135,8 +135,8 @@ def delete(
         "records of model calls": deleted.model_calls,
         "credentials for tools": deleted.credentials,
     }
-    shown = ", ".join(f"{what}: {count:,}" for what, count in counts.items() if count)
-    typer.echo(f"Deleted {shown}." if shown else "There is no data of this user.")
+    text = ", ".join(f"{label}: {count:,}" for label, count in counts.items() if count)
+    typer.echo(f"Deleted {text}." if text else "There is no data of this user.")
 
 
 def _owner(opened: OpenStore, app: str | None, user: str) -> SessionKey:
@@ -147,8 +147,8 @@ def _owner(opened: OpenStore, app: str | None, user: str) -> SessionKey:
 
     apps = list(opened.settings.apps)
     if app is None and len(apps) != 1:
-        known = f": {', '.join(apps)}" if apps else ""
-        raise ConfigError(f"Pass --app: each app has its own memory of a user{known}.")
+        names = f": {', '.join(apps)}" if apps else ""
+        raise ConfigError(f"Pass --app: each app has its own memory of a user{names}.")
     return SessionKey(
         opened.tenant, check_id("app name", app or apps[0]), check_id("user id", user), ""
     )

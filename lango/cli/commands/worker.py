@@ -108,8 +108,8 @@ async def _run_with_probes(application: Application, worker: TurnWorker, port: i
     app = create_probes(application)
     with listen(application.settings.server.host, port, _PROBE_OPTIONS) as listening:
         async with metrics_beside_probes(app) as measured:
-            what = "Probes and metrics" if measured else "Probes"
-            answers = f"{what} are answered on port {listening.getsockname()[1]}."
+            subject = "Probes and metrics" if measured else "Probes"
+            answers = f"{subject} are answered on port {listening.getsockname()[1]}."
             await serve(
                 app,
                 listening,
@@ -144,13 +144,13 @@ def _hear_signals(stop_requested: asyncio.Event) -> None:
     import asyncio
 
     loop = asyncio.get_running_loop()
-    both = (signal.SIGTERM, signal.SIGINT)
+    signals = (signal.SIGTERM, signal.SIGINT)
 
     def stop() -> None:
         stop_requested.set()
-        for number in both:  # a second signal ends the process, by the default handler
+        for number in signals:  # a second signal ends the process, by the default handler
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
-    for number in both:
+    for number in signals:
         loop.add_signal_handler(number, stop)

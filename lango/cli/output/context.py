@@ -72,19 +72,19 @@ def drawn(context: SessionContext) -> Iterator[str]:
 
 
 def _listed(call: ContextCall) -> str:
-    sent = f"{call.estimated:,} tokens, {_counted(call.messages_sent)}"
+    size = f"{call.estimated:,} tokens, {_counted(call.messages_sent)}"
     cut = f", {call.left_out:,} left out" if call.left_out else ""
     failed = "" if call.outcome == "completed" else f"; {_WORDS.get(call.outcome, call.outcome)}"
     summary = " for a summary" if call.kind == "summary" else ""
-    return f"  {call.call}  {call.started:%Y-%m-%d %H:%M:%S}  {sent}{summary}{cut}{failed}"
+    return f"  {call.call}  {call.started:%Y-%m-%d %H:%M:%S}  {size}{summary}{cut}{failed}"
 
 
 def _of_call(call: ContextView) -> Iterator[str]:
     attempt = call.attempt
     tries = f", attempt {attempt.number}" if attempt.number > 1 else ""
     by = f" by {call.agent}" if call.agent else ""
-    what = " for a summary" if call.kind == "summary" else ""
-    yield one_line(f"{call.call or 'A call'} to {_model(attempt)}{by}{what}{tries}", 200)
+    purpose = " for a summary" if call.kind == "summary" else ""
+    yield one_line(f"{call.call or 'A call'} to {_model(attempt)}{by}{purpose}{tries}", 200)
     yield f"  turn    {one_line(call.turn, 100) or '-'}"
     yield f"  time    {_times(attempt)}"
     for earlier in call.attempts[:-1]:
@@ -98,8 +98,8 @@ def _of_call(call: ContextView) -> Iterator[str]:
     lines = [*map(_prompt, _before_messages(call.sections)), *map(_cut, call.cut)]
     lines += _message_lines(call)
     if call.rest:
-        what = "shortened outputs, and what ADK added" if call.shortened else "what ADK added"
-        lines.append(_Line("", "the rest", call.rest, f"not itemised: {what}"))
+        content = "shortened outputs, and what ADK added" if call.shortened else "what ADK added"
+        lines.append(_Line("", "the rest", call.rest, f"not itemised: {content}"))
     yield from _scaled(lines)
 
 
@@ -120,8 +120,12 @@ def _of_preview(preview: ContextPreview) -> Iterator[str]:
     if preview.problem:
         yield f"  There would be no call: {preview.problem}"
         return
-    sent = [section.number for section in preview.sections]
-    sent_line = _Line(_numbers(sent), "sent", preview.tokens, _counted(len(sent))) if sent else None
+    numbers = [section.number for section in preview.sections]
+    sent_line = (
+        _Line(_numbers(numbers), "sent", preview.tokens, _counted(len(numbers)))
+        if numbers
+        else None
+    )
     yield from _scaled([*map(_cut, preview.cut), *([sent_line] if sent_line else [])])
 
 

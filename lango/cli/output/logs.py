@@ -84,12 +84,12 @@ def log_warnings(*, turns: bool = False) -> None:
         logging.getLogger(_TURNS).setLevel(logging.INFO)
 
 
-def log_as(chosen: LogFormat | None, setting: str = LogFormat.TEXT.value) -> None:
+def log_as(log_format: LogFormat | None, setting: str = LogFormat.TEXT.value) -> None:
     """Write the log in the format of the option, else in that of the setting.
 
     JSON is every line: also Python's warnings, and what `say` announces.
     """
-    if (chosen or LogFormat(setting)) is LogFormat.TEXT:
+    if (log_format or LogFormat(setting)) is LogFormat.TEXT:
         return
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonFormatter())

@@ -48,10 +48,10 @@ def exact(moment: datetime) -> str:
 
 def age(moment: datetime) -> str:
     """How long ago it was, in its largest unit."""
-    gone = (datetime.now(UTC) - moment).total_seconds()
+    seconds = (datetime.now(UTC) - moment).total_seconds()
     for size, unit in _STEPS:
-        if gone >= size:
-            return f"{int(gone // size)} {unit} ago"
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
     return "now"
 
 
@@ -61,6 +61,6 @@ def span(seconds: float) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 100:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {remainder} s"

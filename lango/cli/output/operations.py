@@ -183,8 +183,8 @@ def _queue_rows(fleet: FleetState) -> list[list[str]]:
 
 
 def _queue_cells(counts: dict[str, int], oldest: float | None) -> list[str]:
-    queued, *others = (f"{counts.get(state, 0):,}" for state in _STATES)
-    return [queued, "" if oldest is None else span(oldest), *others]
+    queued, *other_cells = (f"{counts.get(state, 0):,}" for state in _STATES)
+    return [queued, "" if oldest is None else span(oldest), *other_cells]
 
 
 def _running_row(turn: RunningTurn, picture: OperationsPicture) -> list[str]:

@@ -111,8 +111,8 @@ class TextScreen:
                 self._show_waiting()
                 self._note(_reason(event, self._place), style="red", full=True)
             case ToolFinished() if event.error is not None:
-                why = event.cause or event.error
-                self._note(f"← {event.name} failed: {why}", style="yellow", full=True)
+                cause = event.cause or event.error
+                self._note(f"← {event.name} failed: {cause}", style="yellow", full=True)
             case _:
                 self._show_call(event)
 
@@ -175,8 +175,8 @@ class TextScreen:
             self._note(text)
             return
         self._end_line()
-        shown = one_line(text, self._notes.width - _MARGIN)
-        self._notes.print(f"[dim]{escape(shown)}[/]", end="")
+        line = one_line(text, self._notes.width - _MARGIN)
+        self._notes.print(f"[dim]{escape(line)}[/]", end="")
         self._shows_progress = True
 
     def _clear_progress(self) -> None:
@@ -204,8 +204,8 @@ class TextScreen:
         self._end_line()
         if not text:
             return
-        shown = printable(text) if full else one_line(text, self._notes.width - _MARGIN)
-        self._notes.print(f"[{style}]{escape(shown)}[/]", soft_wrap=full)
+        line = printable(text) if full else one_line(text, self._notes.width - _MARGIN)
+        self._notes.print(f"[{style}]{escape(line)}[/]", soft_wrap=full)
 
 
 def _is_foreign(event: Failed) -> bool:

@@ -77,10 +77,10 @@ def _lines(path: Path, advance: Advance) -> Iterator[bytes]:
 
 
 @contextmanager
-def progress_bar(what: str, total: int, figures: ProgressColumn) -> Generator[Advance]:
+def progress_bar(label: str, total: int, figures: ProgressColumn) -> Generator[Advance]:
     """Show a progress bar on standard error if it is a terminal; yields how to advance it."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), figures, TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(label, total=total)
         yield lambda done: progress.advance(task, done)

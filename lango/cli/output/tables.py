@@ -58,10 +58,10 @@ def table_of(
 
     cells = [[one_line(cell, _MAX_CELL) for cell in row] for row in rows]
     widths = _widths(columns, [*cells, *([total] if total else [])])
-    shown = _fitting(columns, widths, width)
-    rooms = _rooms(columns, widths, shown, width)
+    numbers = _fitting(columns, widths, width)
+    rooms = _rooms(columns, widths, numbers, width)
     table = Table(box=None, pad_edge=False, show_footer=total is not None)
-    for number in shown:
+    for number in numbers:
         column = columns[number]
         table.add_column(
             column.heading,
@@ -71,7 +71,7 @@ def table_of(
             min_width=rooms[number],
         )
     for row in cells:
-        table.add_row(*(escape(one_line(row[number], rooms[number])) for number in shown))
+        table.add_row(*(escape(one_line(row[number], rooms[number])) for number in numbers))
     return table
 
 
@@ -98,8 +98,10 @@ def print_page(
         for number, column in enumerate(columns)
         if column.is_shared
     }
-    shown = [number for number in range(len(columns)) if not common.get(number)]
-    print_table([columns[number] for number in shown], ([row[n] for n in shown] for row in rows))
+    numbers = [number for number in range(len(columns)) if not common.get(number)]
+    print_table(
+        [columns[number] for number in numbers], ([row[n] for n in numbers] for row in rows)
+    )
     shared = [f"{columns[n].heading} {one_line(value, 80)}" for n, value in common.items() if value]
     if shared:
         typer.echo(f"All: {', '.join(shared)}.")
@@ -118,28 +120,30 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """The columns to show: all that are not empty, without spare ones if there is no room."""
-    shown = [number for number, width in enumerate(widths) if width]
+    numbers = [number for number, width in enumerate(widths) if width]
 
     def needed() -> int:
         least_widths = (
             min(widths[number], _ENOUGH) if columns[number].is_text else widths[number]
-            for number in shown
+            for number in numbers
         )
-        return sum(least_widths) + _GAP * (len(shown) - 1)
+        return sum(least_widths) + _GAP * (len(numbers) - 1)
 
-    spare = [number for number in shown if columns[number].is_spare]
+    spare = [number for number in numbers if columns[number].is_spare]
     while spare and needed() > room:
-        shown.remove(spare.pop())
-    return shown
+        numbers.remove(spare.pop())
+    return numbers
 
 
 def _rooms(
-    columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], room: int
+    columns: Sequence[Column], widths: Sequence[int], numbers: Sequence[int], room: int
 ) -> dict[int, int]:
     """The width of each column: texts share what the others leave, the shortest first."""
-    rooms = {number: widths[number] for number in shown if not columns[number].is_text}
-    texts = sorted((number for number in shown if columns[number].is_text), key=widths.__getitem__)
-    remaining = room - sum(rooms.values()) - _GAP * (len(shown) - 1)
+    rooms = {number: widths[number] for number in numbers if not columns[number].is_text}
+    texts = sorted(
+        (number for number in numbers if columns[number].is_text), key=widths.__getitem__
+    )
+    remaining = room - sum(rooms.values()) - _GAP * (len(numbers) - 1)
     for index, number in enumerate(texts):
         share = max(remaining // (len(texts) - index), _MIN_COLUMN)
         rooms[number] = min(widths[number], share)

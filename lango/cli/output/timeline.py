@@ -64,8 +64,8 @@ def _head(turn: Turn, timeline: Timeline, end: datetime, cause: Cause | None) ->
         error = str(cause or f"{turn.error.get('type')}: {turn.error.get('message')}")
         yield f"  error    {one_line(error, _ERROR)}"
     if len(timeline.turns) > 1:
-        others = [turn_id for turn_id in timeline.turns if turn_id != turn.id]
-        yield f"  with     {', '.join(others)}: the questions and answers of one turn"
+        other_turns = [turn_id for turn_id in timeline.turns if turn_id != turn.id]
+        yield f"  with     {', '.join(other_turns)}: the questions and answers of one turn"
 
 
 def _steps(timeline: Timeline, end: datetime) -> Iterator[str]:

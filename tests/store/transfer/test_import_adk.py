@@ -280,8 +280,8 @@ async def test_a_session_used_on_both_sides_is_left_and_reported(
         await say(runner_on(service), BUSY, "there")
     before = await rows_of(store_url, tenant)
     report = await moved(own_source, store_url, tenant)
-    assert [problem.what for problem in report.problems] == [f"{APP} / {USER} / {BUSY}"]
-    assert "have new events since the last import" in report.problems[0].why
+    assert [problem.subject for problem in report.problems] == [f"{APP} / {USER} / {BUSY}"]
+    assert "have new events since the last import" in report.problems[0].reason
     assert await rows_of(store_url, tenant) == before
 
 
@@ -308,7 +308,7 @@ async def test_a_turn_that_runs_here_is_not_disturbed(
         turn = await desk.submit(SessionKey(tenant, APP, USER, BUSY))
         await desk.claim(turn.session_pk, await desk.worker(APP))
     report = await moved(own_source, store_url, tenant)
-    assert ["A turn is running" in problem.why for problem in report.problems] == [True]
+    assert ["A turn is running" in problem.reason for problem in report.problems] == [True]
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ async def test_a_difference_is_found(
     report = await moved(own_source, sqlite_url, "")
     if problem:
         assert not report.ok
-        assert problem in report.problems[0].why
+        assert problem in report.problems[0].reason
     else:  # the state of a session without new turns is copied again
         assert report.ok
 
@@ -353,7 +353,7 @@ async def test_a_session_that_cannot_be_read_does_not_hold_up_the_rest(
         "from user_states where user_id = 'bob'",
     )
     report = await moved(own_source, store_url, tenant)
-    whys = {problem.what.rpartition(" / ")[2]: problem.why for problem in report.problems}
+    whys = {problem.subject.rpartition(" / ")[2]: problem.reason for problem in report.problems}
     assert whys.keys() == {"b1", "b3", "b\n", "eve\0"}
     assert "author" in whys["b1"]
     assert "is not JSON" in whys["b3"]
