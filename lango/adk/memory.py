@@ -162,8 +162,8 @@ class SqlMemoryService(BaseMemoryService):
     ) -> SearchMemoryResponse:
         """The entries of a user that share words with the query, the best first."""
         user = self._user(app_name, user_id)
-        found = await self._memories.search(user, query, self.limit)
-        return SearchMemoryResponse(memories=[_entry(memory) for memory in found])
+        memories = await self._memories.search(user, query, self.limit)
+        return SearchMemoryResponse(memories=[_entry(memory) for memory in memories])
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None

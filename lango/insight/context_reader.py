@@ -182,7 +182,7 @@ class ContextReader:
 
 
 async def _newest_of(
-    seen: SeenMessages, rows: Sequence[StoredMessage], scope: str | None = None
+    seen_messages: SeenMessages, rows: Sequence[StoredMessage], scope: str | None = None
 ) -> StoredSummary | None:
     """The newest summary of the session, or of a task in it, with the messages that it replaces."""
     compactions = [
@@ -193,7 +193,7 @@ async def _newest_of(
     if not compactions:
         return None
     row, compaction = compactions[-1]
-    replaced = await seen.message_range(0, row.seq, compaction.end_timestamp)
+    replaced = await seen_messages.message_range(0, row.seq, compaction.end_timestamp)
     messages = convert_messages([compaction.compacted_content])
     if replaced is None or not messages:
         return None

@@ -48,7 +48,7 @@ class Member:
         self.joins += 1
         self._news.set()
 
-    async def until(self, is_there: Callable[[], bool], what: str) -> None:
+    async def until(self, is_there: Callable[[], bool], problem: str) -> None:
         """Wait for something that messages or connections bring about."""
         try:
             async with asyncio.timeout(_SOON):
@@ -56,7 +56,7 @@ class Member:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise ConformanceError(f"{what}; received: {self.received}") from None
+            raise ConformanceError(f"{problem}; received: {self.received}") from None
 
     def data_of(self, topic: str) -> list[bytes]:
         """The data received on a topic, in order."""

@@ -48,26 +48,26 @@ class ConformanceError(AssertionError):
     """The service does not do what the check requires."""
 
 
-def equal(actual: Any, expected: Any, what: str) -> None:
+def equal(actual: Any, expected: Any, label: str) -> None:
     """Raise unless both are equal, including the types of numbers."""
     problems = differences(expected, actual)
     if problems:
-        raise ConformanceError(f"{what}: " + "; ".join(problems[:5]))
+        raise ConformanceError(f"{label}: " + "; ".join(problems[:5]))
 
 
-def true(condition: object, what: str) -> None:
+def true(condition: object, problem: str) -> None:
     """Raise unless the condition holds."""
     if not condition:
-        raise ConformanceError(what)
+        raise ConformanceError(problem)
 
 
-async def raises(kind: type[E], doing: Awaitable[object], what: str) -> E:
+async def raises(kind: type[E], doing: Awaitable[object], label: str) -> E:
     """The error of this kind that `doing` must raise."""
     try:
         await doing
     except kind as error:
         return error
-    raise ConformanceError(f"{what}: no {kind.__name__} was raised")
+    raise ConformanceError(f"{label}: no {kind.__name__} was raised")
 
 
 @dataclass
@@ -109,9 +109,9 @@ class Subject:
             app_name=app, user_id=user, session_id=session_id, config=config
         )
 
-    async def get(self, session_id: str = SESSION, **where: Any) -> Session:
+    async def get(self, session_id: str = SESSION, **names: Any) -> Session:
         """The session, which must exist."""
-        session = await self.find(session_id, **where)
+        session = await self.find(session_id, **names)
         true(session is not None, f"session {session_id!r} is missing")
         return cast("Session", session)
 
@@ -137,9 +137,9 @@ class Subject:
         """Append a user's text."""
         return await self.service.append_event(session, self.event(text, **fields))
 
-    async def texts(self, session_id: str = SESSION, **where: Any) -> list[str]:
+    async def texts(self, session_id: str = SESSION, **names: Any) -> list[str]:
         """The texts of the session, loaded now, without the tenant's name."""
-        return texts_of(await self.get(session_id, **where), self.tenant)
+        return texts_of(await self.get(session_id, **names), self.tenant)
 
 
 def texts_of(session: Session, tenant: str) -> list[str]:

@@ -184,13 +184,13 @@ class Fleet:
         self._opened.push_async_callback(process.engine.close)
         return process
 
-    async def until(self, is_so: Callable[[], bool], what: str) -> None:
+    async def until(self, is_so: Callable[[], bool], problem: str) -> None:
         """Wait for something that agents bring about."""
         for _ in range(int(_WITHIN / _LOOK_EVERY)):
             if is_so():
                 return
             await asyncio.sleep(_LOOK_EVERY)
-        raise ConformanceError(f"{what}; started: {self.app.starts}")
+        raise ConformanceError(f"{problem}; started: {self.app.starts}")
 
     def started(self, turn: str) -> int:
         """How often an agent has started a turn."""

@@ -79,11 +79,11 @@ def _sparse(cls: type[BaseModel], least: int = 0, most: int = 4) -> SearchStrate
     required = {name for name, field in cls.model_fields.items() if field.is_required()}
     required |= _ALWAYS.get(cls, set())
     optional = sorted(set(cls.model_fields) - required)
-    chosen = st.sets(st.sampled_from(optional), min_size=least, max_size=most)
+    optional_names = st.sets(st.sampled_from(optional), min_size=least, max_size=most)
 
     @st.composite
     def build(draw: DrawFn) -> BaseModel:
-        names = required | draw(chosen) if optional else required
+        names = required | draw(optional_names) if optional else required
         values = {name: draw(_field(cls, name)) for name in sorted(names)}
         return _instance(cls, values, draw(_extras(cls)))
 
@@ -91,8 +91,8 @@ def _sparse(cls: type[BaseModel], least: int = 0, most: int = 4) -> SearchStrate
 
 
 def _instance(cls: type[BaseModel], values: dict[str, Any], extras: dict[str, Any]) -> BaseModel:
-    named = {cls.model_fields[name].alias or name: value for name, value in values.items()}
-    return cls.model_validate({**named, **extras})
+    aliased = {cls.model_fields[name].alias or name: value for name, value in values.items()}
+    return cls.model_validate({**aliased, **extras})
 
 
 @cache
@@ -153,11 +153,11 @@ def _of_generic(annotation: Any) -> SearchStrategy[Any]:
 
 
 def _enum(cls: type[enum.Enum]) -> SearchStrategy[Any]:
-    known = st.sampled_from(list(cls))
+    members = st.sampled_from(list(cls))
     if not cls.__module__.startswith("google.genai"):
-        return known
+        return members
     # The SDK keeps unknown values, which a newer server may send.
-    return weighted((9, known), (1, st.builds(_unknown_member, st.just(cls))))
+    return weighted((9, members), (1, st.builds(_unknown_member, st.just(cls))))
 
 
 def _unknown_member(cls: type[enum.Enum]) -> enum.Enum:
@@ -214,11 +214,11 @@ def _timestamps() -> SearchStrategy[float]:
 def _events() -> SearchStrategy[Event]:
     """Events with the common fields, and some of the others."""
     always = ("id", "author", "invocation_id", "timestamp")
-    others = sorted(set(Event.model_fields) - {*always, "content", "actions"})
+    other_fields = sorted(set(Event.model_fields) - {*always, "content", "actions"})
 
     @st.composite
     def build(draw: DrawFn) -> Event:
-        names = {*always, *draw(st.sets(st.sampled_from(others), max_size=5))}
+        names = {*always, *draw(st.sets(st.sampled_from(other_fields), max_size=5))}
         names |= draw(st.sampled_from([{"content"}, {"content", "actions"}, {"actions"}, set()]))
         values = {name: draw(_field(Event, name)) for name in sorted(names)}
         return cast("Event", _instance(Event, values, {}))
@@ -258,7 +258,7 @@ def _actions() -> SearchStrategy[EventActions]:
 def _cache_metadata() -> SearchStrategy[CacheMetadata]:
     """Either a fingerprint alone or an active cache; ADK allows nothing in between."""
     counts = st.integers(0, 1000)
-    alone = instances(CacheMetadata, fingerprint=texts(), contents_count=counts)
+    inactive = instances(CacheMetadata, fingerprint=texts(), contents_count=counts)
     active = instances(
         CacheMetadata,
         fingerprint=texts(),
@@ -268,7 +268,7 @@ def _cache_metadata() -> SearchStrategy[CacheMetadata]:
         invocations_used=counts,
         created_at=st.none() | floats(),
     )
-    return alone | active
+    return inactive | active
 
 
 def _credential_keys() -> SearchStrategy[str]:

@@ -82,12 +82,12 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
         )
         loaded.append(session.events if session else [])
         state = state or (dict(session.state) if session else {})
-    named = [
+    named_events = [
         (name, event)
         for name, session_events in zip(names, loaded, strict=True)
         for event in session_events
     ]
-    events = [event for _, event in named]
+    events = [event for _, event in named_events]
     return Snapshot(
         history=tuple(tuple(_entries(session_events)) for session_events in loaded),
         state={k: v for k, v in state.items() if not k.startswith((*_OWN_STATE, "user:"))},
@@ -99,11 +99,13 @@ async def _snapshot(store: SqlSessionStore, key: SessionKey) -> Snapshot:
         ),
         gaps=_has_gaps(rows),
         calls=Counter(
-            f"{name}/{call.id}" for name, event in named for call in event.get_function_calls()
+            f"{name}/{call.id}"
+            for name, event in named_events
+            for call in event.get_function_calls()
         ),
         responses=Counter(
             f"{name}/{response.id}"
-            for name, event in named
+            for name, event in named_events
             for response in event.get_function_responses()
         ),
         finished=frozenset(
@@ -145,8 +147,8 @@ async def _rows(connection: AsyncConnection, key: SessionKey) -> dict[str, list[
 
 def _has_gaps(rows: dict[str, list[JsonObject]]) -> bool:
     for session in rows["sessions"]:
-        both = [*rows["messages"], *rows["changes"]]
-        seqs = sorted(row["seq"] for row in both if row["session_pk"] == session["pk"])
+        seq_rows = [*rows["messages"], *rows["changes"]]
+        seqs = sorted(row["seq"] for row in seq_rows if row["session_pk"] == session["pk"])
         if seqs != list(range(1, session["next_seq"])):
             return True
     return False
@@ -196,11 +198,11 @@ class Trace:
         """Read a trace file, skipping the first `after` lines."""
         lines = path.read_text().splitlines()[after:] if path.exists() else []
         entries = [line.partition(" ") for line in lines]
-        effects = [rest.split(" ", 2) for kind, _, rest in entries if kind == "effect"]
+        effects = [value.split(" ", 2) for kind, _, value in entries if kind == "effect"]
         return cls(
-            tuple(rest for kind, _, rest in entries if kind == "point"),
+            tuple(value for kind, _, value in entries if kind == "point"),
             tuple(cast("tuple[str, str, str]", tuple(effect)) for effect in effects),
-            tuple(rest for kind, _, rest in entries if kind == "error"),
+            tuple(value for kind, _, value in entries if kind == "error"),
         )
 
     @property

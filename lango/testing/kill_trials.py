@@ -222,14 +222,14 @@ class _TrialWorker:
         if isinstance(turn_input, str):
             new = NewTurn(input_of(turn_input), idempotency_key=unique)
             return (await self.turns.submit(self.key, new)).turn
-        known = await self.turns.of_session(self.key)
-        answered = next((turn for turn in known if turn.idempotency_key == unique), None)
+        turns = await self.turns.of_session(self.key)
+        answered = next((turn for turn in turns if turn.idempotency_key == unique), None)
         if answered is not None:
             return answered
-        waiting = next((turn for turn in known if turn.state == "input_required"), None)
+        waiting = next((turn for turn in turns if turn.state == "input_required"), None)
         if waiting is None:
             return None
-        answered_calls = {turn.answers for turn in known}
+        answered_calls = {turn.answers for turn in turns}
         call = next(call for call in waiting.waits_for if call not in answered_calls)
         answer = input_of([Answer(call, turn_input.approved, turn_input.payload)])
         new = NewTurn(answer, idempotency_key=unique)

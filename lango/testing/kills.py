@@ -51,10 +51,10 @@ class Wrong:
 
     point: str
     number: int
-    what: str
+    problem: str
 
     def __str__(self) -> str:
-        return f"{self.point} (failpoint {self.number}): {self.what}"
+        return f"{self.point} (failpoint {self.number}): {self.problem}"
 
 
 @dataclass(slots=True)
@@ -141,8 +141,8 @@ class _Sweeper:
             kind: [number for number, name in enumerate(points, 1) if name == kind]
             for kind in kinds
         }
-        chosen = (kinds[number % len(kinds)] for number in range(first, first + count))
-        return [self.drawn.choice(places[kind]) for kind in chosen]
+        picks = (kinds[number % len(kinds)] for number in range(first, first + count))
+        return [self.drawn.choice(places[kind]) for kind in picks]
 
     def undisturbed(self) -> tuple[Snapshot, Trace]:
         """The result and the trace of the turns without kills."""
@@ -173,8 +173,8 @@ class _Sweeper:
         report.kills += 1 + sum(process.is_cut for process, _ in went_on)
         report.unknown += after.has_unknown
         report.killed_at[before.points[-1]] += 1
-        for what in wrongs(clean, trace, Trial(before, recoveries, after)):
-            self._note(report, before.points[-1], number, what)
+        for problem in wrongs(clean, trace, Trial(before, recoveries, after)):
+            self._note(report, before.points[-1], number, problem)
         if last.is_cut or last.code:
             self._note(report, before.points[-1], number, f"recovery ended with {last.code}")
         if mode == "freeze":
@@ -239,8 +239,8 @@ class _Sweeper:
         cut = os.WIFSIGNALED(status) or os.WIFSTOPPED(status)
         return _Process(pid, worker, cut, 0 if cut else os.WEXITSTATUS(status))
 
-    def _note(self, report: SweepReport, point: str, number: int, what: str) -> None:
-        report.wrong.append(Wrong(point, number, what))
+    def _note(self, report: SweepReport, point: str, number: int, problem: str) -> None:
+        report.wrong.append(Wrong(point, number, problem))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,13 +42,13 @@ def _of_mappings(
     expected: Mapping[Any, Any], actual: Mapping[Any, Any], path: str
 ) -> Iterator[str]:
     for key in [*expected, *(key for key in actual if key not in expected)]:
-        where = f"{path}.{key}"
+        key_path = f"{path}.{key}"
         if key not in actual:
-            yield f"{where}: lost {expected[key]!r:.200}"
+            yield f"{key_path}: lost {expected[key]!r:.200}"
         elif key not in expected:
-            yield f"{where}: appeared as {actual[key]!r:.200}"
+            yield f"{key_path}: appeared as {actual[key]!r:.200}"
         else:
-            yield from _differences(expected[key], actual[key], where)
+            yield from _differences(expected[key], actual[key], key_path)
 
 
 def _of_sequences(expected: Sequence[Any], actual: Sequence[Any], path: str) -> Iterator[str]:

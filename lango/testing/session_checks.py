@@ -195,11 +195,11 @@ async def delete_twice(subject: Subject) -> None:
     await subject.create()
     for name in ("missing", SESSION, SESSION):
         await subject.service.delete_session(app_name=APP, user_id=USER, session_id=name)
-    for where in ({"user_id": "other"}, {"app_name": "other"}):
+    for wrong_part in ({"user_id": "other"}, {"app_name": "other"}):
         await subject.create("kept")
-        names = {"app_name": APP, "user_id": USER, "session_id": "kept", **where}
+        names = {"app_name": APP, "user_id": USER, "session_id": "kept", **wrong_part}
         await subject.service.delete_session(**names)
-        true(await subject.find("kept"), f"a delete for {where} took another's session")
+        true(await subject.find("kept"), f"a delete for {wrong_part} took another's session")
         await subject.service.delete_session(app_name=APP, user_id=USER, session_id="kept")
 
 
@@ -248,17 +248,19 @@ async def tenants_share_nothing(subject: Subject) -> None:
     equal((await subject.get()).state, state, "the state")
     listed = (await subject.service.list_sessions(app_name=APP)).sessions
     equal([summary.id for summary in listed], [SESSION], "the list")
-    own = f"only-{subject.tenant}"
-    await subject.create(own)
+    session_id = f"only-{subject.tenant}"
+    await subject.create(session_id)
     async with subject.factory(f"{subject.tenant}-stranger") as stranger:
-        session_of_other = await stranger.get_session(app_name=APP, user_id=USER, session_id=own)
+        session_of_other = await stranger.get_session(
+            app_name=APP, user_id=USER, session_id=session_id
+        )
         true(session_of_other is None, "a stranger finds the session")
         equal((await stranger.list_sessions(app_name=APP)).sessions, [], "a stranger's list")
         equal(await stranger.get_user_state(app_name=APP, user_id=USER), {}, "a stranger's state")
-        await stranger.delete_session(app_name=APP, user_id=USER, session_id=own)
-        doing = stranger.append_event(await subject.get(own), subject.event("hello"))
+        await stranger.delete_session(app_name=APP, user_id=USER, session_id=session_id)
+        doing = stranger.append_event(await subject.get(session_id), subject.event("hello"))
         await raises(SessionNotFoundError, doing, "a stranger's append")
-    true(await subject.find(own), "a stranger deleted the session")
+    true(await subject.find(session_id), "a stranger deleted the session")
 
 
 @check("shared")
@@ -266,13 +268,15 @@ async def two_instances_see_each_other(subject: Subject) -> None:
     """One instance immediately reads what another wrote, including state and deletions."""
     session = await subject.create(state={"app:theme": "dark"})
     async with subject.another() as second:
-        theirs = Subject(second, subject.tenant, subject.factory)
-        await theirs.say(await theirs.get(), "second", id="second", state={"user:name": "Ada"})
+        other_subject = Subject(second, subject.tenant, subject.factory)
+        await other_subject.say(
+            await other_subject.get(), "second", id="second", state={"user:name": "Ada"}
+        )
         await subject.say(session, "first")
-        equal(await theirs.texts(), ["second", "first"], "texts of both instances")
+        equal(await other_subject.texts(), ["second", "first"], "texts of both instances")
         equal((await subject.get()).state, {"app:theme": "dark", "user:name": "Ada"}, "the state")
         await subject.service.delete_session(app_name=APP, user_id=USER, session_id=SESSION)
-        true(await theirs.find() is None, "the second sees a deleted session")
+        true(await other_subject.find() is None, "the second sees a deleted session")
 
 
 SESSION_CHECKS: Final[tuple[Check, ...]] = tuple(

@@ -105,8 +105,8 @@ class ServerToolset(ConnectedToolset):
     ) -> OfferedTools[ServerTool]:
         """The tools, with names that are unique in the agent."""
         turn = context.invocation_id if context else None
-        others = [toolset for toolset in toolsets_of(agent) if isinstance(toolset, ServerToolset)]
-        servers = [self, *(toolset for toolset in others if toolset is not self)]
+        toolsets = [toolset for toolset in toolsets_of(agent) if isinstance(toolset, ServerToolset)]
+        servers = [self, *(toolset for toolset in toolsets if toolset is not self)]
         listed = await asyncio.gather(*(server.listed(turn) for server in servers))
         listings = [server.listing(tools) for server, tools in zip(servers, listed, strict=True)]
         names, *_ = server_tool_names(listings, await self._own_names(agent, context))

@@ -31,7 +31,9 @@ def show_report(report: ImportReport) -> None:
         table.add_row(name, value)
     console.print(table)
     for problem in report.problems:
-        console.print(f"[red]{_shown(problem.subject)}[/]: {_shown(problem.reason)}", soft_wrap=True)
+        console.print(
+            f"[red]{_shown(problem.subject)}[/]: {_shown(problem.reason)}", soft_wrap=True
+        )
     if report.problem_count > len(report.problems):
         console.print(f"… and {report.problem_count - len(report.problems):,} more.")
     console.print(_verdict(report), soft_wrap=True)

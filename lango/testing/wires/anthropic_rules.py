@@ -98,12 +98,12 @@ def _check_turns(problems: Problems, messages: list[JsonObject]) -> None:
     ids: list[str] = []
     waiting: list[str] = []
     for number, message in enumerate(messages):
-        where = f"messages.{number}"
+        path = f"messages.{number}"
         blocks = objects(message.get("content"))
-        problems.need(blocks, f"{where}: content is empty")
+        problems.need(blocks, f"{path}: content is empty")
         for block in blocks:
-            _check_block(problems, block, roles[number], where)
-        _check_results(problems, blocks, waiting, where)
+            _check_block(problems, block, roles[number], path)
+        _check_results(problems, blocks, waiting, path)
         waiting = [text(b.get("id")) for b in blocks if b.get("type") == "tool_use"]
         ids += waiting
     problems.need(not waiting, f"tool_use ids without tool_result: {waiting}")
@@ -111,48 +111,48 @@ def _check_turns(problems: Problems, messages: list[JsonObject]) -> None:
 
 
 def _check_results(
-    problems: Problems, blocks: list[JsonObject], waiting: list[str], where: str
+    problems: Problems, blocks: list[JsonObject], waiting: list[str], path: str
 ) -> None:
     """Require the results of exactly the preceding calls, before any other block."""
     kinds = [block.get("type") for block in blocks]
     answered = [text(b.get("tool_use_id")) for b in blocks if b.get("type") == "tool_result"]
-    problems.need(sorted(answered) == sorted(waiting), f"{where}: {answered} answer {waiting}")
+    problems.need(sorted(answered) == sorted(waiting), f"{path}: {answered} answer {waiting}")
     first = kinds[: len(answered)]
-    problems.need(first == ["tool_result"] * len(answered), f"{where}: tool_result must come first")
+    problems.need(first == ["tool_result"] * len(answered), f"{path}: tool_result must come first")
 
 
-def _check_block(problems: Problems, block: JsonObject, role: str, where: str) -> None:
+def _check_block(problems: Problems, block: JsonObject, role: str, path: str) -> None:
     kind = block.get("type")
     if kind == "text":
-        problems.need(text(block.get("text")).strip(), f"{where}: text must contain non-whitespace")
+        problems.need(text(block.get("text")).strip(), f"{path}: text must contain non-whitespace")
     elif kind == "tool_use":
-        problems.need(role == "assistant", f"{where}: tool_use in a {role} message")
+        problems.need(role == "assistant", f"{path}: tool_use in a {role} message")
         problems.need(
-            _ID.fullmatch(text(block.get("id"))), f"{where}: tool_use.id {block.get('id')}"
+            _ID.fullmatch(text(block.get("id"))), f"{path}: tool_use.id {block.get('id')}"
         )
-        problems.need(_NAME.fullmatch(text(block.get("name"))), f"{where}: tool_use.name")
-        problems.need(isinstance(block.get("input"), dict), f"{where}: tool_use.input is no object")
+        problems.need(_NAME.fullmatch(text(block.get("name"))), f"{path}: tool_use.name")
+        problems.need(isinstance(block.get("input"), dict), f"{path}: tool_use.input is no object")
     elif kind == "tool_result":
-        problems.need(role == "user", f"{where}: tool_result in an {role} message")
+        problems.need(role == "user", f"{path}: tool_result in an {role} message")
         for inner in objects(block.get("content")):
-            _check_block(problems, inner, role, where)
+            _check_block(problems, inner, role, path)
     elif kind in ("image", "document"):
-        _check_source(problems, obj(block.get("source")), text(kind), where)
-        problems.need(role == "user", f"{where}: {kind} in an {role} message")
+        _check_source(problems, obj(block.get("source")), text(kind), path)
+        problems.need(role == "user", f"{path}: {kind} in an {role} message")
     elif kind in _THOUGHTS:
         signed = block.get("signature") if kind == "thinking" else block.get("data")
-        problems.need(signed and role == "assistant", f"{where}: {kind} without its signature")
+        problems.need(signed and role == "assistant", f"{path}: {kind} without its signature")
     else:
-        problems.append(f"{where}: block of type {kind}")
+        problems.append(f"{path}: block of type {kind}")
 
 
-def _check_source(problems: Problems, source: JsonObject, kind: str, where: str) -> None:
+def _check_source(problems: Problems, source: JsonObject, kind: str, path: str) -> None:
     if source.get("type") == "url":
-        problems.need(text(source.get("url")).startswith("http"), f"{where}: {kind} address")
+        problems.need(text(source.get("url")).startswith("http"), f"{path}: {kind} address")
         return
     allowed = _IMAGES if kind == "image" else ("application/pdf",)
-    problems.need(source.get("media_type") in allowed, f"{where}: {source.get('media_type')}")
-    problems.need(is_base64(text(source.get("data"))), f"{where}: {kind} is not base64")
+    problems.need(source.get("media_type") in allowed, f"{path}: {source.get('media_type')}")
+    problems.need(is_base64(text(source.get("data"))), f"{path}: {kind} is not base64")
 
 
 def _check_tools(problems: Problems, body: JsonObject, messages: list[JsonObject]) -> None:

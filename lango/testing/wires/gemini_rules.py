@@ -78,20 +78,20 @@ def _check_contents(problems: Problems, contents: list[JsonObject], signing: boo
         (n for n, content in enumerate(contents) if _is_question(content)), default=0
     )
     for number, content in enumerate(contents):
-        where = f"contents[{number}]"
+        path = f"contents[{number}]"
         parts = objects(content.get("parts"))
-        problems.need(parts, f"{where}: no parts")
+        problems.need(parts, f"{path}: no parts")
         for part in parts:
-            _check_part(problems, part, where, alone=len(parts) == 1)
+            _check_part(problems, part, path, is_only=len(parts) == 1)
         answered = [_key(part["functionResponse"]) for part in parts if "functionResponse" in part]
         problems.need(
             sorted(answered) == sorted(waiting),
-            f"{where}: function responses {answered} for calls {waiting}",
+            f"{path}: function responses {answered} for calls {waiting}",
         )
         calls = [part for part in parts if "functionCall" in part]
         waiting = [_key(call["functionCall"]) for call in calls]
         if calls and signing and number > last_question:
-            problems.need("thoughtSignature" in calls[0], f"{where}: missing a thought_signature")
+            problems.need("thoughtSignature" in calls[0], f"{path}: missing a thought_signature")
     problems.need(not waiting, f"function calls without responses: {waiting}")
 
 
@@ -101,27 +101,27 @@ def _is_question(content: JsonObject) -> bool:
 
 
 def _key(function: Any) -> tuple[str, str]:
-    named = obj(function)
-    return text(named.get("id")), text(named.get("name"))
+    call = obj(function)
+    return text(call.get("id")), text(call.get("name"))
 
 
-def _check_part(problems: Problems, part: JsonObject, where: str, *, alone: bool) -> None:
+def _check_part(problems: Problems, part: JsonObject, path: str, *, is_only: bool) -> None:
     kinds = [key for key in _DATA if key in part]
-    problems.need(len(kinds) == 1, f"{where}: a part must hold exactly one thing, not {kinds}")
+    problems.need(len(kinds) == 1, f"{path}: a part must hold exactly one thing, not {kinds}")
     if kinds == ["text"]:
         # Gemini ends calls with an empty text, which ADK sends back beside them.
-        may_be_empty = not alone or "thoughtSignature" in part
-        problems.need(text(part["text"]) or may_be_empty, f"{where}: empty text parameter")
+        may_be_empty = not is_only or "thoughtSignature" in part
+        problems.need(text(part["text"]) or may_be_empty, f"{path}: empty text parameter")
     elif kinds == ["inlineData"]:
         data = obj(part["inlineData"])
         kind = data.get("mimeType") or data.get("mime_type")  # both spellings are accepted
-        problems.need(kind and data.get("data"), f"{where}: inlineData")
+        problems.need(kind and data.get("data"), f"{path}: inlineData")
     elif kinds == ["fileData"]:
         file = obj(part["fileData"])
-        problems.need(file.get("fileUri") or file.get("file_uri"), f"{where}: fileData")
+        problems.need(file.get("fileUri") or file.get("file_uri"), f"{path}: fileData")
     elif kinds == ["functionCall"]:
         args: Any = obj(part["functionCall"]).get("args", {})
-        problems.need(isinstance(args, dict), f"{where}: args is no object")
+        problems.need(isinstance(args, dict), f"{path}: args is no object")
     elif kinds == ["functionResponse"]:
         response: Any = obj(part["functionResponse"]).get("response")
-        problems.need(isinstance(response, dict), f"{where}: response is no object")
+        problems.need(isinstance(response, dict), f"{path}: response is no object")

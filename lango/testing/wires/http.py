@@ -116,10 +116,10 @@ class HttpServer:
 
 
 async def _read(head: bytes, reader: asyncio.StreamReader) -> HttpRequest:
-    first, *rest = head.decode("latin-1").split("\r\n")
+    first, *header_lines = head.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ", 2)
     headers: dict[str, str] = {}
-    for line in filter(None, rest):
+    for line in filter(None, header_lines):
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
     if headers.get("transfer-encoding", "").lower() == "chunked":

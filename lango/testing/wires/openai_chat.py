@@ -129,8 +129,8 @@ def _check_tools(problems: Problems, body: JsonObject) -> None:
     choice: Any = body.get("tool_choice")
     problems.need(choice is None or functions, "tool_choice: without tools")
     if isinstance(choice, dict):
-        chosen = obj(obj(choice).get("function")).get("name")
-        problems.need(chosen in names, f"tool_choice: no tool {chosen}")
+        tool_name = obj(obj(choice).get("function")).get("name")
+        problems.need(tool_name in names, f"tool_choice: no tool {tool_name}")
     else:
         problems.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
 
@@ -146,62 +146,62 @@ def _check_format(problems: Problems, form: JsonObject) -> None:
         problems.need(not loose, f"response_format: not strict at {loose}")
 
 
-def _check_message(problems: Problems, message: JsonObject, where: str) -> None:
+def _check_message(problems: Problems, message: JsonObject, path: str) -> None:
     role, content = message.get("role"), message.get("content")
-    problems.need(role in _ROLES, f"{where}: role {role}")
+    problems.need(role in _ROLES, f"{path}: role {role}")
     if role == "assistant":
         calls = objects(message.get("tool_calls"))
-        problems.need("tool_calls" not in message or calls, f"{where}: empty tool_calls")
-        problems.need(content or calls, f"{where}: neither content nor tool_calls")
+        problems.need("tool_calls" not in message or calls, f"{path}: empty tool_calls")
+        problems.need(content or calls, f"{path}: neither content nor tool_calls")
         for call in calls:
-            _check_call(problems, call, where)
+            _check_call(problems, call, path)
     elif role == "tool":
-        problems.need(isinstance(content, str), f"{where}: a tool's content is text")
-        problems.need(message.get("tool_call_id"), f"{where}: no tool_call_id")
+        problems.need(isinstance(content, str), f"{path}: a tool's content is text")
+        problems.need(message.get("tool_call_id"), f"{path}: no tool_call_id")
     elif isinstance(content, list):
-        problems.need(objects(content), f"{where}: empty content")
+        problems.need(objects(content), f"{path}: empty content")
         for part in objects(content):
-            _check_part(problems, part, where)
+            _check_part(problems, part, path)
     else:
-        problems.need(isinstance(content, str) and content, f"{where}: empty content")
+        problems.need(isinstance(content, str) and content, f"{path}: empty content")
 
 
-def _check_part(problems: Problems, part: JsonObject, where: str) -> None:
+def _check_part(problems: Problems, part: JsonObject, path: str) -> None:
     kind = part.get("type")
     if kind == "text":
-        problems.need(part.get("text"), f"{where}: empty text")
+        problems.need(part.get("text"), f"{path}: empty text")
     elif kind == "image_url":
-        problems.image(text(obj(part.get("image_url")).get("url")), where)
+        problems.image(text(obj(part.get("image_url")).get("url")), path)
     elif kind == "input_audio":
-        problems.need(is_base64(text(obj(part.get(kind)).get("data"))), f"{where}: bad audio")
+        problems.need(is_base64(text(obj(part.get(kind)).get("data"))), f"{path}: bad audio")
     elif kind == "file":
-        problems.image(text(obj(part.get("file")).get("file_data")), where)
+        problems.image(text(obj(part.get("file")).get("file_data")), path)
     else:
-        problems.append(f"{where}: part of type {kind}")
+        problems.append(f"{path}: part of type {kind}")
 
 
-def _check_call(problems: Problems, call: JsonObject, where: str) -> None:
+def _check_call(problems: Problems, call: JsonObject, path: str) -> None:
     function = obj(call.get("function"))
     name = text(function.get("name"))
-    problems.need(0 < len(text(call.get("id"))) <= _MAX_ID, f"{where}: id of {name}")
-    problems.need(call.get("type") == "function", f"{where}: type of {name}")
-    problems.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
-    problems.need(is_json_object(text(function.get("arguments"))), f"{where}: arguments of {name}")
+    problems.need(0 < len(text(call.get("id"))) <= _MAX_ID, f"{path}: id of {name}")
+    problems.need(call.get("type") == "function", f"{path}: type of {name}")
+    problems.need(TOOL_NAME.fullmatch(name), f"{path}: bad name {name!r}")
+    problems.need(is_json_object(text(function.get("arguments"))), f"{path}: arguments of {name}")
 
 
 def _check_pairs(problems: Problems, messages: list[JsonObject]) -> None:
     """Require a result directly after every call, a call for every result, and unique ids."""
     waiting: list[str] = []
-    seen: list[str] = []
+    call_ids: list[str] = []
     for number, message in enumerate(messages):
-        where = f"messages[{number}]"
+        path = f"messages[{number}]"
         if message.get("role") == "tool":
             answered = text(message.get("tool_call_id"))
-            if problems.need(answered in waiting, f"{where}: answers no open call ({answered})"):
+            if problems.need(answered in waiting, f"{path}: answers no open call ({answered})"):
                 waiting.remove(answered)
             continue
-        problems.need(not waiting, f"{where}: calls without answers before it: {waiting}")
+        problems.need(not waiting, f"{path}: calls without answers before it: {waiting}")
         waiting = [text(call.get("id")) for call in objects(message.get("tool_calls"))]
-        seen += waiting
+        call_ids += waiting
     problems.need(not waiting, f"calls without answers at the end: {waiting}")
-    problems.unique(seen, "tool_calls")
+    problems.unique(call_ids, "tool_calls")

@@ -194,9 +194,11 @@ def _check_tools(problems: Problems, body: JsonObject) -> None:
     choice: Any = body.get("tool_choice")
     problems.need(choice is None or tools, "tool_choice: without tools")
     if isinstance(choice, dict):
-        chosen = obj(choice)
+        tool_choice = obj(choice)
         several = (
-            objects(chosen.get("tools")) if chosen.get("type") == "allowed_tools" else [chosen]
+            objects(tool_choice.get("tools"))
+            if tool_choice.get("type") == "allowed_tools"
+            else [tool_choice]
         )
         missing = [tool.get("name") for tool in several if tool.get("name") not in names]
         problems.need(several and not missing, f"tool_choice: no tools {missing}")
@@ -211,65 +213,65 @@ def _check_format(problems: Problems, form: JsonObject) -> None:
         problems.need(not form.get("strict") or not loose, f"text.format: not strict at {loose}")
 
 
-def _check_item(problems: Problems, item: JsonObject, where: str) -> None:
+def _check_item(problems: Problems, item: JsonObject, path: str) -> None:
     kind = item.get("type", "message")
     if kind == "message":
-        _check_message(problems, item, where)
+        _check_message(problems, item, path)
     elif kind == "function_call":
         name = text(item.get("name"))
-        problems.need(0 < len(text(item.get("call_id"))) <= _MAX_ID, f"{where}: call_id of {name}")
-        problems.need(TOOL_NAME.fullmatch(name), f"{where}: bad name {name!r}")
-        problems.need(is_json_object(text(item.get("arguments"))), f"{where}: arguments of {name}")
+        problems.need(0 < len(text(item.get("call_id"))) <= _MAX_ID, f"{path}: call_id of {name}")
+        problems.need(TOOL_NAME.fullmatch(name), f"{path}: bad name {name!r}")
+        problems.need(is_json_object(text(item.get("arguments"))), f"{path}: arguments of {name}")
     elif kind == "function_call_output":
-        problems.need(item.get("call_id"), f"{where}: no call_id")
+        problems.need(item.get("call_id"), f"{path}: no call_id")
         for part in objects(item.get("output")):
-            _check_part(problems, part, where)
-        problems.need(item.get("output"), f"{where}: empty output")
+            _check_part(problems, part, path)
+        problems.need(item.get("output"), f"{path}: empty output")
     elif kind == "reasoning":
-        problems.need(item.get("id") and "summary" in item, f"{where}: not a reasoning item")
-        problems.need(item.get("encrypted_content"), f"{where}: not found, for nothing was stored")
+        problems.need(item.get("id") and "summary" in item, f"{path}: not a reasoning item")
+        problems.need(item.get("encrypted_content"), f"{path}: not found, for nothing was stored")
     else:
-        problems.append(f"{where}: item of type {kind}")
+        problems.append(f"{path}: item of type {kind}")
 
 
-def _check_message(problems: Problems, item: JsonObject, where: str) -> None:
+def _check_message(problems: Problems, item: JsonObject, path: str) -> None:
     role, content = item.get("role"), item.get("content")
-    problems.need(role in ("user", "assistant", "system", "developer"), f"{where}: role {role}")
-    problems.need(content, f"{where}: empty content")
+    problems.need(role in ("user", "assistant", "system", "developer"), f"{path}: role {role}")
+    problems.need(content, f"{path}: empty content")
     if role == "assistant":
-        problems.need(isinstance(content, str), f"{where}: an assistant's input_* parts")
+        problems.need(isinstance(content, str), f"{path}: an assistant's input_* parts")
     for part in objects(content):
-        _check_part(problems, part, where)
+        _check_part(problems, part, path)
 
 
-def _check_part(problems: Problems, part: JsonObject, where: str) -> None:
+def _check_part(problems: Problems, part: JsonObject, path: str) -> None:
     kind = part.get("type")
     if kind == "input_text":
-        problems.need(part.get("text"), f"{where}: empty text")
+        problems.need(part.get("text"), f"{path}: empty text")
     elif kind == "input_image":
-        problems.image(text(part.get("image_url")), where)
+        problems.image(text(part.get("image_url")), path)
     elif kind == "input_file":
-        problems.image(text(part.get("file_data") or part.get("file_url")), where)
+        problems.image(text(part.get("file_data") or part.get("file_url")), path)
     else:
-        problems.append(f"{where}: part of type {kind}")
+        problems.append(f"{path}: part of type {kind}")
 
 
 def _check_order(problems: Problems, items: list[JsonObject]) -> None:
     """Require a result for every call, a call for every result, and an item after reasoning."""
-    called: list[str] = []
+    call_ids: list[str] = []
     answered: list[str] = []
     for number, item in enumerate(items):
         kind = item.get("type", "message")
         if kind == "function_call":
-            called.append(text(item.get("call_id")))
+            call_ids.append(text(item.get("call_id")))
         elif kind == "function_call_output":
             answered.append(text(item.get("call_id")))
-            problems.need(answered[-1] in called, f"input[{number}]: no call {answered[-1]}")
+            problems.need(answered[-1] in call_ids, f"input[{number}]: no call {answered[-1]}")
         elif kind == "reasoning":
             after = items[number + 1] if number + 1 < len(items) else {}
             leads = after.get("type") in ("reasoning", "function_call")
             leads = leads or after.get("role") == "assistant"
             problems.need(leads, f"input[{number}]: a thought without what followed it")
-    problems.need(set(called) == set(answered), f"no tool output found for {set(called)}")
-    problems.unique(called, "function_call")
+    problems.need(set(call_ids) == set(answered), f"no tool output found for {set(call_ids)}")
+    problems.unique(call_ids, "function_call")
     problems.unique(answered, "function_call_output")

@@ -24,15 +24,15 @@ class Problems(list[str]):
             self.append(problem)
         return bool(holds)
 
-    def only(self, given: JsonObject, allowed: Collection[str], where: str) -> None:
+    def only(self, body: JsonObject, allowed: Collection[str], path: str) -> None:
         """Allow only these keys."""
-        for key in given.keys() - set(allowed):
-            self.append(f"{where}: unknown field {key}")
+        for key in body.keys() - set(allowed):
+            self.append(f"{path}: unknown field {key}")
 
-    def unique(self, names: list[str], where: str) -> None:
+    def unique(self, names: list[str], path: str) -> None:
         """Allow no name twice."""
         twice = sorted({name for name in names if names.count(name) > 1})
-        self.need(not twice, f"{where}: {', '.join(twice)} more than once")
+        self.need(not twice, f"{path}: {', '.join(twice)} more than once")
 
     def between(self, body: JsonObject, key: str, low: float, high: float) -> None:
         """Require a number, if present, to be within bounds."""
@@ -40,12 +40,12 @@ class Problems(list[str]):
         fits = value is None or (isinstance(value, int | float) and low <= value <= high)
         self.need(fits, f"{key}: {value} is not between {low:g} and {high:g}")
 
-    def image(self, url: str, where: str) -> None:
+    def image(self, url: str, path: str) -> None:
         """Require a web address or a valid data URL."""
         if url.startswith(("http://", "https://")):
             return
         data = _DATA_URL.fullmatch(url)
-        self.need(data is not None and is_base64(data[2]), f"{where}: no usable address")
+        self.need(data is not None and is_base64(data[2]), f"{path}: no usable address")
 
 
 def obj(value: Any) -> JsonObject:

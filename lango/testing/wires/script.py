@@ -60,7 +60,7 @@ class Broken:
     `at` is the byte of the stream for "cut" and "stall"; the middle if negative.
     """
 
-    how: Break
+    fault: Break
     answer: ScriptedAnswer = field(
         default_factory=lambda: ScriptedAnswer("This will not end well.")
     )

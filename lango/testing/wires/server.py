@@ -165,12 +165,12 @@ class WireServer:
         if isinstance(reply, ScriptedAnswer):
             data = b"".join(frame.data for frame in self.wire.frames(reply, model))
             return HttpReply(200, headers, _pieces([data], self._piece))
-        if reply.how == "html":
+        if reply.fault == "html":
             headers["content-type"] = "text/html"
         data = broken(self.wire, reply, model)
-        stalls = reply.how == "stall"
+        stalls = reply.fault == "stall"
         body = _pieces([data], self._piece, forever=stalls)
-        return HttpReply(200, headers, body, cut=reply.how == "cut")
+        return HttpReply(200, headers, body, cut=reply.fault == "cut")
 
 
 def broken(wire: Wire, reply: Broken, model: str) -> bytes:
@@ -178,7 +178,7 @@ def broken(wire: Wire, reply: Broken, model: str) -> bytes:
     frames = wire.frames(reply.answer, model)
     answer = b"".join(frame.data for frame in frames)
     half = answer[: len(answer) // 2 if reply.at < 0 else reply.at]
-    match reply.how:
+    match reply.fault:
         case "zero_bytes":
             return b""
         case "html":

@@ -353,12 +353,12 @@ async def test_a_session_that_cannot_be_read_does_not_hold_up_the_rest(
         "from user_states where user_id = 'bob'",
     )
     report = await moved(own_source, store_url, tenant)
-    whys = {problem.subject.rpartition(" / ")[2]: problem.reason for problem in report.problems}
-    assert whys.keys() == {"b1", "b3", "b\n", "eve\0"}
-    assert "author" in whys["b1"]
-    assert "is not JSON" in whys["b3"]
-    assert "control character" in whys["b\n"]
-    assert "control character" in whys["eve\0"]
+    reasons = {problem.subject.rpartition(" / ")[2]: problem.reason for problem in report.problems}
+    assert reasons.keys() == {"b1", "b3", "b\n", "eve\0"}
+    assert "author" in reasons["b1"]
+    assert "is not JSON" in reasons["b3"]
+    assert "control character" in reasons["b\n"]
+    assert "control character" in reasons["eve\0"]
     rows = await rows_of(store_url, tenant)
     assert {row["id"] for row in rows["sessions"]} == {BUSY, "b2"}
 
