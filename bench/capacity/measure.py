@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from bench.pg import connect, own_database
 from bench.report import Table
-from bench.turns.desk import Place, queue, worker_context
 from bench.turns.load import backend_cpu, submit_steadily, tally
 from bench.turns.process import poll_until, worker_process
+from bench.turns.worker_context import Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from bench.pg import Connection
-    from bench.turns.desk import Queue
     from bench.turns.process import WorkerProcess
+    from bench.turns.worker_context import Queue
 
 RATES: Final = {
     "nothing": 30.0,

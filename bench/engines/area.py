@@ -17,16 +17,16 @@ from bench.pg import own_database
 from bench.report import Table, summary, verdicts
 from bench.rounds import Interval
 from bench.targets import Finding, Result, Target, exit_code
-from bench.turns.desk import Place, queue, worker_context
 from bench.turns.process import poll_until, worker_process
+from bench.turns.worker_context import Place, queue, worker_context
 from faults.carriers.temporal_server import temporal_server
 from lango.turns.engine.choose import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.turns.desk import Queue, WorkerContext
     from bench.turns.process import WorkerProcess
+    from bench.turns.worker_context import Queue, WorkerContext
 
 START: Final = Target("start of a turn on Temporal, median", 30.0, unit="ms")
 CPU: Final = Target("CPU of a worker per empty turn on Temporal", 4.0, unit="ms")

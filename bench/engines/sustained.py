@@ -17,15 +17,15 @@ from bench.pg import own_database
 from bench.report import Table, summary, verdicts
 from bench.rounds import Interval
 from bench.targets import Finding, Target, exit_code
-from bench.turns.desk import Place, queue, worker_context
 from bench.turns.load import submit_steadily, tally
 from bench.turns.process import poll_until, worker_process
+from bench.turns.worker_context import Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.turns.desk import Queue
     from bench.turns.process import WorkerProcess
+    from bench.turns.worker_context import Queue
 
 SESSIONS: Final = 2_000
 RETENTION: Final = 20.0

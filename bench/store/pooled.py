@@ -15,7 +15,7 @@ from bench.rounds import MIN_ROUNDS, Stopwatch, cpu, divide, estimate, interleav
 from bench.store.append import open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, worker_context
+from bench.turns.worker_context import Place, worker_context
 from tests.support.databases import give_settings, through
 from tests.support.pgbouncer import pgbouncer, version
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import WorkerContext
+    from bench.turns.worker_context import WorkerContext
 
 _DIRECT: Final = "direct"
 _OF_DATABASE: Final = "PgBouncer, settings of the database"

@@ -14,16 +14,16 @@ from bench.report import Table, millis
 from bench.rounds import Stopwatch, cpu, divide, estimate, interleave, wall
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import ANSWER_TAKES
-from bench.turns.desk import MESSAGE, Place, queue, worker_context
 from bench.turns.process import worker_process
+from bench.turns.worker_context import MESSAGE, Place, queue, worker_context
 from lango.adk.durable.run import DurableAgent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import WorkerContext
     from bench.turns.process import WorkerProcess
+    from bench.turns.worker_context import WorkerContext
 
 TARGETS: Final = {
     "wall": Target(f"durable turn of {ANSWER_TAKES} s, wall, × the runner's", 1.15),

@@ -14,15 +14,15 @@ from bench.rounds import Interval, cpu, divide, estimate, interleave, wall
 from bench.store.append import TOGETHER, open_writers, rounder
 from bench.store.ours import Lango
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, queue, worker_context
 from bench.turns.process import poll_until, worker_process
+from bench.turns.worker_context import Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bench.rounds import Sample
-    from bench.turns.desk import Queue
     from bench.turns.process import Figures, WorkerProcess
+    from bench.turns.worker_context import Queue
 
 WAITING: Final = 2_000
 QUICK_WAITING: Final = 200

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.pg import Connection
-    from bench.turns.desk import Queue, WorkerContext
+    from bench.turns.worker_context import Queue, WorkerContext
 
 _SUBMITS: Final = 32  # concurrent submits: a late submitter must not open a task for each turn
 _BACKENDS: Final = "select pid from pg_stat_activity where datname = current_database()"

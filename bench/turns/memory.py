@@ -15,7 +15,7 @@ from bench.rounds import Interval
 from bench.server.process import peak_memory
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import LONG, SHORT
-from bench.turns.desk import Place, queue, worker_context
+from bench.turns.worker_context import Place, queue, worker_context
 from lango.adk.apps.preload import warm_up
 
 _AT_ONCE: Final = 20

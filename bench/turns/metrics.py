@@ -13,14 +13,14 @@ from bench.pg import own_database
 from bench.report import Table, millis
 from bench.rounds import Interval, Stopwatch, cpu, divide, estimate, interleave
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, queue, worker_context
+from bench.turns.worker_context import Place, queue, worker_context
 from lango.telemetry.metrics.switch import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from bench.rounds import Sample
-    from bench.turns.desk import WorkerContext
+    from bench.turns.worker_context import WorkerContext
     from lango.telemetry.metrics.recorder import Recorder
 
 ON: Final = Target("client CPU of a turn with metrics, × without", 1.05)

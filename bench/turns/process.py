@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from bench.turns.desk import Place, WorkerContext, worker_context
+from bench.turns.worker_context import Place, WorkerContext, worker_context
 from lango.adk.apps.preload import warm_up
 from lango.turns import event_loop
 

@@ -11,14 +11,14 @@ from bench.pg import own_database
 from bench.report import Table
 from bench.rounds import Sample, divide, estimate, interleave, wall
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, queue
 from bench.turns.process import poll_until, worker_process
+from bench.turns.worker_context import Place, queue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from bench.turns.desk import Queue
     from bench.turns.process import WorkerProcess
+    from bench.turns.worker_context import Queue
 
 SESSIONS: Final = 200
 BACKLOG: Final = 100_000

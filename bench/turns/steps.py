@@ -14,7 +14,7 @@ from bench.report import Table, micros
 from bench.rounds import Interval
 from bench.store.wire import Traffic, WireProxy
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, queue, worker_context
+from bench.turns.worker_context import Place, queue, worker_context
 from lango.core.turns.events import Completed, MessageDelta
 from lango.store.turns.log import LogWrite
 from lango.store.turns.workers import Worker, Workers
@@ -22,7 +22,7 @@ from lango.store.turns.workers import Worker, Workers
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from bench.turns.desk import WorkerContext
+    from bench.turns.worker_context import WorkerContext
 
 TARGETS: Final = {
     step: Target(f"round trips of a {step}", 2, unit="") for step in ("submit", "claim", "close")

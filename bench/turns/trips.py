@@ -13,13 +13,13 @@ from bench.report import Table, millis
 from bench.rounds import Interval, estimate
 from bench.store.wire import WireProxy
 from bench.targets import Finding, Result, Target
-from bench.turns.desk import Place, queue, worker_context
 from bench.turns.far import far_away
+from bench.turns.worker_context import Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.turns.desk import WorkerContext
+    from bench.turns.worker_context import WorkerContext
 
 WHOLE_TURN: Final = Target("round trips of a turn of ten words in 0.5 s", 22, unit="")
 FIRST_CALL: Final = Target("submit to first model call, database 1 ms away, ms", 14, unit="ms")

@@ -12,14 +12,14 @@ from bench.report import Table, millis
 from bench.rounds import Interval, estimate
 from bench.targets import Finding, Result, Target
 from bench.turns.crowd import until, until_called
-from bench.turns.desk import Place, queue, worker_context
 from bench.turns.process import PATIENCE, poll_until, worker_process
+from bench.turns.worker_context import Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.turns.desk import WorkerContext
     from bench.turns.process import WorkerProcess
+    from bench.turns.worker_context import WorkerContext
 
 READ: Final = Target("log event, written to read in another process, median", 30, unit="ms")
 RESUMED: Final = Target("worker killed with 20 turns running, until all are resumed", 10, unit="s")

@@ -20,13 +20,13 @@ from bench.report import Table, millis
 from bench.rounds import Stopwatch, cpu, divide, estimate, interleave
 from bench.targets import Finding, Result, Target
 from bench.turns.apps import speaker
-from bench.turns.desk import MESSAGE, Place, queue, worker_context
+from bench.turns.worker_context import MESSAGE, Place, queue, worker_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bench.rounds import Sample
-    from bench.turns.desk import WorkerContext
+    from bench.turns.worker_context import WorkerContext
 
 _BARE: Final = "ADK's runner in memory"
 _DURABLE: Final = "durable"

@@ -36,7 +36,7 @@ class Turn:
     calls: list[str] = field(default_factory=list[str])  # the ids of the executed calls
 
 
-class Talk:
+class RunnerConversation:
     """A conversation with an agent that can add."""
 
     def __init__(self, service: SessionServiceAdapter, provider: Provider, model: str) -> None:
@@ -72,11 +72,13 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(url: str, tenant: str, provider: Provider, model: str) -> AsyncGenerator[Talk]:
+async def talk(
+    url: str, tenant: str, provider: Provider, model: str
+) -> AsyncGenerator[RunnerConversation]:
     """A new conversation."""
     async with SessionServiceAdapter(url, tenant=tenant) as service:
         await service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
-        yield Talk(service, provider, model)
+        yield RunnerConversation(service, provider, model)
 
 
 @contextmanager

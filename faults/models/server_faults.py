@@ -8,7 +8,7 @@ from typing import Final
 
 from faults.harness import Guarantee, Outcome, Run, new_tenant
 from faults.models.http_faults import FAULTS, HttpFault
-from faults.models.runner_turns import Talk, Turn, quiet, talk
+from faults.models.runner_turns import RunnerConversation, Turn, quiet, talk
 from lango.errors import ModelError, ModelTimeoutError
 from lango.providers.base import Provider
 from lango.providers.policy.retry import Policy, PolicyProvider
@@ -33,7 +33,7 @@ def _policy(fault: HttpFault, tries: int) -> Policy:
     return Policy(tries=tries, first_wait=0.01, longest_wait=1.0, timeouts=timeouts)
 
 
-def _problem(fault: HttpFault, turn: Turn, talked: Talk, *, retries: bool) -> str:
+def _problem(fault: HttpFault, turn: Turn, talked: RunnerConversation, *, retries: bool) -> str:
     """The problem of the turn that met the fault, or an empty text."""
     if fault.error is None or (retries and fault.retried):
         if turn.error or turn.final != _WELL or turn.finals != 1:

@@ -23,7 +23,7 @@ from lango.errors import Fenced
 from lango.store.turns.ledger import Finished, ToolRun
 from lango.store.turns.rows import Claim
 from lango.store.turns.workers import Worker
-from tests.store.turns.worker_context import every_head
+from tests.store.turns.turn_stores import every_head
 
 STEPS: Final = 40
 HEADS_EVERY: Final = 5  # steps; the rows it reads are compared after each

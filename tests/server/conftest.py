@@ -13,7 +13,7 @@ from lango.server.auth.identity import Credentials, Keys
 from lango.store.keys import KeyStore
 from lango.store.sessions.store import SqlSessionStore
 from tests.server.doors import Clock, door
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def place(store_url: str, tmp_path: Path) -> Place:
 
 
 @pytest_asyncio.fixture
-async def served(place: Place, tenant: str) -> AsyncIterator[House]:
+async def served(place: Place, tenant: str) -> AsyncIterator[ServedApp]:
     """A server that is called in process."""
-    async with house(place, tenant) as opened:
+    async with served_app(place, tenant) as opened:
         yield opened
 
 
@@ -36,9 +36,9 @@ def sqlite_place(sqlite_url: str, tmp_path: Path) -> Place:
 
 
 @pytest_asyncio.fixture
-async def small(sqlite_place: Place, tenant: str) -> AsyncIterator[House]:
+async def small(sqlite_place: Place, tenant: str) -> AsyncIterator[ServedApp]:
     """A server on SQLite, for what does not depend on the database."""
-    async with house(sqlite_place, tenant) as opened:
+    async with served_app(sqlite_place, tenant) as opened:
         yield opened
 
 
@@ -68,14 +68,14 @@ def app(store: SqlSessionStore, clock: Clock) -> FastAPI:
 
 
 @pytest_asyncio.fixture
-async def adk_house(place: Place, tenant: str) -> AsyncIterator[House]:
+async def adk_served(place: Place, tenant: str) -> AsyncIterator[ServedApp]:
     """A server with ADK's own routes."""
-    async with house(place, tenant, adk_routes="/adk") as opened:
+    async with served_app(place, tenant, adk_routes="/adk") as opened:
         yield opened
 
 
 @pytest_asyncio.fixture
-async def adk_small(sqlite_place: Place, tenant: str) -> AsyncIterator[House]:
+async def adk_small(sqlite_place: Place, tenant: str) -> AsyncIterator[ServedApp]:
     """The same on SQLite, for what does not depend on the database."""
-    async with house(sqlite_place, tenant, adk_routes="/adk") as opened:
+    async with served_app(sqlite_place, tenant, adk_routes="/adk") as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""A door without a house: an app that says who it takes its caller for, and nothing else."""
+"""An app with authentication alone: it answers with the caller that it has identified."""
 
 from types import SimpleNamespace
 from typing import Any

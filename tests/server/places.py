@@ -59,7 +59,7 @@ class PlaceBackend:
 
 
 @dataclass
-class House:
+class ServedApp:
     """A server that is only called, not listened to, and the process it is in."""
 
     here: Process
@@ -120,17 +120,18 @@ def client_of(
 
 
 @asynccontextmanager
-async def house(place: Place, tenant: str, **options: Any) -> AsyncGenerator[House]:
+async def served_app(place: Place, tenant: str, **options: Any) -> AsyncGenerator[ServedApp]:
     async with process(place, dead_after=1.5) as here:
-        served = ServerOptions(apps=(place.app,), **options)
-        yield House(here, tenant, create_app(PlaceBackend(here), NamedCallers(tenant), served))
+        server_options = ServerOptions(apps=(place.app,), **options)
+        app = create_app(PlaceBackend(here), NamedCallers(tenant), server_options)
+        yield ServedApp(here, tenant, app)
 
 
 @dataclass
 class Live:
     """A server that listens on loopback."""
 
-    house: House
+    served: ServedApp
     url: str
     stop: StopSignal
     serving: asyncio.Task[None]
@@ -143,19 +144,19 @@ class Live:
 
 @asynccontextmanager
 async def live(
-    house: House, worker: TurnWorker | None = None, *, drain: float = 5.0
+    served: ServedApp, worker: TurnWorker | None = None, *, drain: float = 5.0
 ) -> AsyncGenerator[Live]:
     """Listen from here to the end of the block."""
     socket, stop, ready = listen("127.0.0.1", 0), StopSignal(), asyncio.Event()
     url = f"http://127.0.0.1:{socket.getsockname()[1]}"
     serving = asyncio.create_task(
-        serve(house.app, socket, worker=worker, stop=stop, drain=drain, on_ready=ready.set)
+        serve(served.app, socket, worker=worker, stop=stop, drain=drain, on_ready=ready.set)
     )
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     try:
-        yield Live(house, url, stop, serving)
+        yield Live(served, url, stop, serving)
     finally:
         stop.ask()
         await serving

@@ -4,7 +4,7 @@ import httpx
 import sqlalchemy as sa
 
 from lango.store.schema.tables import turns
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 BEFORE, LATE, NEXT = 400, 10, 50
 
@@ -20,7 +20,7 @@ async def _submit(client: httpx.AsyncClient, app: str, count: int) -> set[str]:
     return ids
 
 
-async def _begun(served: House) -> list[str]:
+async def _begun(served: ServedApp) -> list[str]:
     """The ids of the turns that have begun, in that order."""
     statement = sa.select(turns.c.id).where(
         turns.c.app == served.agent, turns.c.started.is_not(None)
@@ -30,7 +30,7 @@ async def _begun(served: House) -> list[str]:
     return [row.id for row in rows]
 
 
-async def test_a_late_tenant_starts_among_the_next(served: House) -> None:
+async def test_a_late_tenant_starts_among_the_next(served: ServedApp) -> None:
     async with served.client("ann") as many, served.client("other-ann") as late:
         await _submit(many, served.agent, BEFORE)
         own = await _submit(late, served.agent, LATE)

@@ -14,7 +14,7 @@ from lango.errors import StoreUnavailableError
 from lango.server import health
 from lango.server.backend import services_of
 from lango.store.schema import migrate
-from tests.server.places import PATIENCE, House, house, live
+from tests.server.places import PATIENCE, ServedApp, live, served_app
 from tests.store.rows import execute
 
 
@@ -25,7 +25,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "WRITE_EVERY", 3600.0)
 
 
-async def test_a_server_that_is_warm_and_has_its_worker_is_ready(served: House) -> None:
+async def test_a_server_that_is_warm_and_has_its_worker_is_ready(served: ServedApp) -> None:
     worker = served.worker()
     async with live(served, worker) as server, server.client(None) as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
@@ -37,13 +37,13 @@ async def test_a_server_that_is_warm_and_has_its_worker_is_ready(served: House) 
         assert (answer.status_code, answer.json()["worker"]) == (503, "failing")
 
 
-async def test_a_server_without_a_worker_needs_none(small: House) -> None:
+async def test_a_server_without_a_worker_needs_none(small: ServedApp) -> None:
     async with live(small) as server, server.client(None) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["worker"]) == (200, "none here")
 
 
-async def test_a_server_that_begins_is_alive_and_not_ready(small: House) -> None:
+async def test_a_server_that_begins_is_alive_and_not_ready(small: ServedApp) -> None:
     services_of(small.app).health.has_worker = True
     async with small.client(None) as client:
         assert (await client.get("/healthz")).status_code == 200
@@ -53,7 +53,7 @@ async def test_a_server_that_begins_is_alive_and_not_ready(small: House) -> None
 
 
 async def test_a_store_that_does_not_answer_is_not_ready(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise OSError("no route to host")
@@ -70,12 +70,12 @@ async def test_a_store_that_does_not_answer_is_not_ready(
 class Writes:
     """Replaces the store's test of a write: counts its runs, and fails or hangs on request."""
 
-    def __init__(self, house: House, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, served: ServedApp, patch: pytest.MonkeyPatch) -> None:
         self.tested, self.error = 0, StoreUnavailableError("lango.db: database or disk is full.")
         self.fails = self.hangs = False
-        services_of(house.app).health.is_warm = True
-        self._usual = house.here.store.check_writes
-        patch.setattr(house.here.store, "check_writes", self)
+        services_of(served.app).health.is_warm = True
+        self._usual = served.here.store.check_writes
+        patch.setattr(served.here.store, "check_writes", self)
 
     async def __call__(self) -> None:
         self.tested += 1
@@ -87,12 +87,15 @@ class Writes:
 
 
 @pytest.fixture
-def writes(served: House, monkeypatch: pytest.MonkeyPatch) -> Writes:
+def writes(served: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Writes:
     return Writes(served, monkeypatch)
 
 
 async def test_a_store_that_takes_no_writes_is_not_ready(
-    served: House, writes: Writes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    served: ServedApp,
+    writes: Writes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "lango.server.health")
     monkeypatch.setattr(health, "WRITE_EVERY", 0.0)
@@ -113,7 +116,7 @@ async def test_a_store_that_takes_no_writes_is_not_ready(
 
 
 async def test_probes_share_the_test_of_a_write(
-    served: House, writes: Writes, monkeypatch: pytest.MonkeyPatch
+    served: ServedApp, writes: Writes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served.client(None) as client:
         answers = await asyncio.gather(*(client.get("/readyz") for _ in range(20)))
@@ -127,7 +130,7 @@ async def test_probes_share_the_test_of_a_write(
 
 
 async def test_a_write_that_hangs_is_not_ready(
-    served: House, writes: Writes, monkeypatch: pytest.MonkeyPatch
+    served: ServedApp, writes: Writes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "DATABASE_TIMEOUT", 0.2)
     writes.hangs = True
@@ -141,7 +144,7 @@ async def test_a_full_disk_is_not_ready(tenant: str, tmp_path: Path) -> None:
     with small_disk() as disk:
         url = f"sqlite:///{disk.folder / 'lango.db'}"
         await migrate.upgrade(url)
-        async with house(Place(url, "app", tmp_path), tenant) as opened:
+        async with served_app(Place(url, "app", tmp_path), tenant) as opened:
             services_of(opened.app).health.is_warm = True
             disk.fill([os.getpid()])
             try:
@@ -156,7 +159,7 @@ async def test_a_full_disk_is_not_ready(tenant: str, tmp_path: Path) -> None:
 
 
 async def test_newer_tables_that_serve_this_version_are_ready(
-    small: House, sqlite_url: str
+    small: ServedApp, sqlite_url: str
 ) -> None:
     """Tables are upgraded before the servers: those must not all be taken out at once."""
     services_of(small.app).health.is_warm = True
@@ -166,7 +169,9 @@ async def test_newer_tables_that_serve_this_version_are_ready(
     assert (answer.status_code, answer.json()["store"]) == (200, "ok")
 
 
-async def test_another_schema_is_not_ready(served: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_schema_is_not_ready(
+    served: ServedApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     services_of(served.app).health.is_warm = True
     monkeypatch.setattr("lango.store.schema.migrate.head", lambda: "next")
     async with served.client(None) as client:

@@ -9,14 +9,14 @@ import pytest_asyncio
 
 from faults.turns.place import Place
 from lango.store.hold import hold_database, release_database
-from tests.server.places import PATIENCE, House, Live, house, live
+from tests.server.places import PATIENCE, Live, ServedApp, live, served_app
 from tests.support.databases import temporary_sqlite
 
 
 @pytest_asyncio.fixture
-async def held(tmp_path: Path, tenant: str) -> AsyncIterator[House]:
+async def held(tmp_path: Path, tenant: str) -> AsyncIterator[ServedApp]:
     """A server on a database of its own, which an operator holds."""
-    async with temporary_sqlite() as url, house(Place(url, "app", tmp_path), tenant) as opened:
+    async with temporary_sqlite() as url, served_app(Place(url, "app", tmp_path), tenant) as opened:
         await hold_database(opened.here.store.database)
         yield opened
 
@@ -26,7 +26,7 @@ async def worker_of(served: Live) -> str:
         return (await client.get("/readyz")).json()["worker"]
 
 
-async def test_it_serves_and_waits_for_the_release(held: House) -> None:
+async def test_it_serves_and_waits_for_the_release(held: ServedApp) -> None:
     async with live(held, held.worker()) as served:
         assert await worker_of(served) == "starting"
         turn = await held.turn(await held.session(), 'call mark {"name": "x"}')
@@ -38,7 +38,7 @@ async def test_it_serves_and_waits_for_the_release(held: House) -> None:
                 await asyncio.sleep(0.02)
 
 
-async def test_it_stops_while_it_is_held(held: House) -> None:
+async def test_it_stops_while_it_is_held(held: ServedApp) -> None:
     async with asyncio.timeout(PATIENCE):
         async with live(held, held.worker()) as served:
             assert await worker_of(served) == "starting"

@@ -13,7 +13,7 @@ from lango.server.backend import services_of
 from lango.server.metrics import Exporter, measuring, metrics_beside_probes, metrics_port
 from lango.server.routes.probes import create_probes
 from lango.telemetry.metrics.recorder import Recorder
-from tests.server.places import PATIENCE, House, PlaceBackend, client_of, live
+from tests.server.places import PATIENCE, PlaceBackend, ServedApp, client_of, live
 from tests.support.scrapes import Scrape, recording
 
 OWN_PORT = MetricsSettings(enabled=True, port=0)
@@ -26,7 +26,7 @@ def recorder() -> Iterator[Recorder]:
 
 
 @pytest.mark.usefixtures("recorder")
-async def test_a_server_with_a_worker(served: House) -> None:
+async def test_a_server_with_a_worker(served: ServedApp) -> None:
     worker = served.worker()
     async with metrics_port(served.app, OWN_PORT) as url, live(served, worker) as server:
         assert url is not None
@@ -54,7 +54,7 @@ async def test_a_server_with_a_worker(served: House) -> None:
         assert secret not in read.text
 
 
-async def test_metrics_that_are_off_have_no_port(small: House) -> None:
+async def test_metrics_that_are_off_have_no_port(small: ServedApp) -> None:
     async with metrics_port(small.app, OWN_PORT) as url:
         assert url is None
     async with live(small) as server, server.client() as client:
@@ -62,7 +62,7 @@ async def test_metrics_that_are_off_have_no_port(small: House) -> None:
 
 
 @pytest.mark.usefixtures("recorder")
-async def test_a_worker_answers_beside_its_probes(small: House) -> None:
+async def test_a_worker_answers_beside_its_probes(small: ServedApp) -> None:
     app = create_probes(PlaceBackend(small.here))
     client = client_of(httpx.ASGITransport(app), "http://localhost", None)
     async with metrics_beside_probes(app) as measured, client:
@@ -71,7 +71,7 @@ async def test_a_worker_answers_beside_its_probes(small: House) -> None:
     assert Scrape(answer.text).value("lango_database_up") == 1
 
 
-async def test_the_probes_of_a_worker_without_metrics(small: House) -> None:
+async def test_the_probes_of_a_worker_without_metrics(small: ServedApp) -> None:
     app = create_probes(PlaceBackend(small.here))
     client = client_of(httpx.ASGITransport(app), "http://localhost", None)
     async with metrics_beside_probes(app) as measured, client:
@@ -80,7 +80,7 @@ async def test_the_probes_of_a_worker_without_metrics(small: House) -> None:
 
 
 async def test_scrapes_share_one_query(
-    small: House, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries = 0
 
@@ -103,7 +103,7 @@ async def test_scrapes_share_one_query(
 
 
 async def test_a_database_that_is_away_hides_no_other_metric(
-    small: House, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: object) -> FleetState:
         raise OSError("no route to postgresql://ann:secret@host")
@@ -118,7 +118,7 @@ async def test_a_database_that_is_away_hides_no_other_metric(
     assert "secret" not in text
 
 
-async def test_open_streams(served: House, recorder: Recorder) -> None:
+async def test_open_streams(served: ServedApp, recorder: Recorder) -> None:
     async with live(served, served.worker()) as server, server.client() as client:
         turn = await served.turn(await served.session(), 'call hold {"name": "go"}')
         exporter = Exporter(recorder, services_of(served.app))
@@ -132,7 +132,7 @@ async def test_open_streams(served: House, recorder: Recorder) -> None:
 
 
 async def test_the_delays_of_the_event_loop(
-    small: House, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "_LAG_EVERY", 0.001)
     async with measuring(small.app), asyncio.timeout(PATIENCE):

@@ -15,25 +15,25 @@ from lango.providers.policy.loop_throttle import PER_PASS
 from lango.server.backend import services_of
 from lango.server.listening import listen
 from lango.server.process import StopSignal, http_server, serve
-from tests.server.places import PATIENCE, House, live
+from tests.server.places import PATIENCE, ServedApp, live
 
 STREAM = {"Accept": "text/event-stream"}
 
 
-async def held(served: House, name: str) -> str:
+async def held(served: ServedApp, name: str) -> str:
     """A turn that runs until a file of that name is there."""
     turn = await served.turn(await served.session(), f'call hold {{"name": "{name}"}}')
     await served.here.place.effects.wait(lambda effects: f"held {name}" in effects)
     return turn
 
 
-async def stopping(served: House) -> None:
+async def stopping(served: ServedApp) -> None:
     async with asyncio.timeout(PATIENCE):
         while not services_of(served.app).health.is_stopping:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.005)
 
 
-async def test_turns_end_before_the_server_does(served: House) -> None:
+async def test_turns_end_before_the_server_does(served: ServedApp) -> None:
     async with live(served, served.worker(), drain=PATIENCE) as server:
         turn = await held(served, "go")
         server.stop.ask()
@@ -44,7 +44,7 @@ async def test_turns_end_before_the_server_does(served: House) -> None:
     assert (await served.turns().get(turn)).state == "completed"
 
 
-async def test_a_turn_that_does_not_end_is_left_to_others(served: House) -> None:
+async def test_a_turn_that_does_not_end_is_left_to_others(served: ServedApp) -> None:
     listening, stop = listen("127.0.0.1", 0), StopSignal()
     serving = asyncio.create_task(
         serve(served.app, listening, worker=served.worker(), stop=stop, drain=0.0)
@@ -59,7 +59,7 @@ async def test_a_turn_that_does_not_end_is_left_to_others(served: House) -> None
     assert (ended.state, ended.attempts) == ("completed", 2)
 
 
-async def test_a_second_wish_to_stop_does_not_wait(served: House) -> None:
+async def test_a_second_wish_to_stop_does_not_wait(served: ServedApp) -> None:
     listening, stop = listen("127.0.0.1", 0), StopSignal()
     serving = asyncio.create_task(
         serve(served.app, listening, worker=served.worker(), stop=stop, drain=3600.0)
@@ -73,7 +73,7 @@ async def test_a_second_wish_to_stop_does_not_wait(served: House) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
-async def test_a_signal_stops_it(number: signal.Signals, small: House) -> None:
+async def test_a_signal_stops_it(number: signal.Signals, small: ServedApp) -> None:
     ready = asyncio.Event()
     stopped: list[bool] = []
     listening = listen("127.0.0.1", 0)
@@ -87,7 +87,7 @@ async def test_a_signal_stops_it(number: signal.Signals, small: House) -> None:
     assert listening.fileno() == -1
 
 
-async def test_a_stopped_server_accepts_no_more(small: House) -> None:
+async def test_a_stopped_server_accepts_no_more(small: ServedApp) -> None:
     async with live(small) as server, server.client() as client:
         assert (await client.get("/healthz")).status_code == 200
         server.stop.ask()
@@ -98,7 +98,7 @@ async def test_a_stopped_server_accepts_no_more(small: House) -> None:
 
 
 async def test_what_begins_the_server_and_fails_ends_it(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise ConfigError("no model")
@@ -110,7 +110,7 @@ async def test_what_begins_the_server_and_fails_ends_it(
     assert listening.fileno() == -1
 
 
-async def test_a_crowd_comes_in_little_by_little(small: House) -> None:
+async def test_a_crowd_comes_in_little_by_little(small: ServedApp) -> None:
     http, listening = http_server(small.app), listen("127.0.0.1", 0)
     serving = asyncio.create_task(http.serve(sockets=[listening]))
     async with asyncio.timeout(PATIENCE):

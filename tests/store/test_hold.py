@@ -16,55 +16,55 @@ from lango.store.hold import hold_database, read_hold, release_database
 from lango.store.schema import migrate
 from lango.store.turns.workers import Worker
 from tests.store.rows import execute, key
-from tests.store.turns.worker_context import Desk, opened
+from tests.store.turns.turn_stores import TurnStores, opened
 from tests.support.databases import on_server, temporary_postgres, temporary_sqlite
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def desk(request: pytest.FixtureRequest) -> AsyncGenerator[Desk]:
-    """A desk on a database of its own: a hold concerns all that is in it."""
+async def stores(request: pytest.FixtureRequest) -> AsyncGenerator[TurnStores]:
+    """Stores on a database of their own: a hold concerns all that is in it."""
     make = temporary_sqlite if request.param == "sqlite" else temporary_postgres
     async with make() as url, opened(url) as at:
         yield at
 
 
-async def test_a_new_database_is_not_held(desk: Desk) -> None:
-    assert await read_hold(desk.sessions.database) is None
-    assert not await release_database(desk.sessions.database)
+async def test_a_new_database_is_not_held(stores: TurnStores) -> None:
+    assert await read_hold(stores.sessions.database) is None
+    assert not await release_database(stores.sessions.database)
 
 
-async def test_a_held_database_has_no_workers(desk: Desk) -> None:
-    database, worker = desk.sessions.database, await desk.worker()
-    ref = await desk.session(key("t"))
+async def test_a_held_database_has_no_workers(stores: TurnStores) -> None:
+    database, worker = stores.sessions.database, await stores.worker()
+    ref = await stores.session(key("t"))
     await hold_database(database)
     hold = await read_hold(database)
     assert hold is not None
     assert (hold.is_copy, "An operator holds" in str(hold)) == (False, True)
     await hold_database(database)
     assert (await read_hold(database)) == hold  # since the first time
-    assert not await desk.workers.beat(worker.id)
+    assert not await stores.workers.beat(worker.id)
     with pytest.raises(DatabaseHeldError, match="lango db release"):
-        await desk.workers.register(Worker("wrk_new", {"a": "1"}))
-    turn = await desk.submit(key("t"))
+        await stores.workers.register(Worker("wrk_new", {"a": "1"}))
+    turn = await stores.submit(key("t"))
     assert turn.state == "queued"  # accepted all the same
     assert await release_database(database)
-    assert await desk.workers.beat(worker.id)
-    assert (await desk.claim(ref.pk, worker)).turn.id == turn.id
+    assert await stores.workers.beat(worker.id)
+    assert (await stores.claim(ref.pk, worker)).turn.id == turn.id
 
 
-async def test_a_copy_is_held(desk: Desk) -> None:
+async def test_a_copy_is_held(stores: TurnStores) -> None:
     """As a dump has it: the identity of another database, or none at all."""
-    database = desk.sessions.database
+    database = stores.sessions.database
     for make_copy in ("update installation set identity = '1.2'", "delete from installation"):
-        await execute(desk.url, make_copy)
+        await execute(stores.url, make_copy)
         hold = await read_hold(database)
         assert hold is not None
         assert (hold.is_copy, "restored from a dump" in str(hold)) == (True, True)
         with pytest.raises(DatabaseHeldError):
-            await desk.worker()
+            await stores.worker()
         assert await release_database(database)
         assert await read_hold(database) is None
-        await desk.worker()
+        await stores.worker()
 
 
 async def shop_in(cluster: Cluster) -> str:
@@ -74,8 +74,8 @@ async def shop_in(cluster: Cluster) -> str:
 
 
 async def is_copy(url: str) -> bool:
-    async with opened(url) as desk:
-        hold = await read_hold(desk.sessions.database)
+    async with opened(url) as stores:
+        hold = await read_hold(stores.sessions.database)
         return hold is not None and hold.is_copy
 
 
@@ -98,11 +98,11 @@ async def test_every_restore_of_a_dump_is_seen(tmp_path: Path) -> None:
 
 
 async def test_a_worker_waits_for_the_release(
-    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stores: TurnStores, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await hold_database(desk.sessions.database)
+    await hold_database(stores.sessions.database)
     caplog.set_level(logging.WARNING, "lango")
-    async with process(Place(desk.url, "app", tmp_path)) as here:
+    async with process(Place(stores.url, "app", tmp_path)) as here:
         worker = here.worker()
         turn = await here.say("hello")
         starting = asyncio.create_task(worker.start_when_released())
@@ -111,7 +111,7 @@ async def test_a_worker_waits_for_the_release(
                 await asyncio.sleep(0.02)
         assert not starting.done()
         assert not worker.is_running
-        await release_database(desk.sessions.database)
+        await release_database(stores.sessions.database)
         await starting
         assert (await here.turns.wait(turn)).state == "completed"
         await worker.stop()

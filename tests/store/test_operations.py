@@ -20,8 +20,8 @@ from lango.store.insight.waiting import read_waiting
 from lango.store.insight.workers import read_workers
 from lango.store.sessions.entries import SessionKey
 from tests.store.rows import execute
+from tests.store.turns.turn_stores import DEAD_AFTER, TurnStores, opened, said
 from tests.store.turns.watch import Watch
-from tests.store.turns.worker_context import DEAD_AFTER, Desk, opened, said
 
 HOUR_AGO = timedelta(hours=1)
 
@@ -30,24 +30,26 @@ def where(tenant: str, session: str = "s", app: str = "a") -> SessionKey:
     return SessionKey(tenant, app, "ann", session)
 
 
-async def ended(desk: Desk, key: SessionKey, end: Failed | InputRequired, *before: Event) -> str:
+async def ended(
+    stores: TurnStores, key: SessionKey, end: Failed | InputRequired, *before: Event
+) -> str:
     """Submit a turn, claim it and end it; its id."""
-    ref = await desk.session(key)
-    turn = await desk.submit(key, "hi")
-    claim = await desk.claim(ref.pk, await desk.worker(key.app_name))
-    await desk.queue.close(claim, end, before)
+    ref = await stores.session(key)
+    turn = await stores.submit(key, "hi")
+    claim = await stores.claim(ref.pk, await stores.worker(key.app_name))
+    await stores.queue.close(claim, end, before)
     return turn.id
 
 
 async def test_workers_and_what_they_run(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        database, app = desk.sessions.database, f"app-{tenant}"
-        busy, idle = await desk.worker(app), await desk.worker(app)
-        await desk.freeze(idle)
+    async with opened(store_url) as stores:
+        database, app = stores.sessions.database, f"app-{tenant}"
+        busy, idle = await stores.worker(app), await stores.worker(app)
+        await stores.freeze(idle)
         for name in (tenant, f"{tenant}-other"):
-            ref = await desk.session(where(name, app=app))
-            await desk.submit(where(name, app=app))
-            await desk.claim(ref.pk, busy)
+            ref = await stores.session(where(name, app=app))
+            await stores.submit(where(name, app=app))
+            await stores.claim(ref.pk, busy)
         known = {worker.id: worker for worker in await read_workers(database)}
         assert (known[busy.id].state, known[busy.id].running) == ("alive", 2)
         assert (known[busy.id].host, known[busy.id].pid) == ("host", 1)
@@ -64,13 +66,13 @@ async def test_workers_and_what_they_run(store_url: str, tenant: str) -> None:
 
 
 async def test_open_turns_by_tenant(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        database, app = desk.sessions.database, f"app-{tenant}"
+    async with opened(store_url) as stores:
+        database, app = stores.sessions.database, f"app-{tenant}"
         for name, turns in ((tenant, 2), (f"{tenant}-other", 1)):
             key = where(name, app=app)
-            await desk.session(key)
+            await stores.session(key)
             for _ in range(turns):
-                await desk.submit(key)
+                await stores.submit(key)
         groups = (await read_fleet(database, by_tenant=True)).turns
         counts = {group.tenant: group.count for group in groups if group.app == app}
         assert counts == {tenant: 2, f"{tenant}-other": 1}
@@ -82,11 +84,11 @@ async def test_open_turns_by_tenant(store_url: str, tenant: str) -> None:
 
 async def test_failures_with_their_causes(store_url: str, tenant: str) -> None:
     since = datetime.now(UTC) - HOUR_AGO
-    async with opened(store_url) as desk:
-        database = desk.sessions.database
-        first = await ended(desk, where(tenant, "one"), Failed(ValueError("the disk is full")))
-        second = await ended(desk, where(tenant, "two", "b"), Failed(ModelTimeoutError("slow")))
-        await ended(desk, where(f"{tenant}-other"), Failed(ValueError("another's")))
+    async with opened(store_url) as stores:
+        database = stores.sessions.database
+        first = await ended(stores, where(tenant, "one"), Failed(ValueError("the disk is full")))
+        second = await ended(stores, where(tenant, "two", "b"), Failed(ModelTimeoutError("slow")))
+        await ended(stores, where(f"{tenant}-other"), Failed(ValueError("another's")))
         latest, earliest = await read_failures(database, since, tenant=tenant)
         assert (earliest.turn, earliest.error, earliest.error_id) == (first, "InternalError", first)
         assert earliest.cause == Cause("ValueError", "the disk is full")
@@ -100,7 +102,7 @@ async def test_failures_with_their_causes(store_url: str, tenant: str) -> None:
         assert [one.turn for one in by_app] == [first]
         soon = datetime.now(UTC) + HOUR_AGO
         assert await read_failures(database, soon, tenant=tenant) == []
-        again = await desk.turns.submit(
+        again = await stores.turns.submit(
             where(tenant, "one"), said(idempotency_key=RETRY_OF + first)
         )
         _, earliest = await read_failures(database, since, tenant=tenant)
@@ -110,11 +112,11 @@ async def test_failures_with_their_causes(store_url: str, tenant: str) -> None:
 async def test_turns_that_wait(store_url: str, tenant: str) -> None:
     asked = ApprovalRequired(Approval("apr_1", "call_1", "pay", {"amount": 3}))
     began = ToolStarted("call_2", "export", {"of": "all"})
-    async with opened(store_url) as desk:
-        database = desk.sessions.database
+    async with opened(store_url) as stores:
+        database = stores.sessions.database
         end = InputRequired(("apr_1", "call_2"))
-        turn = await ended(desk, where(tenant, "one"), end, asked, began)
-        await ended(desk, where(f"{tenant}-other"), InputRequired(("call_3",)))
+        turn = await ended(stores, where(tenant, "one"), end, asked, began)
+        await ended(stores, where(f"{tenant}-other"), InputRequired(("call_3",)))
         [waiting] = await read_waiting(database, tenant)
         assert (waiting.turn, waiting.user, waiting.app) == (turn, "ann", "a")
         shown = [(call.id, call.kind, call.tool) for call in waiting.calls]
@@ -130,11 +132,11 @@ async def test_turns_that_wait(store_url: str, tenant: str) -> None:
 
 
 async def test_the_picture_of_one_tenant(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        await ended(desk, where(tenant), Failed(ValueError("no")))
-        await ended(desk, where(f"{tenant}-other"), Failed(ValueError("no")))
-        await desk.submit(where(tenant), "more")
-        picture = await read_operations(desk.sessions.database, tenant, limit=10)
+    async with opened(store_url) as stores:
+        await ended(stores, where(tenant), Failed(ValueError("no")))
+        await ended(stores, where(f"{tenant}-other"), Failed(ValueError("no")))
+        await stores.submit(where(tenant), "more")
+        picture = await read_operations(stores.sessions.database, tenant, limit=10)
         assert [turn.tenant for turn in picture.failures] == [tenant]
         assert picture.fleet.count("queued") == 1
         assert picture.running == ()
@@ -150,13 +152,13 @@ select -1, n, '{tenant}' || n, 'a', '{tenant}', 'completed', 'i', '{{}}', '{{}}'
 
 async def test_no_list_scans_the_turns(postgres_url: str, tenant: str) -> None:
     """The lists are refreshed every few seconds: they read indexes of the few rows they show."""
-    async with opened(postgres_url) as desk:
+    async with opened(postgres_url) as stores:
         await execute(postgres_url, _ENDED.format(tenant=tenant), "analyze turns")
-        async with Watch(desk) as watch:
-            await read_operations(desk.sessions.database, limit=10)
-            await read_failures(desk.sessions.database, datetime.now(UTC), tenant=tenant)
-            await read_fleet(desk.sessions.database, tenant=tenant)
-            await read_waiting(desk.sessions.database, tenant)
+        async with Watch(stores) as watch:
+            await read_operations(stores.sessions.database, limit=10)
+            await read_failures(stores.sessions.database, datetime.now(UTC), tenant=tenant)
+            await read_fleet(stores.sessions.database, tenant=tenant)
+            await read_waiting(stores.sessions.database, tenant)
         plans = await watch.plans()
         await execute(postgres_url, f"delete from turns where tenant = '{tenant}'")  # noqa: S608
     assert len(plans) >= 6

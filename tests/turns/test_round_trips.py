@@ -10,7 +10,7 @@ import pytest
 from bench.events import APP
 from bench.pg import with_port
 from bench.store.wire import Traffic, WireProxy
-from bench.turns.desk import Place, WorkerContext, worker_context
+from bench.turns.worker_context import Place, WorkerContext, worker_context
 from lango.store.turns.claim import TurnQueue
 from lango.turns.wake import WORK
 from tests.support.databases import direct

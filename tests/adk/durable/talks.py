@@ -24,7 +24,7 @@ from lango.store.model_calls import ModelCallStore
 from lango.store.turns.rows import Turn
 from lango.testing import Reply, ScriptedProvider
 from tests.store.rows import key
-from tests.store.turns.worker_context import APP, Desk, opened
+from tests.store.turns.turn_stores import APP, TurnStores, opened
 
 FACT = "the ferry leaves from pier nine"
 USAGE = Usage(input=10, output=5)
@@ -41,11 +41,11 @@ def summed_up(request: ModelRequest) -> Reply:
     return Reply(f"So far: {FACT if FACT in told else 'small talk'}.", usage=PAID)
 
 
-class Talk:
+class DurableConversation:
     """A conversation whose turns run one after the other, each in a new worker."""
 
-    def __init__(self, desk: Desk, tenant: str, token_budget: int | None = 0) -> None:
-        self.desk, self.tenant, self.token_budget = desk, tenant, token_budget
+    def __init__(self, stores: TurnStores, tenant: str, token_budget: int | None = 0) -> None:
+        self.stores, self.tenant, self.token_budget = stores, tenant, token_budget
         self.model = ScriptedProvider(rule=answered)
         self.summarizing = ScriptedProvider(rule=summed_up)
         self.events: list[TurnEvent] = []
@@ -61,7 +61,7 @@ class Talk:
         return compaction(LlmEventSummarizer(llm=llm), **(options or {"turns": 2}))
 
     def durable(self, config: Compaction | None = None, root: Root | None = None) -> DurableAgent:
-        store = self.desk.sessions
+        store = self.stores.sessions
         sessions = SessionServiceAdapter(store, tenant=self.tenant, token_budget=self.token_budget)
         runner = AgentRunner(
             root or self.agent(),
@@ -74,25 +74,25 @@ class Talk:
 
     async def turn(self, durable: DurableAgent, text: str) -> Turn:
         """Submit a turn and run it to its end."""
-        await self.desk.submit(key(self.tenant), text)
+        await self.stores.submit(key(self.tenant), text)
         return await self.attempt(durable)
 
     async def attempt(self, durable: DurableAgent) -> Turn:
         """Run the open turn to its end; the worker before is dead."""
         if self.worker:
-            await self.desk.workers.remove(self.worker)
-        worker = await self.desk.worker()
+            await self.stores.workers.remove(self.worker)
+        worker = await self.stores.worker()
         self.worker = worker.id
-        pk = (await self.desk.sessions.locate(key(self.tenant))).pk
-        claim, ends = await self.desk.claim(pk, worker), list[End]()
+        pk = (await self.stores.sessions.locate(key(self.tenant))).pk
+        claim, ends = await self.stores.claim(pk, worker), list[End]()
         async for event in durable.run(claim):
             self.events.append(event)
             self.summaries_before.append(len(self.summarizing.requests))
             ends += [event] if isinstance(event, ENDS) else []
-        return (await self.desk.queue.close(claim, ends[-1])).turn
+        return (await self.stores.queue.close(claim, ends[-1])).turn
 
     async def stored(self) -> list[EventCompaction]:
-        service = SessionServiceAdapter(self.desk.sessions, tenant=self.tenant, token_budget=None)
+        service = SessionServiceAdapter(self.stores.sessions, tenant=self.tenant, token_budget=None)
         where = key(self.tenant)
         session = await service.get_session(
             app_name=where.app_name, user_id=where.user_id, session_id=where.session_id
@@ -101,7 +101,7 @@ class Talk:
         return [summary for summary in found if summary is not None]
 
     async def calls(self, kind: str = "summary") -> list[ModelCall]:
-        rows = await ModelCallStore(self.desk.sessions.database).of_session(
+        rows = await ModelCallStore(self.stores.sessions.database).of_session(
             key(self.tenant), limit=1_000
         )
         return [row.call for row in reversed(rows) if row.call.kind == kind]
@@ -112,10 +112,12 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(url: str, tenant: str, token_budget: int | None = 0) -> AsyncGenerator[Talk]:
-    async with opened(url) as desk:
-        await desk.session(key(tenant))
-        yield Talk(desk, tenant, token_budget)
+async def talking(
+    url: str, tenant: str, token_budget: int | None = 0
+) -> AsyncGenerator[DurableConversation]:
+    async with opened(url) as stores:
+        await stores.session(key(tenant))
+        yield DurableConversation(stores, tenant, token_budget)
 
 
 def text_of(summary: EventCompaction) -> str:

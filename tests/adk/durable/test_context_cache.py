@@ -14,7 +14,7 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from tests.adk.durable.talks import talking
-from tests.store.turns.worker_context import APP
+from tests.store.turns.turn_stores import APP
 
 
 class Caching(BaseLlm):

@@ -23,17 +23,17 @@ from lango.testing.kill_checks import snapshot
 from lango.testing.kill_trials import APP, Sweep, durable_agent
 from tests.adk.durable.dying import new_key
 from tests.adk.durable.test_resuming import slow_agent
-from tests.store.turns.worker_context import Desk, opened
+from tests.store.turns.turn_stores import TurnStores, opened
 
 SECRET = "TURN the old conversation"
 GREETING = "TURN a new conversation"
 
 
-async def claimed(desk: Desk, key: SessionKey, text: str) -> Claim:
+async def claimed(stores: TurnStores, key: SessionKey, text: str) -> Claim:
     """A new session of that name with a turn, and the claim that a new worker has on it."""
-    ref = await desk.session(key)
-    await desk.submit(key, text)
-    return await desk.claim(ref.pk, await desk.worker(APP))
+    ref = await stores.session(key)
+    await stores.submit(key, text)
+    return await stores.claim(ref.pk, await stores.worker(APP))
 
 
 async def run(durable: DurableAgent, claim: Claim) -> None:
@@ -43,24 +43,24 @@ async def run(durable: DurableAgent, claim: Claim) -> None:
 
 
 @asynccontextmanager
-async def made_anew(desk: Desk, key: SessionKey) -> AsyncGenerator[Claim]:
+async def made_anew(stores: TurnStores, key: SessionKey) -> AsyncGenerator[Claim]:
     """Delete the session and begin another of its name, which must stay as it is."""
-    await desk.sessions.delete(key)
-    new = await claimed(desk, key, GREETING)
-    before = await snapshot(desk.url, key)
+    await stores.sessions.delete(key)
+    new = await claimed(stores, key, GREETING)
+    before = await snapshot(stores.url, key)
     yield new
-    assert await snapshot(desk.url, key) == before
-    assert (await desk.sessions.summary(key)).message_count == 0
+    assert await snapshot(stores.url, key) == before
+    assert (await stores.sessions.summary(key)).message_count == 0
 
 
 async def test_a_worker_that_wakes_before_its_first_look_writes_nothing(store_url: str) -> None:
     """Both claims have the same epoch: it is the session's primary key that tells them apart."""
     key = new_key()
     sweep = Sweep(lambda: agent("root", [], "done"), [SECRET], store_url)
-    async with opened(store_url) as desk:
-        durable = durable_agent(sweep, desk.sessions, key)
-        old = await claimed(desk, key, SECRET)
-        async with made_anew(desk, key) as new:
+    async with opened(store_url) as stores:
+        durable = durable_agent(sweep, stores.sessions, key)
+        old = await claimed(stores, key, SECRET)
+        async with made_anew(stores, key) as new:
             assert (old.epoch, old.turn.session_pk != new.turn.session_pk) == (new.epoch, True)
             with pytest.raises(Fenced):
                 await run(durable, old)
@@ -79,12 +79,12 @@ async def test_a_worker_that_wakes_in_its_tool_writes_nothing(
         return agent("root", [("helper", {"request": "TURN inner"})], "done", tools=[helper])
 
     key = new_key()
-    async with opened(store_url) as desk:
-        durable = durable_agent(Sweep(make, [SECRET], store_url), desk.sessions, key)
-        old = await claimed(desk, key, SECRET)
+    async with opened(store_url) as stores:
+        durable = durable_agent(Sweep(make, [SECRET], store_url), stores.sessions, key)
+        old = await claimed(stores, key, SECRET)
         zombie = asyncio.create_task(run(durable, old))
         await began.wait()
-        async with made_anew(desk, key):
+        async with made_anew(stores, key):
             go.set()
             with pytest.raises(Fenced):
                 await zombie
@@ -95,12 +95,12 @@ async def test_a_worker_that_wakes_adds_no_memory_of_a_deleted_user(store_url: s
     key = new_key()
     of_user: dict[str, Any] = {"app_name": key.app_name, "user_id": key.user_id}
     fact = MemoryEntry(content=types.Content(parts=[types.Part(text=SECRET)]))
-    async with opened(store_url) as desk:
-        service = SqlMemoryService(desk.sessions, tenant=key.tenant)
-        memory = ClaimedMemory(service, await claimed(desk, key, SECRET))
+    async with opened(store_url) as stores:
+        service = SqlMemoryService(stores.sessions, tenant=key.tenant)
+        memory = ClaimedMemory(service, await claimed(stores, key, SECRET))
         await memory.add_memory(**of_user, memories=[fact])
         assert len((await memory.search_memory(**of_user, query=SECRET)).memories) == 1
-        deleted = await desk.sessions.delete_user(key.tenant, key.user_id, key.app_name)
+        deleted = await stores.sessions.delete_user(key.tenant, key.user_id, key.app_name)
         assert (deleted.sessions, deleted.memories) == (1, 1)
         with pytest.raises(SessionNotFoundError):
             await memory.add_memory(**of_user, memories=[fact])
@@ -110,8 +110,8 @@ async def test_a_worker_that_wakes_adds_no_memory_of_a_deleted_user(store_url: s
 async def test_a_child_session_is_never_one_that_was_there_before(store_url: str) -> None:
     key = new_key()
     child = SessionKey(key.tenant, key.app_name, key.user_id, "taken")
-    async with opened(store_url) as desk:
-        await desk.session(child)
-        claim = await claimed(desk, key, SECRET)
+    async with opened(store_url) as stores:
+        await stores.session(child)
+        claim = await claimed(stores, key, SECRET)
         with pytest.raises(SessionExistsError):
-            await ClaimedWrites(desk.sessions.database, claim).open_child(child, StateChange())
+            await ClaimedWrites(stores.sessions.database, claim).open_child(child, StateChange())

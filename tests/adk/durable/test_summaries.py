@@ -38,12 +38,12 @@ from tests.adk.durable.talks import (
     FACT,
     PAID,
     USAGE,
-    Talk,
+    DurableConversation,
     talking,
     text_of,
 )
 from tests.store.rows import key
-from tests.store.turns.worker_context import APP, opened
+from tests.store.turns.turn_stores import APP, opened
 
 
 async def keeps_the_fact(url: str, tenant: str, turns: int) -> None:
@@ -146,15 +146,15 @@ async def killed(run: Callable[[], Any], at: int) -> str:
     return passed[at]
 
 
-def one_agent(talk: Talk) -> Root:
+def one_agent(talk: DurableConversation) -> Root:
     return talk.agent()
 
 
-def a_sequence(talk: Talk) -> Root:
+def a_sequence(talk: DurableConversation) -> Root:
     return SequentialAgent(name="both", sub_agents=[talk.agent()])  # pyright: ignore[reportDeprecated]
 
 
-def with_a_tool(talk: Talk) -> Root:
+def with_a_tool(talk: DurableConversation) -> Root:
     """An agent that calls a tool first: its turn is summarised while it runs."""
 
     def look() -> dict[str, str]:
@@ -184,7 +184,7 @@ SHAPES = [
 @pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
 @pytest.mark.parametrize(("make", "options"), SHAPES)
 async def test_killed_while_summarising_there_is_one_summary_and_one_charge(
-    make: Callable[[Talk], Root],
+    make: Callable[[DurableConversation], Root],
     options: dict[str, int],
     store_url: str,
     tenant: str,
@@ -193,16 +193,16 @@ async def test_killed_while_summarising_there_is_one_summary_and_one_charge(
     """A worker dies at each failpoint from the summary on; another one resumes the turn."""
     # A record that a dead worker was writing raises in a task of its own.
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-    async with opened(store_url) as desk:
+    async with opened(store_url) as stores:
 
-        def durable(talk: Talk) -> DurableAgent:
+        def durable(talk: DurableConversation) -> DurableAgent:
             return talk.durable(talk.compaction(None, **options), make(talk))
 
-        async def begun(name: str) -> Talk:
-            await desk.session(key(name))
-            talk = Talk(desk, name)
+        async def begun(name: str) -> DurableConversation:
+            await stores.session(key(name))
+            talk = DurableConversation(stores, name)
             await talk.turn(durable(talk), FACT)
-            await desk.submit(key(name), "and then? " * 20)  # longer than its summary
+            await stores.submit(key(name), "and then? " * 20)  # longer than its summary
             return talk
 
         talk = await begun(tenant)
@@ -347,7 +347,7 @@ async def test_the_context_view_shows_the_summary_and_what_it_replaces(
         durable = talk.durable(talk.compaction())
         for text in (FACT, "two", "three"):
             await talk.turn(durable, text)
-        reader = ContextReader(talk.desk.sessions, key(tenant))
+        reader = ContextReader(talk.stores.sessions, key(tenant))
         context = await reader.newest()
     assert context.call is not None
     assert context.call.messages_known == "exact"

@@ -30,9 +30,9 @@ from lango.errors import ModelUnavailableError
 from lango.providers.base import ModelRequest
 from lango.store.credentials.store import Owner, SqlCredentialStore
 from lango.testing import Reply, ScriptedProvider
-from tests.adk.durable.talks import FACT, PAID, USAGE, Talk, talking, text_of
+from tests.adk.durable.talks import FACT, PAID, USAGE, DurableConversation, talking, text_of
 from tests.store.rows import key
-from tests.store.turns.worker_context import APP
+from tests.store.turns.turn_stores import APP
 from tests.support.credential_agents import KEY, PUBLIC_URL, key_config
 
 pytestmark = [
@@ -76,7 +76,7 @@ def look(at: int) -> dict[str, str]:
     return {"seen": f"boat {at}"}
 
 
-def looking(talk: Talk, rounds: int, ends: str = "") -> LlmAgent:
+def looking(talk: DurableConversation, rounds: int, ends: str = "") -> LlmAgent:
     """An agent that calls a tool that often in each turn, and then answers, or calls `ends`."""
     asked = 0
 
@@ -107,8 +107,8 @@ async def test_a_secret_known_later_is_in_no_summary(store_url: str, tenant: str
         config.exchanged_auth_credential = AuthCredential(
             auth_type=AuthCredentialTypes.API_KEY, api_key=SECRET
         )
-        credentials = SqlCredentialStore(talk.desk.sessions.database, (KEY,), PUBLIC_URL)
-        talk.desk.sessions.credentials = credentials
+        credentials = SqlCredentialStore(talk.stores.sessions.database, (KEY,), PUBLIC_URL)
+        talk.stores.sessions.credentials = credentials
         where = key(tenant)
         owner = Owner(where.tenant, where.app_name, where.user_id)
         await credentials.save(owner, "crm", config.model_dump_json(), "api_key")
@@ -219,9 +219,9 @@ async def test_a_summary_does_not_use_up_the_time_of_its_turn(sqlite_url: str, t
     async with talking(sqlite_url, tenant) as talk:
         config = talk.compaction(turns=1).model_copy(update={"summarizer": Hanging()})
         durable = talk.durable(config)
-        await talk.desk.submit(key(tenant), FACT)
-        worker = await talk.desk.worker()
-        claim = await talk.desk.claim((await talk.desk.sessions.locate(key(tenant))).pk, worker)
+        await talk.stores.submit(key(tenant), FACT)
+        worker = await talk.stores.worker()
+        claim = await talk.stores.claim((await talk.stores.sessions.locate(key(tenant))).pk, worker)
         claim = replace(claim, time_left=4.0)
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -288,8 +288,8 @@ async def test_rows_of_any_times_are_hidden_once_they_are_summarised(
     assert FACT in talk.last_request[0]
 
 
-async def rewound(talk: Talk, durable: DurableAgent, turn: str) -> None:
-    service = SessionServiceAdapter(talk.desk.sessions, tenant=talk.tenant, token_budget=None)
+async def rewound(talk: DurableConversation, durable: DurableAgent, turn: str) -> None:
+    service = SessionServiceAdapter(talk.stores.sessions, tenant=talk.tenant, token_budget=None)
     runner: AgentRunner = AgentRunner(durable.runner.root, service, name=APP)
     where = key(talk.tenant)
     await runner.adk.rewind_async(
@@ -366,7 +366,7 @@ async def test_a_task_is_summarised_by_itself(store_url: str, tenant: str) -> No
             turn = await talk.turn(durable, FACT if number == 0 else f"message {number}")
             assert turn.state == "completed", turn.error
         session = await SessionServiceAdapter(
-            talk.desk.sessions, tenant=tenant, token_budget=None
+            talk.stores.sessions, tenant=tenant, token_budget=None
         ).get_session(app_name=APP, user_id=key(tenant).user_id, session_id=key(tenant).session_id)
     assert session is not None
     found = [event for event in session.events if event.actions.compaction]

@@ -32,7 +32,7 @@ from lango.testing import Reply, ScriptedProvider
 from tests.adk.durable.dying import Died, death
 from tests.adk.plugins.plugin_talk import called, other
 from tests.store.rows import key
-from tests.store.turns.worker_context import APP, Desk, opened
+from tests.store.turns.turn_stores import APP, TurnStores, opened
 
 USAGE = Usage(input=10, output=5)
 
@@ -59,20 +59,20 @@ def agent(replies: Sequence[Reply | str], *tools: Any, name: str = "root") -> Ll
 class Place:
     """A turn, and the workers that run it in turn."""
 
-    def __init__(self, desk: Desk, tenant: str) -> None:
-        self.desk, self.tenant = desk, tenant
+    def __init__(self, stores: TurnStores, tenant: str) -> None:
+        self.stores, self.tenant = stores, tenant
         self.claim: Claim | None = None
 
     async def claimed(self) -> Claim:
         """The turn for the next worker: the one before is dead."""
         if self.claim is not None:
-            await self.desk.workers.remove(self.claim.worker)
-        pk = (await self.desk.sessions.locate(key(self.tenant))).pk
-        self.claim = await self.desk.claim(pk, await self.desk.worker())
+            await self.stores.workers.remove(self.claim.worker)
+        pk = (await self.stores.sessions.locate(key(self.tenant))).pk
+        self.claim = await self.stores.claim(pk, await self.stores.worker())
         return self.claim
 
     def durable(self, root: LlmAgent, **limits: Any) -> DurableAgent:
-        store = self.desk.sessions
+        store = self.stores.sessions
         sessions = SessionServiceAdapter(store, tenant=self.tenant)
         runner = AgentRunner(root, sessions, plugins=plugins(store, **limits), name=APP)
         return DurableAgent(runner, store)
@@ -82,7 +82,7 @@ class Place:
         claim, ends = await self.claimed(), list[End]()
         async for event in self.durable(root, **limits).run(claim):
             ends += [event] if isinstance(event, ENDS) else []
-        closed = await self.desk.queue.close(claim, ends[-1])
+        closed = await self.stores.queue.close(claim, ends[-1])
         return ends[-1], closed.turn
 
     async def killed(self, point: str, times: int, root: LlmAgent, **limits: Any) -> None:
@@ -95,7 +95,7 @@ class Place:
         assert isinstance(found, Died | BaseExceptionGroup)
 
     async def rows(self) -> list[tuple[str, str, Usage | None]]:
-        found = await ModelCallStore(self.desk.ledger.database).of_session(key(self.tenant))
+        found = await ModelCallStore(self.stores.ledger.database).of_session(key(self.tenant))
         return [
             (row.call.agent, row.call.attempt.outcome, row.call.attempt.usage)
             for row in reversed(found)
@@ -104,10 +104,10 @@ class Place:
 
 @asynccontextmanager
 async def placed(url: str, tenant: str) -> AsyncGenerator[Place]:
-    async with opened(url) as desk:
-        await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        yield Place(desk, tenant)
+    async with opened(url) as stores:
+        await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        yield Place(stores, tenant)
 
 
 @pytest.mark.parametrize("include_plugins", [True, False])

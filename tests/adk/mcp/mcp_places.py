@@ -95,7 +95,7 @@ class OnHttp:
         assert self._process.stdout.readline() == b"ready\n"
 
 
-class Talk:
+class McpConversation:
     """An agent that has a server's tools, and a model that follows a script."""
 
     def __init__(

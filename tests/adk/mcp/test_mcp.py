@@ -22,9 +22,9 @@ from lango.errors import InvalidToolError, MissingExtraError
 from tests.adk.mcp.mcp_places import (
     ROGUE,
     Held,
+    McpConversation,
     OnHttp,
     OnStdio,
-    Talk,
     call,
     command,
     confirmation,
@@ -92,13 +92,13 @@ class Bench:
     def __init__(self, service: SessionServiceAdapter, opened: list[BaseToolset]) -> None:
         self._service, self._opened = service, opened
 
-    def talk(self, server: McpServer, *script: Any, **more: Any) -> Talk:
+    def talk(self, server: McpServer, *script: Any, **more: Any) -> McpConversation:
         """An agent with this server's tools."""
         toolset = mcp_toolset(server)
         self._opened.append(toolset)
-        return Talk(self._service, toolset, *script, **more)
+        return McpConversation(self._service, toolset, *script, **more)
 
-    def on_stdio(self, kind: str, *script: Any, notes: Path, **options: Any) -> Talk:
+    def on_stdio(self, kind: str, *script: Any, notes: Path, **options: Any) -> McpConversation:
         """An agent with a server of this kind."""
         options["env"] = {"NOTES": str(notes)}
         return self.talk(McpServer("calc", command(kind), **options), *script)
@@ -153,13 +153,15 @@ async def test_a_server_that_is_down_for_a_while(bench: Bench, notes: Path) -> N
 
 async def test_nothing_is_left_after_a_hundred_turns(place: Place) -> None:
     toolset = mcp_toolset(await place.server())
-    talk = Talk(InMemorySessionService(), toolset)
+    talk = McpConversation(InMemorySessionService(), toolset)
 
     async def turn(number: int) -> None:
         await talk.say(f'call add {{"a": {number}, "b": 1}}', f"session {number}")
         assert talk.told[-1]["structuredContent"] == {"result": number + 1}
 
-    await Talk(InMemorySessionService(), mcp_toolset(McpServer("none", ("none",)))).say("hello")
+    await McpConversation(InMemorySessionService(), mcp_toolset(McpServer("none", ("none",)))).say(
+        "hello"
+    )
     before = Held.now()
     await turn(0)
     connected = Held.now()
@@ -268,7 +270,7 @@ async def test_a_turn_cancelled_while_connecting(bench: Bench, calls: Path) -> N
 
 async def test_a_program_that_will_not_end_is_killed(service: SessionServiceAdapter) -> None:
     toolset = mcp_toolset(McpServer("calc", command("stubborn")))
-    await Talk(service, toolset).say("hello")
+    await McpConversation(service, toolset).say("hello")
     assert len(servers()) == 1
     await toolset.close()
     assert servers() == []

@@ -25,7 +25,7 @@ from lango.adk.runner import AgentRunner
 from lango.adk.tools.adapter import as_adk_tools
 from lango.tools.function import tool
 from lango.tools.names import RESERVED
-from tests.adk.mcp.mcp_places import Talk, call, command, confirmation
+from tests.adk.mcp.mcp_places import McpConversation, call, command, confirmation
 from tests.cli.running import run
 
 paid: list[int] = []
@@ -55,8 +55,8 @@ async def toolset() -> AsyncGenerator[Callable[..., BaseToolset]]:
 Toolset = Callable[..., BaseToolset]
 
 
-def talk(*script: Any, **tools: list[Any]) -> Talk:
-    return Talk(InMemorySessionService(), None, *script, **tools)
+def talk(*script: Any, **tools: list[Any]) -> McpConversation:
+    return McpConversation(InMemorySessionService(), None, *script, **tools)
 
 
 async def test_an_own_tool_still_asks_before_it_runs(toolset: Toolset) -> None:
@@ -172,10 +172,10 @@ class Others(BaseToolset):
 
 
 async def test_tools_of_other_toolsets_count_as_the_agents_own(toolset: Toolset) -> None:
-    desk = talk(tools=[Others(), toolset("web", "search")])
-    await desk.say("call search {}")
-    assert sorted(desk.offered) == ["search", "web_search"]
-    assert desk.told == [{"result": "found here"}]
+    conversation = talk(tools=[Others(), toolset("web", "search")])
+    await conversation.say("call search {}")
+    assert sorted(conversation.offered) == ["search", "web_search"]
+    assert conversation.told == [{"result": "found here"}]
 
 
 async def test_agents_that_share_a_toolset_have_names_of_their_own(toolset: Toolset) -> None:
@@ -187,10 +187,10 @@ async def test_agents_that_share_a_toolset_have_names_of_their_own(toolset: Tool
         return "found here"
 
     script = [call("search"), call("transfer_to_agent", agent_name="below"), call("search"), "done"]
-    desk = talk(*script, tools=[web], below=[web, search])
-    await desk.say("go")
-    assert sorted(desk.offered) == ["search", "transfer_to_agent", "web_search"]
-    assert desk.told[-1] == {"result": "found here"}
+    conversation = talk(*script, tools=[web], below=[web, search])
+    await conversation.say("go")
+    assert sorted(conversation.offered) == ["search", "transfer_to_agent", "web_search"]
+    assert conversation.told[-1] == {"result": "found here"}
 
 
 def test_the_names_that_adk_keeps_for_itself() -> None:

@@ -93,7 +93,7 @@ def calling(name: str, call_id: str, arguments: str = "{}") -> Reply:
 
 
 @dataclass
-class Talk:
+class PluginConversation:
     """One session of one app; every turn has a Runner of its own."""
 
     agent: BaseAgent

@@ -15,7 +15,15 @@ from lango.core.messages.messages import Message
 from lango.errors import BadRequestError, ContextTooLongError
 from lango.providers.scripted import Fault
 from lango.testing import Reply, ScriptedProvider
-from tests.adk.plugins.plugin_talk import Talk, agent, called, calling, other, ours, said
+from tests.adk.plugins.plugin_talk import (
+    PluginConversation,
+    agent,
+    called,
+    calling,
+    other,
+    ours,
+    said,
+)
 from tests.support.conversations import problems
 
 LONG = "word " * 200
@@ -35,7 +43,7 @@ async def test_every_request_of_a_long_talk_fits_and_is_valid() -> None:
         [called("look", f"a{n}", number=n), called("look", f"b{n}", number=n)] for n in range(8)
     ]
     model = other(*[reply for pair in replies for reply in (pair, "seen")])
-    talk = Talk(agent(model, look), [BudgetPlugin(1_000)])
+    talk = PluginConversation(agent(model, look), [BudgetPlugin(1_000)])
     for number in range(8):
         assert said(await talk.say(f"look at {number}")) == "seen"
     assert len(model.requests) == 16
@@ -51,7 +59,7 @@ async def test_every_request_of_a_long_talk_fits_and_is_valid() -> None:
 
 async def test_the_session_itself_is_not_cut() -> None:
     model = other(called("look", "a", number=1), "seen")
-    talk = Talk(agent(model, look), [BudgetPlugin(200)])
+    talk = PluginConversation(agent(model, look), [BudgetPlugin(200)])
     await talk.say("look")
     session = await talk.session()
     [answer] = [one for event in session.events for one in event.get_function_responses()]
@@ -64,7 +72,7 @@ async def test_the_session_itself_is_not_cut() -> None:
 async def test_what_fits_is_not_touched() -> None:
     plain, bounded = other("hm", "ok"), other("hm", "ok")
     for model, plugins in ((plain, []), (bounded, [BudgetPlugin()])):
-        talk = Talk(agent(model, look), plugins)
+        talk = PluginConversation(agent(model, look), plugins)
         await talk.say("one")
         await talk.say("two")
     assert bounded.requests == plain.requests
@@ -72,7 +80,7 @@ async def test_what_fits_is_not_touched() -> None:
 
 async def test_an_open_turn_that_cannot_fit_ends_with_its_own_error() -> None:
     model = other()
-    talk = Talk(agent(model), [BudgetPlugin(100)])
+    talk = PluginConversation(agent(model), [BudgetPlugin(100)])
     with pytest.raises(ContextTooLongError, match="open turn alone") as caught:
         await talk.say(LONG)
     assert type(caught.value) is ContextTooLongError
@@ -83,7 +91,9 @@ async def test_an_open_turn_that_cannot_fit_ends_with_its_own_error() -> None:
 
 async def test_the_window_leaves_room_for_instruction_tools_and_answer() -> None:
     model = other(*["ok"] * 9)
-    talk = Talk(agent(model, look, instruction=LONG), [BudgetPlugin(None, context_window=2_000)])
+    talk = PluginConversation(
+        agent(model, look, instruction=LONG), [BudgetPlugin(None, context_window=2_000)]
+    )
     for _ in range(6):
         await talk.say(LONG)
     assert max(map(tokens, model.requests)) <= 2_000 * 0.85 - 500 - 300
@@ -91,24 +101,26 @@ async def test_the_window_leaves_room_for_instruction_tools_and_answer() -> None
 
 async def test_our_own_model_is_left_to_itself() -> None:
     model = ours("ok", token_budget=10_000)
-    talk = Talk(agent(model), [BudgetPlugin(1)])
+    talk = PluginConversation(agent(model), [BudgetPlugin(1)])
     assert said(await talk.say(LONG)) == "ok"
 
 
 REFUSED = BadRequestError("refused")
 
 
-def talks(kind: str, budget: int, *replies: str) -> tuple[Talk, Callable[[], list[str]]]:
+def talks(
+    kind: str, budget: int, *replies: str
+) -> tuple[PluginConversation, Callable[[], list[str]]]:
     """An agent whose model fails three times, then says this; and the texts it last got."""
     if kind == "another":
         theirs = other(*[REFUSED] * 3, *replies)
-        return Talk(agent(theirs, look), [BudgetPlugin(budget)]), lambda: [
+        return PluginConversation(agent(theirs, look), [BudgetPlugin(budget)]), lambda: [
             part.text or "" for content in theirs.requests[-1] for part in content.parts or []
         ]
     provider = ScriptedProvider([*[Reply("x", fault=Fault(0, REFUSED))] * 3, *replies])
     model = ModelAdapter(provider, "demo", token_budget=budget)
     known = lango.plugins(token_budget=budget) if kind == "ours, in a session" else []
-    return Talk(agent(model, look), known), lambda: [
+    return PluginConversation(agent(model, look), known), lambda: [
         message.content for message in provider.requests[-1].messages if message.role != "system"
     ]
 
@@ -133,7 +145,7 @@ async def test_turns_of_another_agent_are_history_too() -> None:
     budget = request_tokens(Message("user", LONG)) * 3
     model = ModelAdapter(provider, "demo", token_budget=budget)
     root = agent(model, sub_agents=[agent(model, name="below")])
-    talk = Talk(root, lango.plugins(token_budget=budget))
+    talk = PluginConversation(root, lango.plugins(token_budget=budget))
     for number in range(3):
         await talk.say(str(number))
     assert said(await talk.say("pass it on")) == "done"

@@ -35,7 +35,7 @@ from tests.adk.plugins.plugin_talk import (
     SESSION,
     USER,
     OtherModel,
-    Talk,
+    PluginConversation,
     agent,
     called,
     calling,
@@ -66,8 +66,10 @@ class Place:
         self.service = SessionServiceAdapter(self.store, tenant=self.tenant)
         self.calls = ModelCallStore(self.store.database)
 
-    def talk(self, model: BaseLlm, *plugins: BasePlugin, **options: Any) -> Talk:
-        return Talk(agent(model, look, **options), [*plugins, self.plugin], self.service)
+    def talk(self, model: BaseLlm, *plugins: BasePlugin, **options: Any) -> PluginConversation:
+        return PluginConversation(
+            agent(model, look, **options), [*plugins, self.plugin], self.service
+        )
 
     async def stored(self) -> list[StoredModelCall]:
         """What is stored of the session, in its order."""
@@ -182,7 +184,7 @@ async def test_a_call_that_fails_has_its_row(place: Place, kind: int) -> None:
 async def test_records_come_without_any_other_plugin_and_once_with_them(place: Place) -> None:
     """Whichever way round: the plugins share what they know of a call."""
     for plugins in ([CallerPlugin(), place.plugin], [place.plugin, CallerPlugin()]):
-        talk = Talk(agent(ours("ok"), look), plugins, place.service)
+        talk = PluginConversation(agent(ours("ok"), look), plugins, place.service)
         await talk.say("go")
     assert len(await place.records()) == 2
 
@@ -196,7 +198,9 @@ async def test_parallel_agents_are_not_mixed_up(place: Place) -> None:
         ]
         provider = ScriptedProvider([*replies, Reply("ok", usage=Usage(number, 9))], delay=0.001)
         agents.append(agent(ModelAdapter(provider, name), look, name=name))
-    await Talk(in_parallel(*agents), [place.plugin], place.service).say("go", streaming=True)
+    await PluginConversation(in_parallel(*agents), [place.plugin], place.service).say(
+        "go", streaming=True
+    )
     records = await place.records()
     assert len(records) == 12
     for number, name in enumerate(("one", "two", "three"), start=1):
@@ -216,7 +220,9 @@ async def test_parallel_agents_with_models_of_others_are_not_mixed_up(place: Pla
         )
         for name in names
     ]
-    await Talk(in_parallel(*agents), [place.plugin], place.service).say("go", streaming=True)
+    await PluginConversation(in_parallel(*agents), [place.plugin], place.service).say(
+        "go", streaming=True
+    )
     found = sorted((one.agent, one.attempt.model, one.sent) for one in await place.records())
     assert found == sorted((name, name, sent) for name in names for sent in (1, 3))
 
@@ -239,7 +245,7 @@ async def test_what_was_left_out_and_where_the_rest_begins(place: Place, kind: i
 async def test_agents_that_tools_run_belong_to_the_turn(place: Place) -> None:
     inner = agent(other("inside"), name="inner")
     outer = agent(other(called("inner", "i", request="go"), "ok"), AgentTool(inner))
-    events = await Talk(outer, [place.plugin], place.service).say("go")
+    events = await PluginConversation(outer, [place.plugin], place.service).say("go")
     records = await place.records()
     assert [one.agent for one in records] == ["root", "inner", "root"]
     assert {one.turn for one in records} == {events[0].invocation_id}
@@ -248,7 +254,7 @@ async def test_agents_that_tools_run_belong_to_the_turn(place: Place) -> None:
 
 async def test_of_sessions_kept_elsewhere(store_url: str, tenant: str) -> None:
     plugin = ModelCallsPlugin(store_url, tenant=tenant)
-    talk = Talk(agent(other("ok", "ok"), look), [plugin])
+    talk = PluginConversation(agent(other("ok", "ok"), look), [plugin])
     await talk.say("go")
     await talk.say("go")
     await plugin.close()

@@ -19,7 +19,7 @@ from tests.adk.plugins.plugin_talk import (
     OLD_WAYS,
     SESSION,
     USER,
-    Talk,
+    PluginConversation,
     agent,
     answers,
     called,
@@ -77,7 +77,7 @@ async def test_a_turn_full_of_mistakes_comes_to_its_answer(
     root = agent(mistaken(kind), breaks, works, sub_agents=[helper])
     plugins = lango.plugins(store, token_budget=2_000, model_calls=8, tool_calls=7)
     service = SessionServiceAdapter(store, tenant=tenant)
-    talk = Talk(root, plugins, service)
+    talk = PluginConversation(root, plugins, service)
     with caplog.at_level(logging.CRITICAL):
         assert said(await talk.say("go")) == "at last"
     events_read = answers(talk.events)
@@ -97,7 +97,7 @@ async def test_a_model_that_never_learns_is_stopped(store: SqlSessionStore) -> N
     """Bad transfers count too, though another plugin answers them."""
     bad = called("transfer_to_agent", agent_name="ghost")
     helper = agent(other("here"), name="helper")
-    talk = Talk(agent(other(*[bad] * 9), sub_agents=[helper]), lango.plugins(store))
+    talk = PluginConversation(agent(other(*[bad] * 9), sub_agents=[helper]), lango.plugins(store))
     with pytest.raises(lango.RepeatedCallError, match="transfer_to_agent was called 5 times"):
         await talk.say("go")
 
@@ -106,7 +106,7 @@ async def test_the_set_reaches_agents_that_tools_run(store: SqlSessionStore, ten
     inner = agent(other(called("breaks"), "inside"), breaks, name="inner")
     root = agent(other(called("inner", request="go"), "outside"), AgentTool(inner))
     plugins = lango.plugins(store, tenant=tenant)
-    events = await Talk(root, plugins).say("go")
+    events = await PluginConversation(root, plugins).say("go")
     assert said(events) == "outside"
     assert answers(events) == [{"result": "inside"}]
     calls = await ModelCallStore(store.database).of_session(SessionKey(tenant, APP, USER, SESSION))
@@ -114,7 +114,7 @@ async def test_the_set_reaches_agents_that_tools_run(store: SqlSessionStore, ten
 
 
 async def test_without_a_store_nothing_is_written_and_all_else_works() -> None:
-    talk = Talk(agent(other(called("breaks"), "ok"), breaks), lango.plugins())
+    talk = PluginConversation(agent(other(called("breaks"), "ok"), breaks), lango.plugins())
     assert said(await talk.say("go")) == "ok"
 
 

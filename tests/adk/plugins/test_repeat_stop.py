@@ -12,7 +12,7 @@ from lango.adk.plugins.repeat_stop import RepeatStopPlugin
 from lango.errors import RepeatedCallError
 from tests.adk.plugins.plugin_talk import (
     OLD_WAYS,
-    Talk,
+    PluginConversation,
     agent,
     answers,
     called,
@@ -48,7 +48,7 @@ def both(*numbers: int) -> list[BaseLlm]:
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
 async def test_a_call_is_refused_then_the_turn_ends(kind: int) -> None:
-    talk = Talk(agent(both(7, 7, 7, 7, 7, 7)[kind], look), [RepeatStopPlugin(3)])
+    talk = PluginConversation(agent(both(7, 7, 7, 7, 7, 7)[kind], look), [RepeatStopPlugin(3)])
     with pytest.raises(RepeatedCallError, match=r"look was called 5 times in a row") as caught:
         await talk.say("go")
     assert type(caught.value) is RepeatedCallError  # not ADK's RuntimeError around it
@@ -64,7 +64,7 @@ async def test_a_call_is_refused_then_the_turn_ends(kind: int) -> None:
 
 async def test_a_model_that_listens_goes_on() -> None:
     model = other(*[called("look", f"c{n}", number=1) for n in range(3)], "enough")
-    events = await Talk(agent(model, look), [RepeatStopPlugin(2)]).say("go")
+    events = await PluginConversation(agent(model, look), [RepeatStopPlugin(2)]).say("go")
     assert ran == [1, 1]
     assert said(events) == "enough"
 
@@ -72,7 +72,9 @@ async def test_a_model_that_listens_goes_on() -> None:
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
 async def test_another_call_between_begins_anew(kind: int) -> None:
     numbers = (1, 1, 2, 1, 1, 2, 1)
-    events = await Talk(agent(both(*numbers)[kind], look), [RepeatStopPlugin(2)]).say("go")
+    events = await PluginConversation(agent(both(*numbers)[kind], look), [RepeatStopPlugin(2)]).say(
+        "go"
+    )
     assert tuple(ran) == numbers
     assert said(events) == "ok"
 
@@ -80,7 +82,7 @@ async def test_another_call_between_begins_anew(kind: int) -> None:
 async def test_every_turn_begins_anew_and_is_forgotten() -> None:
     plugin = RepeatStopPlugin(2)
     model = other(*[called("look", number=1), called("look", number=1), "ok"] * 3)
-    talk = Talk(agent(model, look), [plugin])
+    talk = PluginConversation(agent(model, look), [plugin])
     for _ in range(3):
         assert said(await talk.say("go")) == "ok"
     assert len(plugin.turns) == 0
@@ -93,7 +95,7 @@ async def test_the_order_of_arguments_does_not_matter() -> None:
         return {"sum": left + right}
 
     model = other(called("add", left=1, right=2), called("add", right=2, left=1), "ok")
-    await Talk(agent(model, add), [RepeatStopPlugin(1)]).say("go")
+    await PluginConversation(agent(model, add), [RepeatStopPlugin(1)]).say("go")
     assert ran == [3]
 
 
@@ -102,7 +104,7 @@ async def test_parallel_agents_do_not_count_together() -> None:
         agent(other(called("look", number=1), called("look", number=1), "ok"), look, name=name)
         for name in ("one", "two", "three")
     ]
-    events = await Talk(in_parallel(*agents), [RepeatStopPlugin(2)]).say("go")
+    events = await PluginConversation(in_parallel(*agents), [RepeatStopPlugin(2)]).say("go")
     assert ran == [1] * 6
     assert said(events) == "okokok"
 
@@ -110,7 +112,7 @@ async def test_parallel_agents_do_not_count_together() -> None:
 async def test_an_agent_that_a_tool_runs_ends_the_whole_turn() -> None:
     inner = agent(other(*[called("look", number=1) for _ in range(9)]), look, name="inner")
     outer = other(called("inner", request="look"), "never said")
-    talk = Talk(agent(outer, AgentTool(inner)), [RepeatStopPlugin(1)])
+    talk = PluginConversation(agent(outer, AgentTool(inner)), [RepeatStopPlugin(1)])
     with pytest.raises(RepeatedCallError):
         await talk.say("go")
     assert ran == [1]
@@ -118,7 +120,9 @@ async def test_an_agent_that_a_tool_runs_ends_the_whole_turn() -> None:
 
 async def test_a_call_that_waited_for_a_person_is_not_held_for_a_repetition() -> None:
     tool = FunctionTool(look, require_confirmation=True)
-    talk = Talk(agent(other(called("look", "c", number=1), "ok"), tool), [RepeatStopPlugin(1)])
+    talk = PluginConversation(
+        agent(other(called("look", "c", number=1), "ok"), tool), [RepeatStopPlugin(1)]
+    )
     await talk.say("go")
     assert ran == []
     [calls] = [

@@ -10,7 +10,7 @@ from google.adk.models.base_llm import BaseLlm
 from lango.adk.plugins.tool_feedback import ToolFeedbackPlugin
 from lango.errors import ToolError
 from tests.adk.plugins.plugin_talk import (
-    Talk,
+    PluginConversation,
     agent,
     answers,
     called,
@@ -49,7 +49,9 @@ def both(*names: str) -> list[BaseLlm]:
 async def test_the_model_receives_the_error_and_the_turn_continues(
     kind: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    talk = Talk(agent(both("breaks", "works")[kind], breaks, works), [ToolFeedbackPlugin()])
+    talk = PluginConversation(
+        agent(both("breaks", "works")[kind], breaks, works), [ToolFeedbackPlugin()]
+    )
     with caplog.at_level(logging.ERROR, "lango"):
         assert said(await talk.say("go")) == "ok"
     [broken, worked] = answers(talk.events)
@@ -65,11 +67,11 @@ async def test_the_model_receives_the_error_and_the_turn_continues(
 
 async def test_without_the_plugin_the_turn_would_end() -> None:
     with pytest.raises(RuntimeError, match="no connection"):
-        await Talk(agent(other(called("breaks")), breaks)).say("go")
+        await PluginConversation(agent(other(called("breaks")), breaks)).say("go")
 
 
 async def test_the_model_receives_a_tool_error_unchanged() -> None:
-    talk = Talk(agent(other(called("refuses")), refuses), [ToolFeedbackPlugin()])
+    talk = PluginConversation(agent(other(called("refuses")), refuses), [ToolFeedbackPlugin()])
     await talk.say("go")
     [answer] = answers(talk.events)
     assert answer["error"] == "The file is locked; try the copy."
@@ -78,7 +80,7 @@ async def test_the_model_receives_a_tool_error_unchanged() -> None:
 @pytest.mark.parametrize("kind", [0, 1], ids=["other", "ours"])
 async def test_a_tool_that_was_never_declared(kind: int, caplog: pytest.LogCaptureFixture) -> None:
     model = both("breka", "works")[kind]
-    talk = Talk(agent(model, breaks, works), [ToolFeedbackPlugin()])
+    talk = PluginConversation(agent(model, breaks, works), [ToolFeedbackPlugin()])
     with caplog.at_level(logging.ERROR, "lango"):
         assert said(await talk.say("go")) == "ok"
     [unknown, worked] = answers(talk.events)
@@ -90,7 +92,7 @@ async def test_a_tool_that_was_never_declared(kind: int, caplog: pytest.LogCaptu
 
 async def test_of_parallel_calls_the_others_keep_their_results() -> None:
     calls = [called("works", "a"), called("breaks", "b"), called("works", "c")]
-    talk = Talk(agent(other(calls), breaks, works), [ToolFeedbackPlugin()])
+    talk = PluginConversation(agent(other(calls), breaks, works), [ToolFeedbackPlugin()])
     await talk.say("go")
     assert ["error" in answer for answer in answers(talk.events)] == [False, True, False]
 
@@ -104,7 +106,7 @@ async def test_a_cancelled_tool_is_no_failure(caplog: pytest.LogCaptureFixture) 
         await asyncio.Event().wait()
         return {}
 
-    talk = Talk(agent(other(called("waits")), waits), [ToolFeedbackPlugin()])
+    talk = PluginConversation(agent(other(called("waits")), waits), [ToolFeedbackPlugin()])
     turn = asyncio.create_task(talk.say("go"))
     await begun.wait()
     turn.cancel()

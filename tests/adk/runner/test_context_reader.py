@@ -28,7 +28,7 @@ from tests.adk.plugins.plugin_talk import (
     OLD_WAYS,
     SESSION,
     USER,
-    Talk,
+    PluginConversation,
     agent,
     called,
     calling,
@@ -61,12 +61,12 @@ class Place:
             self.store, SessionKey(self.tenant, APP, USER, SESSION), text_room=40
         )
 
-    def talk(self, model: BaseLlm, *plugins: BasePlugin, **options: Any) -> Talk:
+    def talk(self, model: BaseLlm, *plugins: BasePlugin, **options: Any) -> PluginConversation:
         service = SessionServiceAdapter(
             self.store, tenant=self.tenant, token_budget=self.load_budget
         )
         tools = options.pop("tools", [look])
-        return Talk(agent(model, *tools, **options), [*plugins, self.plugin], service)
+        return PluginConversation(agent(model, *tools, **options), [*plugins, self.plugin], service)
 
     async def view(self) -> ContextView:
         found = (await self.reader.newest()).call

@@ -24,7 +24,7 @@ from lango.store.sessions.entries import SessionKey
 from tests.cli.eventful_store import Shell
 from tests.cli.running import run
 from tests.cli.terminal import Terminal
-from tests.store.turns.worker_context import opened
+from tests.store.turns.turn_stores import opened
 
 NOW = datetime.now(UTC)
 
@@ -34,18 +34,18 @@ def filled(url: str, tenant: str) -> str:
 
     async def fill() -> str:
         failed = ""
-        async with opened(url) as desk:
-            worker = await desk.worker("shop")
+        async with opened(url) as stores:
+            worker = await stores.worker("shop")
             for name in ("failed", "running", "queued"):
                 key = SessionKey(tenant, "shop", "ann", name)
-                ref = await desk.session(key)
-                turn = await desk.submit(key)
+                ref = await stores.session(key)
+                turn = await stores.submit(key)
                 if name == "failed":
                     failed = turn.id
-                    claim = await desk.claim(ref.pk, worker)
-                    await desk.queue.close(claim, Failed(ValueError("no\x1b[31m disk")))
+                    claim = await stores.claim(ref.pk, worker)
+                    await stores.queue.close(claim, Failed(ValueError("no\x1b[31m disk")))
                 elif name == "running":
-                    await desk.claim(ref.pk, worker)
+                    await stores.claim(ref.pk, worker)
         return failed
 
     return asyncio.run(fill())

@@ -6,7 +6,7 @@ import pytest
 
 from lango.adk.sessions.service import SessionServiceAdapter
 from tests.server.adk.twins import Caller
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 CALL: dict[str, Any] = {"functionCall": {"id": "c1", "name": "pay", "args": {}}}
 RESPONSE: dict[str, Any] = {
@@ -43,7 +43,7 @@ FORGED: dict[str, Any] = {
     ],
 )
 async def test_runs_that_are_refused(
-    adk_small: House, change: dict[str, Any], status: int, words: str
+    adk_small: ServedApp, change: dict[str, Any], status: int, words: str
 ) -> None:
     async with adk_small.client() as web:
         caller = Caller(web, adk_small.agent)
@@ -57,7 +57,7 @@ async def test_runs_that_are_refused(
         assert not (await caller.get())["events"]
 
 
-async def test_sessions_that_are_refused(adk_small: House) -> None:
+async def test_sessions_that_are_refused(adk_small: ServedApp) -> None:
     async with adk_small.client() as web:
         caller = Caller(web, adk_small.agent)
         web.base_url = "http://localhost/adk/"
@@ -74,7 +74,7 @@ async def test_sessions_that_are_refused(adk_small: House) -> None:
         assert (await web.get(caller.sessions)).json() == []
 
 
-async def test_a_session_is_restored_from_events(adk_small: House) -> None:
+async def test_a_session_is_restored_from_events(adk_small: ServedApp) -> None:
     event_body = {
         "author": "user",
         "invocationId": "i",
@@ -89,7 +89,7 @@ async def test_a_session_is_restored_from_events(adk_small: House) -> None:
         assert "customMetadata" not in event
 
 
-async def test_a_restored_event_has_no_metadata_of_lango_s_own(adk_small: House) -> None:
+async def test_a_restored_event_has_no_metadata_of_lango_s_own(adk_small: ServedApp) -> None:
     event_body = {
         "author": "agent",
         "invocationId": "i",
@@ -108,7 +108,7 @@ async def test_a_restored_event_has_no_metadata_of_lango_s_own(adk_small: House)
     assert not [name for name in metadata if name.startswith("lango_")]
 
 
-async def test_unknown_paths_have_the_same_form(adk_small: House) -> None:
+async def test_unknown_paths_have_the_same_form(adk_small: ServedApp) -> None:
     async with adk_small.client() as web:
         for method, path, status in (
             ("GET", "/adk/nowhere", 404),
@@ -122,7 +122,7 @@ async def test_unknown_paths_have_the_same_form(adk_small: House) -> None:
         assert (wrong.status_code, wrong.json().keys()) == (415, {"detail"})
 
 
-async def test_the_routes_are_in_the_openapi_document(adk_small: House) -> None:
+async def test_the_routes_are_in_the_openapi_document(adk_small: ServedApp) -> None:
     async with adk_small.client() as web:
         paths = (await web.get("/openapi.json")).json()["paths"]
     assert paths["/adk/run_sse"]["post"]["operationId"] == "adk_run_sse"

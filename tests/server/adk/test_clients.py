@@ -11,7 +11,7 @@ from google.genai import types
 from faults.turns.place import Place
 from lango.server.auth.callers import Caller, Identity
 from lango.server.auth.identity import local_caller
-from tests.server.places import House, house, live
+from tests.server.places import ServedApp, live, served_app
 
 
 class Local(Identity):
@@ -24,7 +24,7 @@ class Local(Identity):
         return local_caller(request, self.tenant)
 
 
-async def talk(client: AdkWebServerClient, opened: House) -> None:
+async def talk(client: AdkWebServerClient, opened: ServedApp) -> None:
     who: dict[str, Any] = {"app_name": opened.agent, "user_id": "ann"}
     session = await client.create_session(**who, state={"colour": "blue"})
     ids: dict[str, Any] = {**who, "session_id": session.id}
@@ -45,7 +45,7 @@ async def talk(client: AdkWebServerClient, opened: House) -> None:
 
 @pytest.mark.parametrize("path", ["/adk", "/"])
 async def test_adk_s_own_client(sqlite_place: Place, tenant: str, path: str) -> None:
-    async with house(sqlite_place, tenant, adk_routes=path) as opened:
+    async with served_app(sqlite_place, tenant, adk_routes=path) as opened:
         opened.app.state.identity = Local(tenant)
         async with (
             live(opened, opened.worker()) as served,
@@ -54,7 +54,7 @@ async def test_adk_s_own_client(sqlite_place: Place, tenant: str, path: str) -> 
             await talk(client, opened)
 
 
-async def test_they_are_off_unless_set(small: House) -> None:
+async def test_they_are_off_unless_set(small: ServedApp) -> None:
     async with small.client() as web:
         for path in ("/adk/list-apps", "/list-apps"):
             assert (await web.get(path)).status_code == 404

@@ -16,27 +16,29 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.config.server import FileSettings, QuotaSettings
 from lango.errors import StoreUnavailableError
 from tests.server.adk.twins import Caller
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest_asyncio.fixture
-async def tight(sqlite_place: Place, tenant: str) -> AsyncIterator[House]:
+async def tight(sqlite_place: Place, tenant: str) -> AsyncIterator[ServedApp]:
     """A server that takes small pictures, few bytes and a short history."""
     files = FileSettings(max_bytes=200, types=["image/png"])
     quotas = QuotaSettings(file_bytes=250, history_tokens=10_000)
-    async with house(sqlite_place, tenant, adk_routes="/adk", files=files, quotas=quotas) as opened:
+    async with served_app(
+        sqlite_place, tenant, adk_routes="/adk", files=files, quotas=quotas
+    ) as opened:
         yield opened
 
 
 @pytest_asyncio.fixture
-async def caller(tight: House) -> AsyncIterator[Caller]:
+async def caller(tight: ServedApp) -> AsyncIterator[Caller]:
     async with calling(tight) as web:
         yield Caller(web, tight.agent)
 
 
-def calling(opened: House) -> httpx.AsyncClient:
+def calling(opened: ServedApp) -> httpx.AsyncClient:
     web = opened.client()
     web.base_url = "http://localhost/adk/"
     return web
@@ -65,7 +67,7 @@ async def load(caller: Caller, path: str) -> int:
     return (await caller.web.get(f"{caller.sessions}/s1/artifacts/{path}")).status_code
 
 
-async def test_data_in_messages_counts_as_files(tight: House, caller: Caller) -> None:
+async def test_data_in_messages_counts_as_files(tight: ServedApp, caller: Caller) -> None:
     await caller.create()
     session = (await caller.web.get("http://localhost/v1/sessions")).json()["sessions"][0]["id"]
     turns = f"http://localhost/v1/sessions/{session}/turns"
@@ -180,11 +182,11 @@ async def test_a_session_that_cannot_be_filled_is_deleted(
     assert (await caller.web.get(caller.sessions)).json() == []
 
 
-async def test_references_that_lead_nowhere(adk_house: House) -> None:
-    async with calling(adk_house) as web:
-        caller = Caller(web, adk_house.agent)
+async def test_references_that_lead_nowhere(adk_served: ServedApp) -> None:
+    async with calling(adk_served) as web:
+        caller = Caller(web, adk_served.agent)
         await caller.create()
-        of = f"artifact://apps/{adk_house.agent}/users/ann/sessions/s1/artifacts"
+        of = f"artifact://apps/{adk_served.agent}/users/ann/sessions/s1/artifacts"
         for uri, status in ((f"{of}/a/versions/0", 400), (f"{of}/b/versions/{'9' * 30}", 404)):
             await web.delete(f"{caller.sessions}/s1/artifacts/a")
             part = {"fileData": {"fileUri": uri, "mimeType": "text/plain"}}

@@ -18,7 +18,7 @@ from lango.turns.adk_events import AdkEvents
 from lango.turns.service import Turns
 from tests.server.adk import agents
 from tests.server.adk.twins import Caller, finals, frames_in, partial_text, worker_of
-from tests.server.places import House, live
+from tests.server.places import ServedApp, live
 
 WORDS = " ".join(f"word{number}" for number in range(40))
 ANSWER = f"You said: {WORDS}"
@@ -34,10 +34,10 @@ def texts(session: dict[str, Any]) -> list[str]:
     return ["".join(part["text"] for part in event["content"]["parts"]) for event in events]
 
 
-async def test_a_stream_goes_on_when_its_worker_dies(adk_house: House, place: Place) -> None:
+async def test_a_stream_goes_on_when_its_worker_dies(adk_served: ServedApp, place: Place) -> None:
     with ExitStack() as running:
         (doomed,) = running.enter_context(workers(place, delay=0.05))
-        async with live(adk_house) as served, served.client(root="/adk/") as web:
+        async with live(adk_served) as served, served.client(root="/adk/") as web:
             caller, text = Caller(web, place.app), ""
             await begin(caller)
             body = caller.body(WORDS, streaming=True)
@@ -56,10 +56,10 @@ async def test_a_stream_goes_on_when_its_worker_dies(adk_house: House, place: Pl
     assert texts(session) == [WORDS, ANSWER]
 
 
-async def test_a_turn_goes_on_when_its_client_disconnects(adk_house: House) -> None:
-    worker = adk_house.worker(delay=0.01)
-    async with live(adk_house, worker) as served, served.client(root="/adk/") as web:
-        caller = Caller(web, adk_house.agent)
+async def test_a_turn_goes_on_when_its_client_disconnects(adk_served: ServedApp) -> None:
+    worker = adk_served.worker(delay=0.01)
+    async with live(adk_served, worker) as served, served.client(root="/adk/") as web:
+        caller = Caller(web, adk_served.agent)
         await begin(caller)
         body = caller.body(WORDS, streaming=True)
         async with web.stream("POST", "run_sse", json=body) as response:
@@ -67,14 +67,14 @@ async def test_a_turn_goes_on_when_its_client_disconnects(adk_house: House) -> N
             async for line in response.aiter_lines():
                 if '"partial":true' in line:
                     break
-        await adk_house.turns().wait(turn)
+        await adk_served.turns().wait(turn)
         assert texts(await caller.get()) == [WORDS, ANSWER]
 
 
-async def test_messages_of_a_busy_session_are_queued(adk_house: House) -> None:
-    worker = adk_house.worker(delay=0.01)
-    async with live(adk_house, worker) as served, served.client(root="/adk/") as web:
-        caller = Caller(web, adk_house.agent)
+async def test_messages_of_a_busy_session_are_queued(adk_served: ServedApp) -> None:
+    worker = adk_served.worker(delay=0.01)
+    async with live(adk_served, worker) as served, served.client(root="/adk/") as web:
+        caller = Caller(web, adk_served.agent)
         await begin(caller)
         answers = await asyncio.gather(*(caller.run(f"Message {n}") for n in range(3)))
         said = {answer.json()[0]["content"]["parts"][0]["text"] for answer in answers}
@@ -82,9 +82,9 @@ async def test_messages_of_a_busy_session_are_queued(adk_house: House) -> None:
         assert len(texts(await caller.get())) == 6
 
 
-async def test_a_stopping_server_says_that_the_turn_goes_on(adk_house: House) -> None:
-    async with live(adk_house) as served, served.client(root="/adk/") as web:
-        caller, text = Caller(web, adk_house.agent), ""
+async def test_a_stopping_server_says_that_the_turn_goes_on(adk_served: ServedApp) -> None:
+    async with live(adk_served) as served, served.client(root="/adk/") as web:
+        caller, text = Caller(web, adk_served.agent), ""
         await begin(caller)
         async with web.stream("POST", "run_sse", json=caller.body("Hi")) as response:
             asyncio.get_running_loop().call_later(0.2, served.stop.ask)
@@ -94,12 +94,12 @@ async def test_a_stopping_server_says_that_the_turn_goes_on(adk_house: House) ->
         assert "The turn continues" in frame["error"]
 
 
-async def test_a_request_is_repeated_under_its_key(adk_house: House) -> None:
+async def test_a_request_is_repeated_under_its_key(adk_served: ServedApp) -> None:
     async with (
-        live(adk_house, adk_house.worker()) as served,
+        live(adk_served, adk_served.worker()) as served,
         served.client(root="/adk/", idempotency_key="k1") as web,
     ):
-        caller = Caller(web, adk_house.agent)
+        caller = Caller(web, adk_served.agent)
         await begin(caller)
         first, again = [await caller.run("Once") for _ in range(2)]
         assert first.json() == again.json()
@@ -107,12 +107,12 @@ async def test_a_request_is_repeated_under_its_key(adk_house: House) -> None:
         assert (await caller.run("Twice")).status_code == 409
 
 
-async def test_a_repeated_request_has_no_events_of_later_turns(adk_house: House) -> None:
+async def test_a_repeated_request_has_no_events_of_later_turns(adk_served: ServedApp) -> None:
     async with (
-        live(adk_house, worker_of(adk_house, agents.paying)) as served,
+        live(adk_served, worker_of(adk_served, agents.paying)) as served,
         served.client(root="/adk/") as web,
     ):
-        caller = Caller(web, adk_house.agent)
+        caller = Caller(web, adk_served.agent)
         await begin(caller)
         body, key = caller.body('call pay {"amount": 3}'), {"idempotency-key": "k1"}
         first = await web.post("run", json=body, headers=key)
@@ -124,12 +124,12 @@ async def test_a_repeated_request_has_no_events_of_later_turns(adk_house: House)
         assert again.json() == first.json()
 
 
-async def test_a_streamed_change_of_state_is_that_of_the_session(adk_house: House) -> None:
+async def test_a_streamed_change_of_state_is_that_of_the_session(adk_served: ServedApp) -> None:
     async with (
-        live(adk_house, worker_of(adk_house, lambda: agents.Stepwise(name="stepwise"))) as served,
+        live(adk_served, worker_of(adk_served, lambda: agents.Stepwise(name="stepwise"))) as served,
         served.client(root="/adk/") as web,
     ):
-        caller = Caller(web, adk_house.agent)
+        caller = Caller(web, adk_served.agent)
         await begin(caller)
         frames = await caller.stream("Hello")
         assert frames == (await caller.get())["events"][1:]
@@ -137,7 +137,7 @@ async def test_a_streamed_change_of_state_is_that_of_the_session(adk_house: Hous
         assert {frame["author"] for frame in frames} == {"stepwise"}
 
 
-async def test_a_stream_says_that_its_session_was_deleted(adk_small: House) -> None:
+async def test_a_stream_says_that_its_session_was_deleted(adk_small: ServedApp) -> None:
     async with live(adk_small, adk_small.worker()) as served, served.client(root="/adk/") as web:
         caller, text = Caller(web, adk_small.agent), ""
         await begin(caller)
@@ -150,7 +150,9 @@ async def test_a_stream_says_that_its_session_was_deleted(adk_small: House) -> N
         assert "The session was deleted" in frames_in(text)[-1]["error"]
 
 
-async def test_thoughts_of_a_model_that_does_not_stream_have_their_author(adk_small: House) -> None:
+async def test_thoughts_of_a_model_that_does_not_stream_have_their_author(
+    adk_small: ServedApp,
+) -> None:
     async with (
         live(adk_small, worker_of(adk_small, agents.thinking)) as served,
         served.client(root="/adk/") as web,
@@ -162,7 +164,7 @@ async def test_thoughts_of_a_model_that_does_not_stream_have_their_author(adk_sm
         assert "thinking aloud" in partial_text(frames)
 
 
-async def test_the_text_of_a_foreign_exception_is_not_shown(adk_small: House) -> None:
+async def test_the_text_of_a_foreign_exception_is_not_shown(adk_small: ServedApp) -> None:
     async with (
         live(adk_small, worker_of(adk_small, agents.raising)) as served,
         served.client(root="/adk/") as web,
@@ -177,29 +179,29 @@ async def test_the_text_of_a_foreign_exception_is_not_shown(adk_small: House) ->
     assert failed.status_code == 500
 
 
-class _Told(Turns):
+class _FixedTurns(Turns):
     """Turns whose log has these events."""
 
-    def __init__(self, house: House, *events: Event) -> None:
-        super().__init__(house.here.store, house.here.engine, tenant=house.tenant)
-        self._told = events
+    def __init__(self, served: ServedApp, *events: Event) -> None:
+        super().__init__(served.here.store, served.here.engine, tenant=served.tenant)
+        self._log_events = events
 
     async def events(
         self, turn: str | Turn, *, after: int | Position = 0
     ) -> AsyncGenerator[LoggedEvent]:
         del turn, after
-        for number, event in enumerate(self._told, 1):
+        for number, event in enumerate(self._log_events, 1):
             yield LoggedEvent(number, event.type, event.data(), 0, 0.0)
 
 
-async def shown(house: House, *events: Event) -> list[str]:
+async def shown(served: ServedApp, *events: Event) -> list[str]:
     """The texts of the partial events of a log."""
-    turn = await house.turns().submit(house.agent, "hi", user="ann")
-    read = AdkEvents(house.here.store, _Told(house, *events), turn, app_state=True)
+    turn = await served.turns().submit(served.agent, "hi", user="ann")
+    read = AdkEvents(served.here.store, _FixedTurns(served, *events), turn, app_state=True)
     return [partial_text([event]) async for event in read.read(partials=True)]
 
 
-async def test_text_of_a_lost_attempt_is_not_sent_again(small: House) -> None:
+async def test_text_of_a_lost_attempt_is_not_sent_again(small: ServedApp) -> None:
     lost = Started(), MessageDelta("a", "One two", "agent"), Started(2)
     end = MessageCompleted("b", "agent", "One two three"), Completed()
     deltas = (
@@ -211,7 +213,7 @@ async def test_text_of_a_lost_attempt_is_not_sent_again(small: House) -> None:
 
 
 @pytest.mark.parametrize("second", ["", "One", "One two", "Uno"])
-async def test_text_is_not_sent_again_after_two_deaths(small: House, second: str) -> None:
+async def test_text_is_not_sent_again_after_two_deaths(small: ServedApp, second: str) -> None:
     lost = Started(), MessageDelta("a", "One two", "agent"), Started(2)
     again = [MessageDelta("b", second, "agent")] if second else []
     last = Started(3), MessageDelta("c", "One two three", "agent")
@@ -219,7 +221,7 @@ async def test_text_is_not_sent_again_after_two_deaths(small: House, second: str
     assert await shown(small, *lost, *again, *last, *end) == ["One two", " three"]
 
 
-async def test_parallel_agents_are_told_apart_after_a_death(small: House) -> None:
+async def test_parallel_agents_are_told_apart_after_a_death(small: ServedApp) -> None:
     lost = Started(), MessageDelta("a1", "Left", "l"), MessageDelta("b1", "Right", "r")
     left = MessageDelta("a2", "Left one", "l"), MessageCompleted("a2", "l", "Left one")
     right = MessageDelta("b2", "Right two", "r"), MessageCompleted("b2", "r", "Right two")
@@ -227,20 +229,20 @@ async def test_parallel_agents_are_told_apart_after_a_death(small: House) -> Non
     assert texts == ["Left", "Right", " one", " two"]
 
 
-async def test_an_answer_that_differs_comes_as_a_whole(small: House) -> None:
+async def test_an_answer_that_differs_comes_as_a_whole(small: ServedApp) -> None:
     lost = Started(), MessageDelta("a", "One two", "agent"), Started(2)
     other = MessageDelta("b", "One more", "agent"), MessageCompleted("b", "agent", "One more")
     later = MessageDelta("c", "Next", "agent"), MessageCompleted("c", "agent", "Next"), Completed()
     assert await shown(small, *lost, *other, *later) == ["One two", "Next"]
 
 
-async def test_data_in_a_message_reaches_the_model(adk_house: House) -> None:
+async def test_data_in_a_message_reaches_the_model(adk_served: ServedApp) -> None:
     picture = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgpwaXhlbHM="}}
     async with (
-        live(adk_house, adk_house.worker()) as served,
+        live(adk_served, adk_served.worker()) as served,
         served.client(root="/adk/") as web,
     ):
-        caller = Caller(web, adk_house.agent)
+        caller = Caller(web, adk_served.agent)
         await begin(caller)
         answer = await caller.run("Look", picture, "and say")
         assert answer.status_code == 200, answer.text

@@ -17,7 +17,7 @@ from tests.server.adk.twins import (
     partial_text,
     twins,
 )
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow"),
@@ -42,8 +42,8 @@ MODES: tuple[dict[str, Any] | None, ...] = ({"streaming": True}, {}, None)
 
 
 @pytest.mark.parametrize("make", TALKS)
-async def test_a_conversation_is_the_same(adk_house: House, make: MakeAgent) -> None:
-    async with twins(adk_house, make) as pair:
+async def test_a_conversation_is_the_same(adk_served: ServedApp, make: MakeAgent) -> None:
+    async with twins(adk_served, make) as pair:
         for message, mode in zip(TALKS[make], cycle(MODES), strict=False):
             if mode is None:
                 await same(pair, running(message))
@@ -52,8 +52,8 @@ async def test_a_conversation_is_the_same(adk_house: House, make: MakeAgent) -> 
         await same(pair, Caller.get)
 
 
-async def test_confirmations_and_results_are_the_same(adk_house: House) -> None:
-    async with twins(adk_house, agents.paying) as pair:
+async def test_confirmations_and_results_are_the_same(adk_served: ServedApp) -> None:
+    async with twins(adk_served, agents.paying) as pair:
         question = await same_stream(pair, 'call pay {"amount": 3}', streaming=True)
         await answer(pair, question, {"confirmed": True}, streaming=True)
         question = await same_stream(pair, 'call pay {"amount": 4}')
@@ -63,15 +63,15 @@ async def test_confirmations_and_results_are_the_same(adk_house: House) -> None:
         await same(pair, Caller.get)
 
 
-async def test_an_answer_may_set_state(adk_house: House) -> None:
-    async with twins(adk_house, agents.paying) as pair:
+async def test_an_answer_may_set_state(adk_served: ServedApp) -> None:
+    async with twins(adk_served, agents.paying) as pair:
         question = await same_stream(pair, 'call pay {"amount": 3}')
         await answer(pair, question, {"confirmed": True}, stateDelta={"polite": True})
         await same(pair, Caller.get)
 
 
-async def test_state_is_the_same(adk_house: House) -> None:
-    async with twins(adk_house, agents.talker) as pair:
+async def test_state_is_the_same(adk_served: ServedApp) -> None:
+    async with twins(adk_served, agents.talker) as pair:
         state = {"colour": "blue", "user:name": "Ann", "temp:no": 1}
         await same(pair, lambda caller: caller.run("Hello", stateDelta=state))
         change = {"stateDelta": {"colour": None, "user:age": 7}}
@@ -85,8 +85,8 @@ async def test_state_is_the_same(adk_house: House) -> None:
         assert sorted(map(str, alike(ours))) == sorted(map(str, alike(adk)))
 
 
-async def test_artifacts_are_the_same(adk_house: House) -> None:
-    async with twins(adk_house, agents.talker) as pair:
+async def test_artifacts_are_the_same(adk_served: ServedApp) -> None:
+    async with twins(adk_served, agents.talker) as pair:
         await same_stream(pair, 'call draw {"name": "cat.png"}')
         note = {
             "filename": "a/note.txt",
@@ -115,8 +115,8 @@ async def test_artifacts_are_the_same(adk_house: House) -> None:
         await same(pair, getting(place))
 
 
-async def test_errors_are_the_same(adk_house: House) -> None:
-    async with twins(adk_house, agents.failing) as pair:
+async def test_errors_are_the_same(adk_served: ServedApp) -> None:
+    async with twins(adk_served, agents.failing) as pair:
         adk, ours = await pair.both(lambda caller: caller.stream("Hello", streaming=True))
         assert partial_text(ours) == partial_text(adk)
         assert [frame for frame in ours if "error" in frame] == [ours[-1]]

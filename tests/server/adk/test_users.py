@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from lango.server.adk import artifacts, runs, sessions
 from lango.server.auth.callers import Caller as Known
 from tests.server.adk.twins import Caller
-from tests.server.places import CHAT, House, live
+from tests.server.places import CHAT, ServedApp, live
 
 OPEN = {"adk_list_apps", "adk_version"}
 SHOWS_NOTHING = {
@@ -64,10 +64,10 @@ async def begun(web: httpx.AsyncClient, app: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stranger", ["bob", "other-ann"])
-async def test_strangers_find_nothing(adk_house: House, stranger: str) -> None:
-    app = adk_house.agent
+async def test_strangers_find_nothing(adk_served: ServedApp, stranger: str) -> None:
+    app = adk_served.agent
     async with (
-        live(adk_house) as served,
+        live(adk_served) as served,
         served.client(root="/adk/") as ann,
         served.client(stranger) as other,
     ):
@@ -86,31 +86,31 @@ async def test_strangers_find_nothing(adk_house: House, stranger: str) -> None:
         assert loaded.json() == {"text": "ann's"}
 
 
-async def test_every_route_needs_a_credential(adk_house: House) -> None:
-    async with live(adk_house) as served, served.client("unknown") as other:
+async def test_every_route_needs_a_credential(adk_served: ServedApp) -> None:
+    async with live(adk_served) as served, served.client("unknown") as other:
         for route in ROUTES.values():
-            answer = await call(other, route, adk_house.agent)
+            answer = await call(other, route, adk_served.agent)
             assert answer.status_code == 401, route.name
             assert answer.json().keys() == {"detail"}
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_key_of_a_backend_acts_for_the_user_in_the_path(adk_house: House) -> None:
-    tenant, app = adk_house.tenant, adk_house.agent
-    adk_house.callers["desk"] = Known(tenant, None, CHAT | {"act_as"}, "key_desk")
-    async with live(adk_house) as served, served.client("desk", root="/adk/") as desk:
-        await begun(desk, app)
-        assert (await desk.get(f"apps/{app}/users/bob/sessions")).json() == []
-        assert (await desk.get("apps/nowhere/users/bob/sessions")).status_code == 404
-    async with live(adk_house) as served, served.client("ann", root="/adk/") as ann:
+async def test_a_key_of_a_backend_acts_for_the_user_in_the_path(adk_served: ServedApp) -> None:
+    tenant, app = adk_served.tenant, adk_served.agent
+    adk_served.callers["desk"] = Known(tenant, None, CHAT | {"act_as"}, "key_desk")
+    async with live(adk_served) as served, served.client("desk", root="/adk/") as client:
+        await begun(client, app)
+        assert (await client.get(f"apps/{app}/users/bob/sessions")).json() == []
+        assert (await client.get("apps/nowhere/users/bob/sessions")).status_code == 404
+    async with live(adk_served) as served, served.client("ann", root="/adk/") as ann:
         assert (await Caller(ann, app).get())["state"] == {"secret": "ann's"}
 
 
-async def test_only_an_admin_sees_and_changes_state_of_the_app(adk_house: House) -> None:
-    app = adk_house.agent
-    adk_house.callers["boss"] = Known(adk_house.tenant, "ann", CHAT | {"admin"}, "key_boss")
+async def test_only_an_admin_sees_and_changes_state_of_the_app(adk_served: ServedApp) -> None:
+    app = adk_served.agent
+    adk_served.callers["boss"] = Known(adk_served.tenant, "ann", CHAT | {"admin"}, "key_boss")
     async with (
-        live(adk_house, adk_house.worker()) as served,
+        live(adk_served, adk_served.worker()) as served,
         served.client("boss", root="/adk/") as boss,
         served.client("ann", root="/adk/") as ann,
     ):
@@ -135,16 +135,18 @@ async def test_only_an_admin_sees_and_changes_state_of_the_app(adk_house: House)
         assert all_of_it["events"][0]["actions"]["stateDelta"] == {"app:motto": "Bye"}
 
 
-async def test_an_admin_that_names_another_user_sees_what_that_user_sees(adk_small: House) -> None:
+async def test_an_admin_that_names_another_user_sees_what_that_user_sees(
+    adk_small: ServedApp,
+) -> None:
     app, scopes = adk_small.agent, CHAT | {"admin", "act_as"}
     adk_small.callers["desk"] = Known(adk_small.tenant, "desk", scopes, "key_desk")
     shared = {"app:motto": "Hi"}
-    async with adk_small.client("desk") as desk:
-        desk.base_url = "http://localhost/adk/"
-        own, other = Caller(desk, app, user="desk"), Caller(desk, app)
+    async with adk_small.client("desk") as client:
+        client.base_url = "http://localhost/adk/"
+        own, other = Caller(client, app, user="desk"), Caller(client, app)
         assert (await own.create(state=shared)).json()["state"] == shared
         assert (await other.create(state=shared)).status_code == 403
         assert (await other.create()).json()["state"] == {}
         change = {"stateDelta": {"app:motto": "Bye"}}
-        assert (await desk.patch(f"{other.sessions}/s1", json=change)).status_code == 403
+        assert (await client.patch(f"{other.sessions}/s1", json=change)).status_code == 403
         assert (await other.run("Hello", **change)).status_code == 403

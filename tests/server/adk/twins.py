@@ -24,7 +24,7 @@ from lango.adk.durable.run import DurableAgent
 from lango.adk.runner import AgentRunner
 from lango.adk.sessions.service import SessionServiceAdapter
 from lango.turns.worker import TurnWorker
-from tests.server.places import PATIENCE, House, Live, live
+from tests.server.places import PATIENCE, Live, ServedApp, live
 
 MakeAgent = Callable[[], BaseAgent]
 CHANGING = frozenset({"invocationId", "timestamp", "lastUpdateTime", "createTime", "canonicalUri"})
@@ -32,12 +32,12 @@ CHANGING = frozenset({"invocationId", "timestamp", "lastUpdateTime", "createTime
 _CALL_ID = re.compile(r"adk-[0-9a-f-]{36}")
 
 
-def worker_of(house: House, make: MakeAgent) -> TurnWorker:
+def worker_of(served: ServedApp, make: MakeAgent) -> TurnWorker:
     """A worker with this agent alone."""
-    store = house.here.store
+    store = served.here.store
     services = SessionServiceAdapter(store), SqlArtifactService(store)
-    durable = DurableAgent(AgentRunner(make(), *services, name=house.agent), store)
-    return TurnWorker(store, house.here.engine, {house.agent: durable})
+    durable = DurableAgent(AgentRunner(make(), *services, name=served.agent), store)
+    return TurnWorker(store, served.here.engine, {served.agent: durable})
 
 
 class _Loader(BaseAgentLoader):
@@ -131,17 +131,17 @@ class Twins:
 
 
 @asynccontextmanager
-async def twins(house: House, make: MakeAgent) -> AsyncGenerator[Twins]:
+async def twins(served: ServedApp, make: MakeAgent) -> AsyncGenerator[Twins]:
     """Both servers, with one session each."""
-    transport = httpx.ASGITransport(adk_app(house.agent, make), raise_app_exceptions=False)
+    transport = httpx.ASGITransport(adk_app(served.agent, make), raise_app_exceptions=False)
     async with (
-        live(house, worker_of(house, make)) as served,
+        live(served, worker_of(served, make)) as server,
         httpx.AsyncClient(
             transport=transport, base_url="http://localhost", timeout=PATIENCE
         ) as adk,
-        served.client(root="/adk/") as ours,
+        server.client(root="/adk/") as ours,
     ):
-        pair = Twins(Caller(adk, house.agent), Caller(ours, house.agent), served)
+        pair = Twins(Caller(adk, served.agent), Caller(ours, served.agent), server)
         for caller in (pair.adk, pair.ours):
             assert (await caller.create()).status_code == 200
         yield pair

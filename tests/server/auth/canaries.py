@@ -20,7 +20,7 @@ from lango.server.auth.oidc import Tokens
 from lango.server.backend import ServerOptions
 from lango.store.keys import KeyStore
 from tests.server.auth.issuers import AUDIENCE, Issuer, new_key, signed
-from tests.server.places import House, PlaceBackend
+from tests.server.places import PlaceBackend, ServedApp
 
 OF_THE_CLIENT = ("httpx", "httpcore")  # that of these trials notes what it sends
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
@@ -150,7 +150,7 @@ async def send_everywhere(
     return statuses
 
 
-async def say(served: House, canaries: Canaries) -> None:
+async def say(served: ServedApp, canaries: Canaries) -> None:
     """A turn whose message, and the arguments and the effects of whose tool, hold a secret."""
     secret = f"canary-{new_id('said')}"
     canaries.secrets.append(secret)

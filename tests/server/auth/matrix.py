@@ -13,7 +13,7 @@ from lango.store.keys import KeyStore
 from lango.store.memory.store import NewMemory, SqlMemoryStore
 from lango.store.schema.tables import credentials
 from lango.store.sessions.entries import SessionRef
-from tests.server.places import House
+from tests.server.places import ServedApp
 from tests.server.routes.operations import FILE, OPERATIONS, Ids, Operation, credential_of
 from tests.support.credential_agents import with_keys
 
@@ -99,7 +99,7 @@ WAYS = {
 }
 
 
-async def existing(served: House) -> Ids:
+async def existing(served: ServedApp) -> Ids:
     """A session of ann's with a file, a turn of it that waits for a person, and a memory of hers.
 
     A worker runs.
@@ -112,14 +112,14 @@ async def existing(served: House) -> Ids:
     return Ids(session, turn, await remembered(served), "ann")
 
 
-async def remembered(served: House) -> str:
+async def remembered(served: ServedApp) -> str:
     """The id of an entry of ann's memory."""
     store, user = SqlMemoryStore(served.here.store.database), served.user("ann")
     await store.add(SessionRef(user), [NewMemory(new_id("fact"), "", "user", 1.0, TITLE)])
     return str((await store.page(user, 1))[0].pk)
 
 
-async def _credential(served: House, wanted: str) -> None:
+async def _credential(served: ServedApp, wanted: str) -> None:
     """A credential of ann's, with that id."""
     with_keys(served.here)
     store, owner = served.here.store, Owner(served.tenant, served.agent, "ann")
@@ -136,7 +136,7 @@ def told(answer: httpx.Response) -> tuple[int, bytes, list[tuple[bytes, bytes]]]
 class Matrix:
     """One operation after the other, by API keys."""
 
-    def __init__(self, served: House, keys: dict[str, str]) -> None:
+    def __init__(self, served: ServedApp, keys: dict[str, str]) -> None:
         self.cells = 0
         self._served = served
         self._keys = keys
@@ -182,7 +182,7 @@ class Matrix:
             return await client.request(operation.method, path, json=body, headers=headers)
 
 
-async def matrix(served: House) -> Matrix:
+async def matrix(served: ServedApp) -> Matrix:
     """A matrix on a server, with keys for everybody."""
     store, tenant = KeyStore(served.here.store.database), served.tenant
     other = served.callers["other-ann"].tenant
@@ -199,7 +199,7 @@ async def matrix(served: House) -> Matrix:
     return Matrix(served, {name: key.text for name, key in made.items()} | {"wrong": wrong})
 
 
-def _body(served: House, operation: Operation) -> dict[str, Any] | None:
+def _body(served: ServedApp, operation: Operation) -> dict[str, Any] | None:
     if not operation.has_body:
         return None
     app = {APP_FIELDS[operation.id]: served.agent} if operation.id in APP_FIELDS else {}

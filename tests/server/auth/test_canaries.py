@@ -25,7 +25,7 @@ from tests.server.auth.canaries import (
 )
 from tests.server.auth.issuers import Issuer, issuing, new_key
 from tests.server.doors import door, knock, refused
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 PASSWORD = "pw-canary-1b6f"
 
@@ -68,7 +68,7 @@ async def test_no_answer_and_no_log_holds_a_credential(
     assert canaries.leaks() == []
 
 
-async def test_what_is_said_is_in_no_log(canaries: Canaries, served: House) -> None:
+async def test_what_is_said_is_in_no_log(canaries: Canaries, served: ServedApp) -> None:
     await say(served, canaries)
     assert canaries.leaks() == []
 

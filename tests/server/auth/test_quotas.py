@@ -8,7 +8,7 @@ import pytest
 from faults.turns.place import Place
 from lango.config.server import QuotaSettings
 from lango.server.auth import quotas
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 
 @pytest.fixture
@@ -18,12 +18,12 @@ def read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotas, "HISTORY_FRESH", -1.0)
 
 
-async def submit(served: House, session: str, name: str = "ann", **body: Any) -> httpx.Response:
+async def submit(served: ServedApp, session: str, name: str = "ann", **body: Any) -> httpx.Response:
     async with served.client(name) as client:
         return await client.post(f"/v1/sessions/{session}/turns", json={"message": "hi", **body})
 
 
-async def upload(served: House, session: str, size: int) -> httpx.Response:
+async def upload(served: ServedApp, session: str, size: int) -> httpx.Response:
     async with served.client(content_type="text/plain") as client:
         path = f"/v1/sessions/{session}/files"
         return await client.post(path, params={"name": f"{size}.txt"}, content=b"x" * size)
@@ -38,7 +38,7 @@ def refused(answer: httpx.Response, words: str) -> None:
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_a_tenant_has_so_many_open_turns(place: Place, tenant: str) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(open_turns=3)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=3)) as served:
         anns, bobs = await served.session(), await served.session("bob")
         first = await served.turn(anns, "hi")
         await served.turn(anns, "hi", run_at="2099-01-01T00:00:00Z")
@@ -52,7 +52,7 @@ async def test_a_tenant_has_so_many_open_turns(place: Place, tenant: str) -> Non
 
 
 async def test_turns_accepted_since_the_last_look_count(sqlite_place: Place, tenant: str) -> None:
-    async with house(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
+    async with served_app(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
         session = await served.session()
         assert [(await submit(served, session)).status_code for _ in range(4)] == [
             *(202, 202),
@@ -62,7 +62,7 @@ async def test_turns_accepted_since_the_last_look_count(sqlite_place: Place, ten
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_a_repeated_request_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         session = await served.session()
         async with served.client(idempotency_key="k") as client:
             path = f"/v1/sessions/{session}/turns"
@@ -76,7 +76,7 @@ async def test_a_repeated_request_gets_its_turn_at_the_quota(place: Place, tenan
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_the_history_of_a_tenant_is_limited(place: Place, tenant: str) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(history_tokens=500)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(history_tokens=500)) as served:
         session, second = await served.session(), await served.session("bob")
         async with served.worker():
             await served.turns().wait(await served.turn(session, "hi " * 1_000))
@@ -90,7 +90,7 @@ async def test_the_history_of_a_tenant_is_limited(place: Place, tenant: str) -> 
 
 
 async def test_a_repeated_request_counts_once(sqlite_place: Place, tenant: str) -> None:
-    async with house(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
+    async with served_app(sqlite_place, tenant, quotas=QuotaSettings(open_turns=2)) as served:
         session = await served.session()
         async with served.client(idempotency_key="k") as client:
             path = f"/v1/sessions/{session}/turns"
@@ -102,7 +102,7 @@ async def test_a_repeated_request_counts_once(sqlite_place: Place, tenant: str) 
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_a_repeated_retry_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         turn = await served.turn(await served.session(), "hi")
         await served.turns().cancel(turn)
         async with served.client() as client:
@@ -113,7 +113,7 @@ async def test_a_repeated_retry_gets_its_turn_at_the_quota(place: Place, tenant:
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_a_repeated_answer_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         session = await served.session()
         async with served.worker():
             turn = await served.turn(session, 'call pay {"amount": 3}')
@@ -131,7 +131,7 @@ async def test_a_repeated_answer_gets_its_turn_at_the_quota(place: Place, tenant
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_a_repeated_result_gets_its_turn_at_the_quota(place: Place, tenant: str) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         async with served.worker():
             turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
             waiting = await served.turns().wait(turn)
@@ -146,7 +146,7 @@ async def test_a_repeated_result_gets_its_turn_at_the_quota(place: Place, tenant
 async def test_a_repeated_completion_gets_its_answer_at_the_quota(
     place: Place, tenant: str
 ) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(open_turns=1)) as served:
         body = {"model": served.agent, "messages": [{"role": "user", "content": "hi"}]}
         async with served.client(idempotency_key="k") as client, served.worker():
             first = await client.post("/openai/v1/chat/completions", json=body)
@@ -160,7 +160,7 @@ async def test_a_repeated_completion_gets_its_answer_at_the_quota(
 
 @pytest.mark.usefixtures("read_each_time")
 async def test_the_files_of_a_tenant_take_so_many_bytes(place: Place, tenant: str) -> None:
-    async with house(place, tenant, quotas=QuotaSettings(file_bytes=1_000)) as served:
+    async with served_app(place, tenant, quotas=QuotaSettings(file_bytes=1_000)) as served:
         one, two = await served.session(), await served.session()
         assert (await upload(served, one, 600)).status_code == 201
         refused(await upload(served, two, 401), "600 are taken")
@@ -172,7 +172,7 @@ async def test_the_files_of_a_tenant_take_so_many_bytes(place: Place, tenant: st
 
 async def test_without_a_quota_nothing_is_counted(sqlite_place: Place, tenant: str) -> None:
     unlimited = QuotaSettings(open_turns=None, file_bytes=None, history_tokens=None)
-    async with house(sqlite_place, tenant, quotas=unlimited) as served:
+    async with served_app(sqlite_place, tenant, quotas=unlimited) as served:
         session = await served.session()
         assert (await submit(served, session)).status_code == 202
         assert (await upload(served, session, 10)).status_code == 201

@@ -16,7 +16,7 @@ from tests.server.auth.matrix import (
     existing,
     matrix,
 )
-from tests.server.places import House
+from tests.server.places import ServedApp
 from tests.server.routes.operations import OPERATIONS, Operation
 
 
@@ -32,7 +32,7 @@ def test_what_the_matrix_knows_is_there() -> None:
 
 
 @pytest.mark.parametrize("operation", SECURED, ids=str)
-async def test_every_way_to_call_has_its_answer(operation: Operation, served: House) -> None:
+async def test_every_way_to_call_has_its_answer(operation: Operation, served: ServedApp) -> None:
     tried = await matrix(served)
     assert await tried.wrongs(operation) == []
     assert tried.cells == 2 * len(WAYS)
@@ -42,7 +42,7 @@ def by_id(wanted: str) -> Operation:
     return next(operation for operation in OPERATIONS if operation.id == wanted)
 
 
-async def _nosy(small: House, monkeypatch: pytest.MonkeyPatch) -> Matrix:
+async def _nosy(small: ServedApp, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     """A matrix whose server takes everybody for ann."""
     tried = await matrix(small)
 
@@ -57,7 +57,7 @@ async def _nosy(small: House, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     "operation", ["get_session", "list_memory", "list_sessions", "rename_session"]
 )
 async def test_a_leak_would_be_seen(
-    operation: str, small: House, monkeypatch: pytest.MonkeyPatch
+    operation: str, small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = await _nosy(small, monkeypatch)
     wrongs = await tried.wrongs(by_id(operation))
@@ -66,7 +66,7 @@ async def test_a_leak_would_be_seen(
 
 
 async def test_an_answer_that_tells_what_exists_would_be_seen(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = await matrix(small)
     ask = httpx.AsyncClient.request
@@ -81,7 +81,7 @@ async def test_an_answer_that_tells_what_exists_would_be_seen(
     assert any("other user: the response reveals what exists" in each for each in wrongs)
 
 
-async def test_lists_show_nothing_of_others_to_who_has_none(served: House) -> None:
+async def test_lists_show_nothing_of_others_to_who_has_none(served: ServedApp) -> None:
     async with served.worker():
         session = (await existing(served)).session
     for name in ("bob", "other-ann"):

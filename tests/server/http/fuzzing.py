@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from faults.turns.place import Place
 from lango.server.backend import services_of
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 from tests.server.routes.operations import FILE, Operation, document
 
 schemathesis: Any = import_module("schemathesis")  # its generics have no arguments
@@ -29,7 +29,7 @@ CHECKS = [
 class Fuzzed:
     """A server with a session, a file and a finished turn, called as schemathesis says."""
 
-    def __init__(self, served: House, session: str, turn: str, runner: asyncio.Runner) -> None:
+    def __init__(self, served: ServedApp, session: str, turn: str, runner: asyncio.Runner) -> None:
         self.sent = 0
         self._existing = {"session_id": session, "turn_id": turn, "name": FILE}
         self._served = served
@@ -88,8 +88,8 @@ def fuzzed(place: Place, tenant: str) -> Generator[Fuzzed]:
 
 
 @asynccontextmanager
-async def _opened(place: Place, tenant: str) -> AsyncGenerator[tuple[House, str, str]]:
-    async with house(place, tenant) as served:
+async def _opened(place: Place, tenant: str) -> AsyncGenerator[tuple[ServedApp, str, str]]:
+    async with served_app(place, tenant) as served:
         services_of(served.app).health.is_warm = True
         session = await served.session()
         await served.file(session, FILE, b"[1]", "application/json")

@@ -6,14 +6,14 @@ import re
 import pytest
 
 from lango.core.current import WithRequestId
-from tests.server.places import House, live
+from tests.server.places import ServedApp, live
 
 HEADER = "x-request-id"
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/sessions", "/nothing", "/openai/v1/models"])
 @pytest.mark.parametrize("caller", ["ann", None])
-async def test_every_answer_has_an_id(small: House, path: str, caller: str | None) -> None:
+async def test_every_answer_has_an_id(small: ServedApp, path: str, caller: str | None) -> None:
     async with live(small) as server, server.client(caller) as client:
         first, second = [(await client.get(path)).headers[HEADER] for _ in range(2)]
         assert re.fullmatch(r"req_[0-9a-f]+", first)
@@ -23,13 +23,13 @@ async def test_every_answer_has_an_id(small: House, path: str, caller: str | Non
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 65, "-a", "a[b", "é"])
-async def test_an_id_that_could_spoil_a_log_is_replaced(small: House, given: str) -> None:
+async def test_an_id_that_could_spoil_a_log_is_replaced(small: ServedApp, given: str) -> None:
     async with live(small) as server, server.client() as client:
         answer = await client.get("/healthz", headers={HEADER.encode(): given.encode()})
         assert re.fullmatch(r"req_[0-9a-f]+", answer.headers[HEADER])
 
 
-async def test_a_line_for_each_request(small: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_line_for_each_request(small: ServedApp, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lango.access")
     caplog.handler.addFilter(WithRequestId())
     async with live(small) as server, server.client() as client:
@@ -43,7 +43,7 @@ async def test_a_line_for_each_request(small: House, caplog: pytest.LogCaptureFi
 
 
 async def test_what_is_logged_for_a_request_has_its_id(
-    small: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.handler.addFilter(WithRequestId())
 

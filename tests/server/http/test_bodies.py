@@ -11,12 +11,12 @@ from starlette.requests import ClientDisconnect
 
 from faults.turns.place import Place
 from lango.core.values import MAX_DEPTH
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 JSON = {"Content-Type": "application/json"}
 
 
-async def post(served: House, content: Any, headers: dict[str, str] = JSON) -> httpx.Response:
+async def post(served: ServedApp, content: Any, headers: dict[str, str] = JSON) -> httpx.Response:
     async with served.client() as client:
         return await client.post("/v1/sessions", content=content, headers=headers)
 
@@ -30,7 +30,7 @@ def nested(levels: int) -> str:
     [b"", b"{", b"nothing", b"\xff", b'{"app": NaN}', b'{"app": ' + b"9" * 5000 + b"}"],
     ids=["empty", "cut", "words", "not UTF-8", "NaN", "huge number"],
 )
-async def test_what_is_no_json_is_refused(body: bytes, small: House) -> None:
+async def test_what_is_no_json_is_refused(body: bytes, small: ServedApp) -> None:
     answer = await post(small, body)
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:lango:error:invalid-body")
 
@@ -40,25 +40,25 @@ async def test_what_is_no_json_is_refused(body: bytes, small: House) -> None:
     [nested(MAX_DEPTH + 1), "[" * 500_000, '{"a":' * 100_000],
     ids=["by one", "lists", "objects"],
 )
-async def test_what_is_too_deep_is_refused(text: str, small: House) -> None:
+async def test_what_is_too_deep_is_refused(text: str, small: ServedApp) -> None:
     answer = await post(small, text)
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:lango:error:invalid-body")
 
 
-async def test_what_is_just_not_too_deep_is_read(small: House) -> None:
+async def test_what_is_just_not_too_deep_is_read(small: ServedApp) -> None:
     assert json.loads(nested(MAX_DEPTH)) is not None
     answer = await post(small, nested(MAX_DEPTH))
     assert (answer.status_code, answer.json()["errors"][0]["at"]) == (422, "body.app")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
-async def test_a_body_must_say_that_it_is_json(kind: str | None, small: House) -> None:
+async def test_a_body_must_say_that_it_is_json(kind: str | None, small: ServedApp) -> None:
     body = json.dumps({"app": small.agent})
     answer = await post(small, body, {"Content-Type": kind} if kind else {})
     assert (answer.status_code, answer.json()["type"]) == (415, "urn:lango:error:media-type")
 
 
-async def test_a_charset_may_be_said(small: House) -> None:
+async def test_a_charset_may_be_said(small: ServedApp) -> None:
     body = json.dumps({"app": small.agent})
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert (await post(small, body, headers)).status_code == 201
@@ -67,7 +67,7 @@ async def test_a_charset_may_be_said(small: House) -> None:
 async def test_a_body_of_the_limit_is_read_and_one_above_is_not(
     sqlite_place: Place, tenant: str
 ) -> None:
-    async with house(sqlite_place, tenant, max_body=1_000) as served:
+    async with served_app(sqlite_place, tenant, max_body=1_000) as served:
         body = json.dumps({"app": served.agent, "title": ""})
         fits = body.ljust(1_000)
         assert (await post(served, fits)).status_code == 201
@@ -78,7 +78,7 @@ async def test_a_body_of_the_limit_is_read_and_one_above_is_not(
         )
 
 
-async def test_a_body_without_a_length_is_read_no_further_than_the_limit(small: House) -> None:
+async def test_a_body_without_a_length_is_read_no_further_than_the_limit(small: ServedApp) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -92,13 +92,15 @@ async def test_a_body_without_a_length_is_read_no_further_than_the_limit(small: 
     assert sent <= (1 << 20) + (1 << 16)
 
 
-async def test_a_key_that_is_no_text_is_refused_without_harm(small: House) -> None:
+async def test_a_key_that_is_no_text_is_refused_without_harm(small: ServedApp) -> None:
     answer = await post(small, r'{"app": "x", "\ud800": 1}')
     assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/v1/sessions", "/openai/v1/chat/completions"])
-async def test_nothing_is_read_of_a_body_whose_sender_is_unknown(path: str, small: House) -> None:
+async def test_nothing_is_read_of_a_body_whose_sender_is_unknown(
+    path: str, small: ServedApp
+) -> None:
     sent: list[bytes] = []
 
     async def body() -> AsyncIterator[bytes]:
@@ -111,7 +113,7 @@ async def test_nothing_is_read_of_a_body_whose_sender_is_unknown(path: str, smal
 
 
 @pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 201)])
-async def test_a_packed_body_is_refused(encoding: str, status: int, small: House) -> None:
+async def test_a_packed_body_is_refused(encoding: str, status: int, small: ServedApp) -> None:
     body = json.dumps({"app": small.agent})
     answer = await post(small, body, JSON | {"Content-Encoding": encoding})
     assert answer.status_code == status
@@ -121,7 +123,7 @@ async def test_a_packed_body_is_refused(encoding: str, status: int, small: House
     "path", ["/v1/sessions", "/adk/run", "/openai/v1/chat/completions"], ids=["v1", "adk", "openai"]
 )
 async def test_a_client_that_leaves_in_mid_body_is_no_error(
-    path: str, adk_small: House, caplog: pytest.LogCaptureFixture
+    path: str, adk_small: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
@@ -136,7 +138,7 @@ async def test_a_client_that_leaves_in_mid_body_is_no_error(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_an_answer_names_only_the_first_wrong_fields(adk_small: House) -> None:
+async def test_an_answer_names_only_the_first_wrong_fields(adk_small: ServedApp) -> None:
     many = {"app": adk_small.agent} | {f"field_{number}": 1 for number in range(10_000)}
     async with adk_small.client() as client:
         answer = await client.post("/v1/sessions", json=many)

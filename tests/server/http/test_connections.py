@@ -25,7 +25,7 @@ from lango.server.http.connections import (
     connection_limit,
 )
 from lango.server.http.problems import MEDIA_TYPE
-from tests.server.places import PATIENCE, House, Live, client_of, house, live
+from tests.server.places import PATIENCE, Live, ServedApp, client_of, live, served_app
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -65,7 +65,7 @@ async def read_the_clock() -> None:
 
 
 @pytest_asyncio.fixture
-async def hasty(small: House, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
+async def hasty(small: ServedApp, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     """A server with a short timeout for requests, which no stall of this process uses up."""
     monkeypatch.setattr("lango.server.http.connections.PATIENCE", 2.0)
     loop = asyncio.get_running_loop()
@@ -137,13 +137,13 @@ async def test_a_refused_head_has_an_id_and_a_line_in_the_access_log(
     assert re.fullmatch(rf"127\.0\.0\.1 - - {status} 0 B \d+ ms -", line.getMessage())
 
 
-async def test_a_head_without_end_is_not_read(small: House) -> None:
+async def test_a_head_without_end_is_not_read(small: ServedApp) -> None:
     async with live(small) as server:
         heard = await said_to(server, HEALTH[:-2] + b"X-More: 0\r\n" * 6_000)
     assert heard.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_long_head_that_comes_at_once_is_refused_too(small: House) -> None:
+async def test_a_long_head_that_comes_at_once_is_refused_too(small: ServedApp) -> None:
     async with live(small) as server:
         for more in (b"X-More: " + b"0" * 70_000 + b"\r\n", b"X-More: 0\r\n" * 8_000):
             assert (await said_to(server, HEALTH[:-2] + more + b"\r\n")).startswith(
@@ -152,7 +152,7 @@ async def test_a_long_head_that_comes_at_once_is_refused_too(small: House) -> No
         assert (await asked(server, "/healthz")).status_code == 200
 
 
-async def test_what_is_sent_behind_an_answer_is_not_read(small: House) -> None:
+async def test_what_is_sent_behind_an_answer_is_not_read(small: ServedApp) -> None:
     piece, pieces = bytes(65_536), 10_000
 
     async def send(writer: asyncio.StreamWriter) -> None:
@@ -167,7 +167,7 @@ async def test_what_is_sent_behind_an_answer_is_not_read(small: House) -> None:
 
 
 async def test_a_body_that_comes_behind_its_refusal_leaves_the_connection_open(
-    small: House,
+    small: ServedApp,
 ) -> None:
     elsewhere = b"POST /v1/turns HTTP/1.1\r\nHost: lango.example\r\nContent-Length: 2\r\n\r\n"
     async with (
@@ -202,9 +202,9 @@ async def test_a_body_that_stops_is_not_waited_for(
 
 
 async def test_an_answer_may_take_its_time(hasty: Live) -> None:
-    house = hasty.house
-    turn = await house.turn(await house.session(), 'call hold {"name": "go"}')
-    async with hasty.client() as client, house.worker():
+    served = hasty.served
+    turn = await served.turn(await served.session(), 'call hold {"name": "go"}')
+    async with hasty.client() as client, served.worker():
         path = f"/v1/turns/{turn}/events"
         async with client.stream("GET", path) as response:
             lines = response.aiter_lines()
@@ -212,7 +212,7 @@ async def test_an_answer_may_take_its_time(hasty: Live) -> None:
                 if line == "event: tool.started":
                     break
             await asyncio.sleep(3.0)  # longer than the server's timeout for a request
-            (house.here.place.folder / "go").touch()
+            (served.here.place.folder / "go").touch()
             assert "event: completed" in [line async for line in lines]
 
 
@@ -228,7 +228,7 @@ async def narrow(
 ) -> AsyncIterator[Live]:
     """A server with room for three connections."""
     monkeypatch.setattr("lango.server.process.BESIDE_STREAMS", 2)
-    async with house(sqlite_place, tenant, max_streams=1) as served, live(served) as server:
+    async with served_app(sqlite_place, tenant, max_streams=1) as served, live(served) as server:
         yield server
 
 
@@ -296,7 +296,7 @@ def test_no_more_than_the_reserve_is_taken_in_beside_what_is_served() -> None:
     assert not everyone.are_too_many
 
 
-async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: House) -> None:
+async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: ServedApp) -> None:
     async with live(small) as server, asyncio.timeout(PATIENCE):
         async with connected(server) as (reader, writer):
             writer.write(HEALTH * MAX_PIPELINED)
@@ -312,7 +312,7 @@ async def test_a_client_that_does_not_wait_for_its_answers_is_cut_off(small: Hou
 
 
 async def test_no_more_is_read_while_requests_wait(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = LimitedProtocol.on_response_complete
     seen: list[tuple[int, bool]] = []
@@ -363,7 +363,7 @@ async def test_a_body_that_comes_steadily_is_read(
 
 
 async def test_a_client_that_does_not_read_is_cut_off(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.server.http.connections.UNREAD", 0.5)
     async with live(small) as server, connected(server) as (_, writer):
@@ -402,7 +402,9 @@ def test_connections_leave_room_for_other_files(
     assert [each for each in said if each != limits[0]] == ([] if raised is None else [raised])
 
 
-async def test_a_refused_connection_is_answered_in_the_form_of_its_path(adk_small: House) -> None:
+async def test_a_refused_connection_is_answered_in_the_form_of_its_path(
+    adk_small: ServedApp,
+) -> None:
     full = OpenConnections(-1)
     limited = ConnectionLimit(adk_small.app, full, adk_small.app)
     async with client_of(httpx.ASGITransport(limited), "http://localhost", "ann") as client:

@@ -4,17 +4,17 @@ import pytest
 
 from faults.turns.place import Place
 from lango.server.http.hosts import host_of
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000"])
-async def test_loopback_is_answered(host: str, small: House) -> None:
+async def test_loopback_is_answered(host: str, small: ServedApp) -> None:
     async with small.client(host=host) as client:
         assert (await client.get("/v1/agents")).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "127.0.0.1.x"])
-async def test_others_are_not(host: str, small: House) -> None:
+async def test_others_are_not(host: str, small: ServedApp) -> None:
     async with small.client(host=host) as client:
         answer = await client.get("/v1/agents")
         assert (answer.status_code, answer.json()["type"]) == (421, "urn:lango:error:wrong-host")
@@ -23,7 +23,7 @@ async def test_others_are_not(host: str, small: House) -> None:
 
 async def test_hosts_are_allowed_by_name_and_by_domain(sqlite_place: Place, tenant: str) -> None:
     allowed = ("api.example", "*.pods.example")
-    async with house(sqlite_place, tenant, allowed_hosts=allowed) as served:
+    async with served_app(sqlite_place, tenant, allowed_hosts=allowed) as served:
         for host, status in {
             "api.example": 200,
             "a.pods.example": 200,
@@ -37,7 +37,7 @@ async def test_hosts_are_allowed_by_name_and_by_domain(sqlite_place: Place, tena
 
 async def test_any_host_can_be_allowed(sqlite_place: Place, tenant: str) -> None:
     async with (
-        house(sqlite_place, tenant, allowed_hosts=("*",)) as served,
+        served_app(sqlite_place, tenant, allowed_hosts=("*",)) as served,
         served.client(host="whatever.example") as client,
     ):
         assert (await client.get("/v1/agents")).status_code == 200
@@ -50,7 +50,7 @@ def test_the_name_in_a_header(header: str, host: str) -> None:
     assert host_of(header) == host
 
 
-async def test_two_hosts_are_none(small: House) -> None:
+async def test_two_hosts_are_none(small: ServedApp) -> None:
     headers = [("Host", "localhost"), ("Host", "localhost")]
     async with small.client() as client:
         assert (await client.get("/v1/agents", headers=headers)).status_code == 421

@@ -11,7 +11,7 @@ from faults.turns.place import Place
 from lango import errors
 from lango.errors import LangoError, ServerBusyError
 from lango.server.http.problems import MEDIA_TYPE, STATUS, Problem, status_of, type_of
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 SECRET = "s3cret-canary"
 
@@ -28,7 +28,7 @@ KINDS = sorted(set(_kinds()), key=lambda kind: kind.__name__)
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 async def test_every_error_is_answered(
-    kind: type[LangoError], small: House, caplog: pytest.LogCaptureFixture
+    kind: type[LangoError], small: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = kind(SECRET)
 
@@ -68,7 +68,7 @@ def test_types_are_named_after_their_errors() -> None:
 
 
 async def test_an_unexpected_error_is_answered_and_logged(
-    small: House, caplog: pytest.LogCaptureFixture
+    small: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_: Any) -> None:
         raise RuntimeError(SECRET)
@@ -95,7 +95,7 @@ async def test_an_unexpected_error_is_answered_and_logged(
     ],
 )
 async def test_what_the_framework_refuses_is_a_problem_too(
-    method: str, path: str, status: int, name: str, small: House
+    method: str, path: str, status: int, name: str, small: ServedApp
 ) -> None:
     async with small.client() as client:
         answer = await client.request(method, path)
@@ -109,7 +109,7 @@ async def test_what_the_framework_refuses_is_a_problem_too(
     assert ("allow" in answer.headers) == (status == 405)
 
 
-async def test_an_http_exception_of_a_part_is_a_problem(small: House) -> None:
+async def test_an_http_exception_of_a_part_is_a_problem(small: ServedApp) -> None:
     async def fail(_: Any) -> None:
         raise HTTPException(418, SECRET)
 
@@ -120,7 +120,7 @@ async def test_an_http_exception_of_a_part_is_a_problem(small: House) -> None:
     assert SECRET not in answer.text
 
 
-async def test_what_was_sent_is_not_repeated(small: House) -> None:
+async def test_what_was_sent_is_not_repeated(small: ServedApp) -> None:
     session = await small.session()
     async with small.client() as client:
         answers = [
@@ -140,7 +140,7 @@ async def test_what_was_sent_is_not_repeated(small: House) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/agents", "/v1/nothing", "/openapi.json", "/healthz"])
-async def test_no_answer_in_json_is_kept_or_guessed_at(path: str, small: House) -> None:
+async def test_no_answer_in_json_is_kept_or_guessed_at(path: str, small: ServedApp) -> None:
     async with small.client() as client:
         answer = await client.get(path)
     kept = (answer.headers["cache-control"], answer.headers["x-content-type-options"])
@@ -148,7 +148,7 @@ async def test_no_answer_in_json_is_kept_or_guessed_at(path: str, small: House) 
 
 
 async def test_a_path_cannot_write_lines_into_the_log(
-    small: House, caplog: pytest.LogCaptureFixture
+    small: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_: Any) -> None:
         raise RuntimeError
@@ -166,7 +166,7 @@ async def test_a_path_cannot_write_lines_into_the_log(
     [("GET", "/openai/v1/nothing", 404), ("PUT", "/openai/v1/models", 405)],
 )
 async def test_clients_of_openai_read_one_form_everywhere(
-    method: str, path: str, status: int, small: House
+    method: str, path: str, status: int, small: ServedApp
 ) -> None:
     async with small.client() as client:
         answer = await client.request(method, path)
@@ -179,8 +179,8 @@ async def test_clients_of_openai_read_one_form_everywhere(
 async def test_apps_of_one_process_have_their_own_forms(sqlite_place: Place, tenant: str) -> None:
     forms: dict[str, set[str]] = {}
     async with (
-        house(sqlite_place, tenant, adk_routes="/") as at_root,
-        house(sqlite_place, tenant) as without,
+        served_app(sqlite_place, tenant, adk_routes="/") as at_root,
+        served_app(sqlite_place, tenant) as without,
     ):
         for name, served in (("root", at_root), ("without", without)):
             async with served.client() as client:

@@ -18,7 +18,7 @@ from lango.core.current import current_tenant
 from lango.server.backend import services_of
 from lango.server.http import request_slots
 from lango.server.http.request_slots import RequestSlots
-from tests.server.places import PATIENCE, House, house, live
+from tests.server.places import PATIENCE, ServedApp, live, served_app
 
 SLOTS = 3
 Work = Callable[[], Awaitable[object]]
@@ -242,7 +242,7 @@ async def _how_many(slots: RequestSlots) -> int:
     return len(taken)
 
 
-def _one_slot(served: House) -> RequestSlots:
+def _one_slot(served: ServedApp) -> RequestSlots:
     slots = RequestSlots(1, seconds=60)
     served.app.state.services = replace(services_of(served.app), slots=slots)
     return slots
@@ -250,7 +250,7 @@ def _one_slot(served: House) -> RequestSlots:
 
 @pytest.mark.parametrize("path", ["/v1/me", "/v1/agents", "/v1/sessions", "/v1/usage"])
 async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Place, tenant: str) -> None:
-    async with house(sqlite_place, tenant) as served, served.client() as client:
+    async with served_app(sqlite_place, tenant) as served, served.client() as client:
         slots = _one_slot(served)
         async with slots.slot():
             request = asyncio.create_task(client.get(path))
@@ -261,7 +261,7 @@ async def test_a_request_waits_for_a_slot(path: str, sqlite_place: Place, tenant
 
 
 async def test_what_waits_long_holds_no_slot(sqlite_place: Place, tenant: str) -> None:
-    async with house(sqlite_place, tenant) as served, live(served) as server:
+    async with served_app(sqlite_place, tenant) as served, live(served) as server:
         session = await served.session()
         turn = await served.turn(session, "hi")  # it has no worker, so its stream stays open
         slots = _one_slot(served)

@@ -20,7 +20,7 @@ from lango.errors import (
 from lango.server.auth.callers import Caller
 from lango.server.backend import services_of
 from lango.server.http.streams import EventStream, StreamLimits, Streams
-from tests.server.places import CHAT, PATIENCE, House, Live, house, live
+from tests.server.places import CHAT, PATIENCE, Live, ServedApp, live, served_app
 
 STREAM = {"Accept": "text/event-stream"}
 ANN = Caller("tenant", "ann", CHAT, "key_ann")
@@ -33,7 +33,7 @@ async def always() -> None:
 @asynccontextmanager
 async def holding(server: Live, name: str) -> AsyncGenerator[tuple[str, httpx.Response]]:
     """A turn that waits for a file of that name, and the stream of who handed it in."""
-    served = server.house
+    served = server.served
     session = await served.session()
     body = {"message": f'call hold {{"name": "{name}"}}'}
     path = f"/v1/sessions/{session}/turns"
@@ -46,18 +46,18 @@ async def holding(server: Live, name: str) -> AsyncGenerator[tuple[str, httpx.Re
         yield response.headers["location"].rpartition("/")[2], response
 
 
-def let_go(served: House, name: str) -> None:
+def let_go(served: ServedApp, name: str) -> None:
     (served.here.place.folder / name).touch()
 
 
-async def slots(served: House, count: int) -> None:
+async def slots(served: ServedApp, count: int) -> None:
     """Wait until this number of streams is open."""
     async with asyncio.timeout(PATIENCE):
         while len(services_of(served.app).streams.slots) != count:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.005)
 
 
-async def test_events_come_as_they_happen(served: House) -> None:
+async def test_events_come_as_they_happen(served: ServedApp) -> None:
     async with live(served, served.worker()) as server, holding(server, "go") as (_, response):
         told: list[Frame] = []
         async for frame in frames(response):
@@ -71,7 +71,7 @@ async def test_events_come_as_they_happen(served: House) -> None:
 
 async def test_a_silent_stream_beats(sqlite_place: Place, tenant: str) -> None:
     async with (
-        house(sqlite_place, tenant, heartbeat=0.05) as served,
+        served_app(sqlite_place, tenant, heartbeat=0.05) as served,
         live(served, served.worker()) as server,
         holding(server, "go") as (_, response),
     ):
@@ -84,7 +84,7 @@ async def test_a_silent_stream_beats(sqlite_place: Place, tenant: str) -> None:
     assert beats == 3
 
 
-async def test_a_client_that_goes_away_leaves_its_turn_running(served: House) -> None:
+async def test_a_client_that_goes_away_leaves_its_turn_running(served: ServedApp) -> None:
     async with live(served, served.worker()) as server:
         async with holding(server, "go") as (turn, _):
             await slots(served, 1)
@@ -97,7 +97,7 @@ async def test_a_client_that_goes_away_leaves_its_turn_running(served: House) ->
 
 async def test_there_is_room_for_so_many(sqlite_place: Place, tenant: str) -> None:
     async with (
-        house(
+        served_app(
             sqlite_place,
             tenant,
             max_streams=2,
@@ -116,7 +116,7 @@ async def test_there_is_room_for_so_many(sqlite_place: Place, tenant: str) -> No
         assert (await client.get(f"/v1/turns/{turn}/events")).status_code == 200
 
 
-async def _check_full(served: House, client: httpx.AsyncClient, turn: str) -> None:
+async def _check_full(served: ServedApp, client: httpx.AsyncClient, turn: str) -> None:
     session = await served.session()
     path = f"/v1/sessions/{session}/turns"
     for answer in (
@@ -169,7 +169,7 @@ def test_users_with_tokens_have_each_their_own_streams() -> None:
 
 async def test_a_key_has_a_limit_of_streams(sqlite_place: Place, tenant: str) -> None:
     async with (
-        house(sqlite_place, tenant, max_streams=4, max_streams_per_key=1) as served,
+        served_app(sqlite_place, tenant, max_streams=4, max_streams_per_key=1) as served,
         live(served, served.worker()) as server,
         server.client() as ann,
         server.client("bob") as bob,
@@ -187,7 +187,7 @@ async def test_a_key_has_a_limit_of_streams(sqlite_place: Place, tenant: str) ->
         let_go(served, "go")
 
 
-async def test_a_refused_turn_gives_its_slot_back(small: House) -> None:
+async def test_a_refused_turn_gives_its_slot_back(small: ServedApp) -> None:
     session = await small.session()
     await small.turn(session, "one")
     async with small.client() as client:
@@ -198,7 +198,7 @@ async def test_a_refused_turn_gives_its_slot_back(small: House) -> None:
 
 
 async def test_a_caller_that_loses_its_credential_loses_its_stream(
-    small: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("lango.server.http.streams.RECHECKED", 0.05)
     fates: list[Exception] = [StoreUnavailableError(), RuntimeError("broken"), KeyLimitError()]
@@ -221,7 +221,7 @@ async def test_a_caller_that_loses_its_credential_loses_its_stream(
     assert "broken" in (failure.exc_text or "")
 
 
-async def test_a_deleted_turn_ends_its_stream(served: House) -> None:
+async def test_a_deleted_turn_ends_its_stream(served: ServedApp) -> None:
     async with (
         live(served, served.worker()) as server,
         server.client() as client,
@@ -234,9 +234,9 @@ async def test_a_deleted_turn_ends_its_stream(served: House) -> None:
 
 
 async def test_a_server_that_stops_ends_its_streams_and_others_go_on(
-    served: House, place: Place, tenant: str
+    served: ServedApp, place: Place, tenant: str
 ) -> None:
-    async with house(place, tenant) as elsewhere, elsewhere.worker(), live(elsewhere) as other:
+    async with served_app(place, tenant) as elsewhere, elsewhere.worker(), live(elsewhere) as other:
         async with live(served) as server, holding(server, "go") as (turn, response):
             seen: list[Frame] = []
             async for frame in frames(response):  # ended, and not by the turn
@@ -255,7 +255,7 @@ async def test_a_server_that_stops_ends_its_streams_and_others_go_on(
     assert (seen[0].event, seen[-1].event) == ("accepted", "completed")
 
 
-async def test_a_draining_server_begins_no_stream(small: House) -> None:
+async def test_a_draining_server_begins_no_stream(small: ServedApp) -> None:
     turn = await small.turn(await small.session(), "x")
     services_of(small.app).streams.drain()
     async with small.client() as client:

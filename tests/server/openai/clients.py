@@ -55,13 +55,13 @@ async def streamed(client: Any, model: str, messages: list[Message], **more: Any
 @asynccontextmanager
 async def _openai_whole(server: Live) -> AsyncGenerator[Say]:
     async with sdk(server) as client:
-        yield partial(answered, client, server.house.agent)
+        yield partial(answered, client, server.served.agent)
 
 
 @asynccontextmanager
 async def _openai_streamed(server: Live) -> AsyncGenerator[Say]:
     async with sdk(server) as client:
-        yield partial(streamed, client, server.house.agent)
+        yield partial(streamed, client, server.served.agent)
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def _langchain(server: Live) -> AsyncGenerator[ChatOpenAI]:
     # Its own connections it keeps for the whole process, whichever loop they belong to.
     async with openai.DefaultAsyncHttpxClient(timeout=PATIENCE) as web:
         yield ChatOpenAI(
-            model=server.house.agent,
+            model=server.served.agent,
             base_url=f"{server.url}/openai/v1",
             api_key=SecretStr("ann"),
             http_async_client=web,

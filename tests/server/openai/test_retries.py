@@ -12,7 +12,7 @@ from lango.server.auth.callers import Caller
 from lango.server.backend import services_of
 from tests.server.openai.clients import answered, sdk, user
 from tests.server.openai.test_turns import HOLD, held
-from tests.server.places import House, Live, house, live
+from tests.server.places import Live, ServedApp, live, served_app
 
 REFUSALS = {
     429: KeyLimitError("Too many.", limit="turns", retry_after=0.1),
@@ -21,13 +21,13 @@ REFUSALS = {
 
 
 @pytest_asyncio.fixture
-async def server(small: House) -> AsyncIterator[Live]:
+async def server(small: ServedApp) -> AsyncIterator[Live]:
     async with live(small, small.worker()) as opened:
         yield opened
 
 
-async def turns_of(house: House) -> int:
-    page = await house.here.store.page(house.tenant, house.agent)
+async def turns_of(served: ServedApp) -> int:
+    page = await served.here.store.page(served.tenant, served.agent)
     return len(page.items)
 
 
@@ -35,8 +35,8 @@ async def turns_of(house: House) -> int:
 async def test_a_request_that_was_refused_is_sent_again(
     refusal: LangoError, server: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, texts = server.house, list[str]()
-    known = house.app.state.identity.caller
+    served, texts = server.served, list[str]()
+    known = served.app.state.identity.caller
 
     async def refusing(request: Request) -> Caller:
         texts.append(request.headers["x-stainless-retry-count"])
@@ -44,29 +44,29 @@ async def test_a_request_that_was_refused_is_sent_again(
             raise refusal
         return await known(request)
 
-    monkeypatch.setattr(house.app.state.identity, "caller", refusing)
+    monkeypatch.setattr(served.app.state.identity, "caller", refusing)
     async with sdk(server, retries=2) as client:
-        assert await answered(client, house.agent, [user("hi")]) == "You said: hi"
+        assert await answered(client, served.agent, [user("hi")]) == "You said: hi"
     assert texts == ["0", "1"]
-    assert await turns_of(house) == 1
+    assert await turns_of(served) == 1
 
 
 async def test_a_turn_that_has_run_is_not(server: Live) -> None:
-    house = server.house
+    served = server.served
     async with sdk(server, retries=2) as client:
         asking, turn = await held(server, client, stream=False)
-        await house.turns().cancel(turn.id)
+        await served.turns().cancel(turn.id)
         with pytest.raises(openai.UnprocessableEntityError) as raised:
             await asking
     assert raised.value.response.headers["x-should-retry"] == "false"
-    assert await turns_of(house) == 1
+    assert await turns_of(served) == 1
 
 
 async def test_its_status_is_one_that_no_client_retries(server: Live) -> None:
     """Vercel's AI SDK and proxies decide by the status alone, and do not read X-Should-Retry."""
     async with sdk(server) as client:
         asking, turn = await held(server, client, stream=False)
-        await server.house.turns().cancel(turn.id)
+        await server.served.turns().cancel(turn.id)
         with pytest.raises(openai.APIStatusError) as raised:
             await asking
     status = raised.value.status_code
@@ -79,20 +79,20 @@ async def test_with_the_status_of_a_server_error_it_would_be(
 ) -> None:
     monkeypatch.setattr("lango.server.openai.errors.NO_RETRY", {})
     monkeypatch.setattr("lango.server.openai.errors.TURN_ERROR_STATUS", 500)
-    house = server.house
+    served = server.served
     async with sdk(server, retries=1) as client:
         asking, turn = await held(server, client, stream=False)
-        await house.turns().cancel(turn.id)
-        assert (await house.turns().wait(turn.id)).state == "cancelled"
-        (house.here.place.folder / "go").touch()  # what is asked anew need not wait
+        await served.turns().cancel(turn.id)
+        assert (await served.turns().wait(turn.id)).state == "cancelled"
+        (served.here.place.folder / "go").touch()  # what is asked anew need not wait
         [result] = await asking
     assert isinstance(result.choices[0].message.content, str)
-    assert await turns_of(house) == 2
+    assert await turns_of(served) == 2
 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["no key", "key"])
 async def test_a_request_that_a_stopping_server_ends_never_runs_twice(
-    key: str | None, small: House
+    key: str | None, small: ServedApp
 ) -> None:
     async with live(small, small.worker()) as server, sdk(server, retries=2) as client:
         headers = {} if key is None else {"Idempotency-Key": key}
@@ -105,7 +105,7 @@ async def test_a_request_that_a_stopping_server_ends_never_runs_twice(
         assert (await small.turns().wait(turn.id)).state == "completed"
     if key is not None:
         async with (
-            house(small.here.place, small.tenant) as other,
+            served_app(small.here.place, small.tenant) as other,
             live(other) as server,
             sdk(server) as client,
         ):

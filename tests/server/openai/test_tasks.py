@@ -9,7 +9,7 @@ from faults.turns.place import Place
 from lango.server.openai.sessions import SentConversation, VisibleMessage
 from lango.server.openai.tasks import task_answer
 from tests.server.openai.webui_prompts import prompt
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 CHAT = "USER: Where is\nmy   parcel?\nASSISTANT: On its way.\nUSER: Thanks"
 
@@ -59,7 +59,7 @@ def test_what_a_person_says_is_not_a_task(sent: SentConversation) -> None:
     assert task_answer(sent) is None
 
 
-async def ask(served: House, text: str, **more: Any) -> tuple[dict[str, str], str]:
+async def ask(served: ServedApp, text: str, **more: Any) -> tuple[dict[str, str], str]:
     body = {"model": served.agent, "messages": [{"role": "user", "content": text}], **more}
     async with served.client(x_openwebui_chat_id="chat") as client:
         answer = await client.post("/openai/v1/chat/completions", json=body)
@@ -68,7 +68,7 @@ async def ask(served: House, text: str, **more: Any) -> tuple[dict[str, str], st
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_task_touches_no_session(small: House, stream: bool) -> None:
+async def test_a_task_touches_no_session(small: ServedApp, stream: bool) -> None:
     headers, text = await ask(small, task("title"), stream=stream)
     assert "lango-turn" not in headers
     assert "Where is my parcel?" in text
@@ -78,6 +78,6 @@ async def test_a_task_touches_no_session(small: House, stream: bool) -> None:
 
 
 async def test_a_task_can_be_a_turn(sqlite_place: Place, tenant: str) -> None:
-    async with house(sqlite_place, tenant, openai_tasks="turn") as served, served.worker():
+    async with served_app(sqlite_place, tenant, openai_tasks="turn") as served, served.worker():
         headers, _ = await ask(served, task("title"))
     assert headers["lango-turn"]

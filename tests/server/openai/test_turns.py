@@ -30,7 +30,7 @@ from lango.store.turns.log import LoggedEvent
 from lango.store.turns.rows import Turn
 from lango.turns.service import Turns
 from tests.server.openai.clients import answered, assistant, sdk, streamed, user
-from tests.server.places import PATIENCE, House, Live, live
+from tests.server.places import PATIENCE, Live, ServedApp, live
 
 HOLD = 'call hold {"name": "go"}'
 
@@ -42,23 +42,25 @@ async def held(
 
     async def ask() -> list[Any]:
         request = client.chat.completions.create(
-            model=server.house.agent, messages=[user(HOLD)], stream=stream, **more
+            model=server.served.agent, messages=[user(HOLD)], stream=stream, **more
         )
         told = await request
         return [chunk async for chunk in told] if stream else [told]
 
     asking = asyncio.create_task(ask())
-    await server.house.here.place.effects.wait(lambda effects: "held go" in effects)
-    [session] = (await server.house.here.store.page(server.house.tenant, server.house.agent)).items
-    [turn] = await server.house.turns().of_session(
+    await server.served.here.place.effects.wait(lambda effects: "held go" in effects)
+    [session] = (
+        await server.served.here.store.page(server.served.tenant, server.served.agent)
+    ).items
+    [turn] = await server.served.turns().of_session(
         session.app_name, user=session.user_id, session=session.id
     )
     return asking, turn
 
 
-async def all_streams_closed(house: House) -> None:
+async def all_streams_closed(served: ServedApp) -> None:
     async with asyncio.timeout(PATIENCE):
-        while services_of(house.app).streams.slots:  # noqa: ASYNC110 - no event to await
+        while services_of(served.app).streams.slots:  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.005)
 
 
@@ -66,7 +68,7 @@ WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 @WAYS
-async def test_a_disconnect_stops_no_turn(stream: bool, small: House) -> None:
+async def test_a_disconnect_stops_no_turn(stream: bool, small: ServedApp) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=stream)
         asking.cancel()
@@ -76,22 +78,24 @@ async def test_a_disconnect_stops_no_turn(stream: bool, small: House) -> None:
         assert (await small.turns().wait(turn.id)).state == "completed"
 
 
-async def break_off(house: House, client: Any, text: str) -> str:
+async def break_off(served: ServedApp, client: Any, text: str) -> str:
     """Say something, and leave in the middle of its answer, which is returned."""
     stream = await client.chat.completions.create(
-        model=house.agent, messages=[user(text)], stream=True
+        model=served.agent, messages=[user(text)], stream=True
     )
     has = ""
     while len(has) < 6:
         has += (await anext(stream)).choices[0].delta.content or ""
     await stream.close()
-    store = ConversationStore(house.here.store.database)
+    store = ConversationStore(served.here.store.database)
     known_by = SentConversation((), (VisibleMessage("user", text),)).known_by(None)
-    assert await store.find(house.tenant, "ann", house.agent, known_by)
+    assert await store.find(served.tenant, "ann", served.agent, known_by)
     return has[:-2]  # not all that was sent arrived
 
 
-async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(small: House) -> None:
+async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(
+    small: ServedApp,
+) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         has = await break_off(small, client, "Tell me a story")
         messages = [user("Tell me a story"), assistant(has), user("Go on")]
@@ -106,7 +110,9 @@ async def test_a_conversation_goes_on_behind_an_answer_that_was_broken_off(small
 
 
 @pytest.mark.parametrize("edited", ["{}, not what was said", "", "Edited"])
-async def test_an_edited_answer_is_not_one_that_was_broken_off(edited: str, small: House) -> None:
+async def test_an_edited_answer_is_not_one_that_was_broken_off(
+    edited: str, small: ServedApp
+) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         has = await break_off(small, client, "Tell me a story")
         messages = [user("Tell me a story"), assistant(edited.format(has)), user("Go on")]
@@ -116,7 +122,7 @@ async def test_an_edited_answer_is_not_one_that_was_broken_off(edited: str, smal
 
 
 @WAYS
-async def test_a_turn_that_was_cancelled_is_an_error(stream: bool, small: House) -> None:
+async def test_a_turn_that_was_cancelled_is_an_error(stream: bool, small: ServedApp) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=stream)
         await small.turns().cancel(turn.id)
@@ -127,7 +133,7 @@ async def test_a_turn_that_was_cancelled_is_an_error(stream: bool, small: House)
             assert raised.value.response.headers["x-should-retry"] == "false"
 
 
-async def test_a_server_that_stops_lets_go_of_who_waits(small: House) -> None:
+async def test_a_server_that_stops_lets_go_of_who_waits(small: ServedApp) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=False)
         services_of(small.app).streams.drain()
@@ -138,7 +144,7 @@ async def test_a_server_that_stops_lets_go_of_who_waits(small: House) -> None:
         assert (await small.turns().wait(turn.id)).state == "completed"
 
 
-async def test_a_server_that_stops_ends_a_stream_with_an_error(small: House) -> None:
+async def test_a_server_that_stops_ends_a_stream_with_an_error(small: ServedApp) -> None:
     async with live(small, small.worker()) as server, sdk(server) as client:
         asking, turn = await held(server, client, stream=True)
         server.stop.ask()
@@ -162,7 +168,7 @@ async def test_the_stream_of_a_deleted_session_ends_with_an_error(turn: Turn) ->
 
 
 @WAYS
-async def test_the_error_of_a_turn_has_its_error_id(stream: bool, small: House) -> None:
+async def test_the_error_of_a_turn_has_its_error_id(stream: bool, small: ServedApp) -> None:
     def broken(_: ModelRequest) -> Reply:
         raise ValueError("a secret")
 
@@ -179,7 +185,7 @@ async def test_the_error_of_a_turn_has_its_error_id(stream: bool, small: House) 
 
 
 async def test_what_goes_wrong_inside_is_not_told(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: Any, **__: Any) -> None:
         raise ValueError("a secret")
@@ -192,7 +198,7 @@ async def test_what_goes_wrong_inside_is_not_told(
 
 
 @pytest.fixture
-async def turn(small: House) -> Turn:
+async def turn(small: ServedApp) -> Turn:
     """Some turn."""
     return await small.turns().submit(small.agent, "hi", user="ann")
 
@@ -279,7 +285,7 @@ async def test_an_answer_is_remembered_before_its_parts_and_before_its_end(turn:
 
 
 async def test_conversations_that_begin_alike_are_told_apart_by_their_answers(
-    small: House,
+    small: ServedApp,
 ) -> None:
     texts = ["One two three four", "Five six seven eight"]
     worker = small.worker(provider=ScriptedProvider(texts))
@@ -293,7 +299,7 @@ async def test_conversations_that_begin_alike_are_told_apart_by_their_answers(
 
 
 async def test_text_that_a_dead_worker_did_not_log_belongs_to_its_answer(
-    small: House, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = logged(
         MessageDelta("a", "Once upon"),

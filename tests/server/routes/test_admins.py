@@ -12,14 +12,14 @@ from lango.server.auth.callers import Caller
 from lango.server.auth.identity import USER_HEADER, Credentials, Keys
 from lango.store.keys import KeyStore
 from tests.server.auth.matrix import existing
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 ADMIN = frozenset({"admin"})
 FORBIDDEN_WORD = "urn:lango:error:forbidden"
 
 
 @pytest_asyncio.fixture
-async def looked_after(served: House) -> AsyncIterator[House]:
+async def looked_after(served: ServedApp) -> AsyncIterator[ServedApp]:
     """A server that also knows an admin, one who chats as well, and another tenant's."""
     other = served.callers["other-ann"].tenant
     served.callers["admin"] = Caller(served.tenant, None, ADMIN, "key_admin")
@@ -33,7 +33,7 @@ def ids(answer: httpx.Response) -> set[str]:
     return {one["id"] for one in answer.json()["sessions"]}
 
 
-async def test_an_admin_renames_cancels_and_deletes(looked_after: House) -> None:
+async def test_an_admin_renames_cancels_and_deletes(looked_after: ServedApp) -> None:
     session = await looked_after.session(title="old")
     turn = await looked_after.turn(session, "never")
     async with looked_after.client("admin") as admin, looked_after.client("ann") as ann:
@@ -45,7 +45,7 @@ async def test_an_admin_renames_cancels_and_deletes(looked_after: House) -> None
         assert (await ann.get(path)).status_code == 404
 
 
-async def test_an_admin_acts_for_no_user(looked_after: House) -> None:
+async def test_an_admin_acts_for_no_user(looked_after: ServedApp) -> None:
     async with looked_after.worker():
         found = await existing(looked_after)
     text, answer = {"message": "hi"}, {"call": "c", "approved": True}
@@ -58,7 +58,7 @@ async def test_an_admin_acts_for_no_user(looked_after: House) -> None:
             assert (await carl.post(path, json=body)).status_code == 404
 
 
-async def test_whose_sessions_are_listed(looked_after: House) -> None:
+async def test_whose_sessions_are_listed(looked_after: ServedApp) -> None:
     own = {name: await looked_after.session(name) for name in ("ann", "bob", "carl", "other-ann")}
     listed = "/v1/sessions"
     async with looked_after.client("carl") as carl, looked_after.client("admin") as admin:
@@ -76,7 +76,7 @@ async def test_whose_sessions_are_listed(looked_after: House) -> None:
                 assert (refused.status_code, refused.json()["type"]) == (403, FORBIDDEN_WORD)
 
 
-async def test_who_acts_for_a_user_is_no_admin_meanwhile(small: House) -> None:
+async def test_who_acts_for_a_user_is_no_admin_meanwhile(small: ServedApp) -> None:
     """Else a backend with every scope would show one customer what is another's."""
     session = await small.session("ann", title="ann's")
     database = small.here.store.database
@@ -95,7 +95,7 @@ async def test_who_acts_for_a_user_is_no_admin_meanwhile(small: House) -> None:
         assert (await client.get("/v1/workload", headers=as_bob)).status_code == 403
 
 
-async def test_who_one_is(looked_after: House) -> None:
+async def test_who_one_is(looked_after: ServedApp) -> None:
     async with looked_after.client("carl") as carl, looked_after.client("no-user") as userless:
         me = (await carl.get("/v1/me")).json()
         assert me == {"tenant": looked_after.tenant, "user": "carl", "scopes": ["admin", "chat"]}

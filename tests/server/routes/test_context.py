@@ -8,14 +8,14 @@ import pytest_asyncio
 from lango.insight.context import TEXT_ROOM
 from lango.store.model_calls import ModelCallStore
 from lango.store.sessions.entries import SessionKey
-from tests.server.places import House
+from tests.server.places import ServedApp
 from tests.server.routes.long_talks import BUDGET, INSTRUCTION, LongTalk, long_talk
 
 NO_CALL = "mc_00000000000000000000000000000000"
 
 
 @pytest_asyncio.fixture
-async def talk(served: House) -> AsyncIterator[LongTalk]:
+async def talk(served: ServedApp) -> AsyncIterator[LongTalk]:
     """A session of ann's that has one more turn than fits."""
     session = await served.session()
     key = SessionKey(served.tenant, served.agent, "ann", session)
@@ -23,7 +23,7 @@ async def talk(served: House) -> AsyncIterator[LongTalk]:
         yield opened
 
 
-async def shown(served: House, talk: LongTalk, **query: Any) -> dict[str, Any]:
+async def shown(served: ServedApp, talk: LongTalk, **query: Any) -> dict[str, Any]:
     async with served.client() as client:
         answer = await client.get(
             f"/v1/sessions/{talk.key.session_id}/context", params=query or None
@@ -43,14 +43,14 @@ async def cut_numbers(talk: LongTalk, view: dict[str, Any]) -> list[int]:
     return [seq for seq in stored if any(first <= seq <= last for first, last in ranges)]
 
 
-async def test_before_the_first_call(served: House, talk: LongTalk) -> None:
+async def test_before_the_first_call(served: ServedApp, talk: LongTalk) -> None:
     result = await shown(served, talk)
     assert result["call"] is None
     assert result["earlier"] == []
     assert result["preview"]["sections"] == result["preview"]["cut"] == []
 
 
-async def test_names_exactly_what_the_model_did_not_get(served: House, talk: LongTalk) -> None:
+async def test_names_exactly_what_the_model_did_not_get(served: ServedApp, talk: LongTalk) -> None:
     await talk.fill()
     view = (await shown(served, talk))["call"]
     last_sent = numbers(view)[-1]
@@ -64,7 +64,7 @@ async def test_names_exactly_what_the_model_did_not_get(served: House, talk: Lon
     assert (view["messages_known"], view["messages_sent"]) == ("exact", len(texts))
 
 
-async def test_the_parts_and_their_tokens(served: House, talk: LongTalk) -> None:
+async def test_the_parts_and_their_tokens(served: ServedApp, talk: LongTalk) -> None:
     await talk.fill(3)
     await talk.say('call add {"a": 1, "b": 2}')
     view = (await shown(served, talk))["call"]
@@ -87,7 +87,7 @@ async def test_the_parts_and_their_tokens(served: House, talk: LongTalk) -> None
     assert view["agent"] == "root"
 
 
-async def test_a_past_call_is_shown_as_it_was(served: House, talk: LongTalk) -> None:
+async def test_a_past_call_is_shown_as_it_was(served: ServedApp, talk: LongTalk) -> None:
     await talk.fill(1)
     then = await shown(served, talk)
     await talk.fill()
@@ -99,7 +99,7 @@ async def test_a_past_call_is_shown_as_it_was(served: House, talk: LongTalk) -> 
     assert numbers(past["call"]) == [1]
 
 
-async def test_the_preview_is_what_the_next_call_gets(served: House, talk: LongTalk) -> None:
+async def test_the_preview_is_what_the_next_call_gets(served: ServedApp, talk: LongTalk) -> None:
     for turns in (1, 1, 1, 2, 4):
         await talk.fill(turns)
         preview = (await shown(served, talk))["preview"]
@@ -112,7 +112,7 @@ async def test_the_preview_is_what_the_next_call_gets(served: House, talk: LongT
     assert preview["cut"], "the talk is too short for this test"
 
 
-async def test_a_text_is_shown_as_far_as_asked(served: House, talk: LongTalk) -> None:
+async def test_a_text_is_shown_as_far_as_asked(served: ServedApp, talk: LongTalk) -> None:
     await talk.say("x" * 300)
     for room in (0, 10, TEXT_ROOM):
         view = (await shown(served, talk, characters=room))["call"]
@@ -120,7 +120,7 @@ async def test_a_text_is_shown_as_far_as_asked(served: House, talk: LongTalk) ->
         assert (section["text"], section["characters"]) == ("x" * min(room, 300), 300)
 
 
-async def test_a_call_of_another_is_missing(served: House, talk: LongTalk) -> None:
+async def test_a_call_of_another_is_missing(served: ServedApp, talk: LongTalk) -> None:
     await talk.say("hello")
     call = (await shown(served, talk))["call"]["call"]
     answers: list[bytes] = []
@@ -136,7 +136,7 @@ async def test_a_call_of_another_is_missing(served: House, talk: LongTalk) -> No
 
 
 async def test_a_call_in_anothers_session_is_a_missing_session(
-    served: House, talk: LongTalk
+    served: ServedApp, talk: LongTalk
 ) -> None:
     await talk.say("hello")
     call = (await shown(served, talk))["call"]["call"]

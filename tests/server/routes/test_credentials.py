@@ -11,7 +11,7 @@ import pytest
 from lango.core.keys import KeyLimits
 from lango.server.auth.identity import Credentials, Keys
 from lango.store.keys import KeyStore
-from tests.server.places import House
+from tests.server.places import ServedApp
 from tests.support.credential_agents import asking, clerk, key_config, with_keys, worker
 from tests.support.credential_turns import GO, all_rows, consent
 from tests.support.oauth_provider import OAuthProvider, oauth_provider
@@ -29,27 +29,27 @@ def provider() -> Iterator[OAuthProvider]:
         yield running
 
 
-async def settled(house: House, turn: str, name: str = "ann") -> dict[str, Any]:
+async def settled(served: ServedApp, turn: str, name: str = "ann") -> dict[str, Any]:
     """A turn that has ended or waits, as HTTP shows it."""
     async with asyncio.timeout(240):
-        await house.turns(name).wait(turn)
-    async with house.client(name) as client:
+        await served.turns(name).wait(turn)
+    async with served.client(name) as client:
         return (await client.get(f"/v1/turns/{turn}")).json()
 
 
-async def waiting(house: House, name: str = "ann") -> dict[str, Any]:
-    turn = await settled(house, await house.turn(await house.session(name), GO, name), name)
+async def waiting(served: ServedApp, name: str = "ann") -> dict[str, Any]:
+    turn = await settled(served, await served.turn(await served.session(name), GO, name), name)
     assert turn["state"] == "input_required", turn
     return turn
 
 
-async def newest(house: House, turn: dict[str, Any]) -> str:
-    async with house.client(turn["user"]) as client:
+async def newest(served: ServedApp, turn: dict[str, Any]) -> str:
+    async with served.client(turn["user"]) as client:
         page = await client.get(f"/v1/sessions/{turn['session']}/turns")
     return page.json()["turns"][0]["id"]
 
 
-async def test_the_browser_comes_back(served: House, provider: OAuthProvider) -> None:
+async def test_the_browser_comes_back(served: ServedApp, provider: OAuthProvider) -> None:
     with_keys(served.here)
     async with worker(served.here, clerk(asking(provider))):
         turn = await waiting(served)
@@ -91,7 +91,7 @@ async def test_the_browser_comes_back(served: House, provider: OAuthProvider) ->
 
 
 async def test_the_callback_has_the_limits_of_the_turn_s_key(
-    served: House, provider: OAuthProvider
+    served: ServedApp, provider: OAuthProvider
 ) -> None:
     with_keys(served.here)
     database, of_tenant = served.here.store.database, served.turns()
@@ -119,7 +119,9 @@ async def test_the_callback_has_the_limits_of_the_turn_s_key(
     assert provider.exchanges == 1
 
 
-async def test_an_application_answers_with_a_key(served: House, provider: OAuthProvider) -> None:
+async def test_an_application_answers_with_a_key(
+    served: ServedApp, provider: OAuthProvider
+) -> None:
     with_keys(served.here)
     async with worker(served.here, clerk(asking(provider, key_config()))):
         turn = await waiting(served)
@@ -148,7 +150,7 @@ async def test_an_application_answers_with_a_key(served: House, provider: OAuthP
     assert secret not in await all_rows(served.here)
 
 
-async def test_a_server_without_keys_says_so(served: House, provider: OAuthProvider) -> None:
+async def test_a_server_without_keys_says_so(served: ServedApp, provider: OAuthProvider) -> None:
     with_keys(served.here)
     async with worker(served.here, clerk(asking(provider))):
         turn = await waiting(served)

@@ -11,10 +11,10 @@ from lango.store.sessions.entries import SessionKey, StateChange
 from lango.store.transfer.export import SessionExport
 from lango.store.transfer.restore import NewNames, restore_session
 from tests.server.eventful import eventful
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 
-async def filled(served: House) -> str:
+async def filled(served: ServedApp) -> str:
     """A session of ann's in which much has happened, and whose app has a state."""
     session = await served.session(title="Trip")
     key = SessionKey(served.tenant, served.agent, "ann", session)
@@ -25,7 +25,7 @@ async def filled(served: House) -> str:
     return session
 
 
-async def exported(served: House, session: str, name: str = "ann") -> list[bytes]:
+async def exported(served: ServedApp, session: str, name: str = "ann") -> list[bytes]:
     async with served.client(name) as client:
         answer = await client.get(f"/v1/sessions/{session}/export")
     assert answer.status_code == 200, answer.text
@@ -41,7 +41,7 @@ def state(lines: list[bytes], scope: str) -> Any:
     return found["values"]
 
 
-async def test_what_is_exported_can_be_brought_in(served: House) -> None:
+async def test_what_is_exported_can_be_brought_in(served: ServedApp) -> None:
     session = await filled(served)
     lines = await exported(served, session)
     to = NewNames(served.tenant, user_id="bob")
@@ -54,7 +54,7 @@ async def test_what_is_exported_can_be_brought_in(served: House) -> None:
     assert theirs == first
 
 
-async def test_the_apps_state_is_for_admins(served: House) -> None:
+async def test_the_apps_state_is_for_admins(served: ServedApp) -> None:
     served.callers["admin"] = Caller(served.tenant, None, frozenset({"admin"}), "key")
     session = await filled(served)
     by_ann, by_admin = [await exported(served, session, name) for name in ("ann", "admin")]
@@ -63,7 +63,7 @@ async def test_the_apps_state_is_for_admins(served: House) -> None:
 
 
 async def test_one_that_breaks_off_has_no_end(
-    small: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    small: ServedApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await small.session()
     result = SessionExport.lines

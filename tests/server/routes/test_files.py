@@ -19,7 +19,7 @@ from lango.core.messages.messages import Media
 from lango.core.turns.events import Completed
 from lango.providers.scripted import ScriptedProvider
 from lango.store.files.contents import CHUNK
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40  # more than a row of the history keeps
 BIG = b"\x89PNG\r\n\x1a\n" + os.urandom(2 * CHUNK)  # three chunks, the last one short
@@ -27,7 +27,7 @@ PNG_TYPE, TEXT = "image/png", "text/plain"
 
 
 async def upload(
-    served: House, session: str, content: Any, kind: str | None = PNG_TYPE, name: str = "a.png"
+    served: ServedApp, session: str, content: Any, kind: str | None = PNG_TYPE, name: str = "a.png"
 ) -> httpx.Response:
     headers = {"Content-Type": kind} if kind else {}
     async with served.client() as client:
@@ -35,17 +35,17 @@ async def upload(
         return await client.post(path, params={"name": name}, content=content, headers=headers)
 
 
-def place_of(served: House) -> dict[str, Any]:
+def place_of(served: ServedApp) -> dict[str, Any]:
     """Where the files of ann's session "chat" are, in ADK's words."""
     return {"app_name": served.agent, "user_id": "ann", "session_id": "chat"}
 
 
-async def listed(served: House, session: str) -> list[dict[str, Any]]:
+async def listed(served: ServedApp, session: str) -> list[dict[str, Any]]:
     async with served.client() as client:
         return (await client.get(f"/v1/sessions/{session}/files")).json()["files"]
 
 
-async def take(served: House, session: str, name: str, **params: Any) -> httpx.Response:
+async def take(served: ServedApp, session: str, name: str, **params: Any) -> httpx.Response:
     async with served.client() as client:
         path = httpx.URL(f"http://localhost/v1/sessions/{session}/files/{name}")
         return await client.get(path, params=params)
@@ -57,7 +57,7 @@ def refused(answer: httpx.Response, status: int, kind: str, words: str = "") -> 
     assert words in body.get("detail", body["title"])
 
 
-async def test_a_file_comes_back_as_it_was_given(served: House) -> None:
+async def test_a_file_comes_back_as_it_was_given(served: ServedApp) -> None:
     session = await served.session()
     answer = await upload(served, session, BIG)
     assert answer.status_code == 201, answer.text
@@ -84,7 +84,7 @@ async def test_a_file_comes_back_as_it_was_given(served: House) -> None:
 @pytest.mark.parametrize(
     ("first", "last"), [(0, 0), (CHUNK - 1, CHUNK), (CHUNK, len(BIG) - 1), (5, 2 * CHUNK)]
 )
-async def test_a_part_of_a_file(first: int, last: int, served: House) -> None:
+async def test_a_part_of_a_file(first: int, last: int, served: ServedApp) -> None:
     session = await served.session()
     etag = f'"{(await upload(served, session, BIG)).json()["sha256"]}"'
     headers = {"Range": f"bytes={first}-{last}", "If-Range": etag}
@@ -96,7 +96,7 @@ async def test_a_part_of_a_file(first: int, last: int, served: House) -> None:
     assert part.headers["etag"] == etag
 
 
-async def test_a_part_after_the_end_of_a_file(served: House) -> None:
+async def test_a_part_after_the_end_of_a_file(served: ServedApp) -> None:
     session = await served.session()
     await upload(served, session, BIG)
     headers = {"Range": f"bytes={len(BIG)}-"}
@@ -106,7 +106,7 @@ async def test_a_part_after_the_end_of_a_file(served: House) -> None:
     assert refusal.headers["content-range"] == f"bytes */{len(BIG)}"
 
 
-async def test_the_same_name_again_is_a_new_version(served: House) -> None:
+async def test_the_same_name_again_is_a_new_version(served: ServedApp) -> None:
     session = await served.session()
     for version, data in enumerate((b"one", b"two")):
         assert (await served.file(session, "a.txt", data, TEXT))["version"] == version
@@ -116,7 +116,7 @@ async def test_the_same_name_again_is_a_new_version(served: House) -> None:
     assert (await take(served, session, "a.txt", version=2)).status_code == 404
 
 
-async def test_who_sends_a_file_again_gets_the_version_there_is(served: House) -> None:
+async def test_who_sends_a_file_again_gets_the_version_there_is(served: ServedApp) -> None:
     session = await served.session()
     first = await served.file(session, "a.txt", b"one", TEXT)
     assert await served.file(session, "a.txt", b"one", TEXT) == first
@@ -125,7 +125,7 @@ async def test_who_sends_a_file_again_gets_the_version_there_is(served: House) -
 
 
 @pytest.mark.parametrize("name", ["plan b/ü\u202e 2.pdf", "a/../b", "%2e%2e", 'a"; b'])
-async def test_a_file_may_be_called_almost_anything(name: str, served: House) -> None:
+async def test_a_file_may_be_called_almost_anything(name: str, served: ServedApp) -> None:
     session = await served.session()
     made = await upload(served, session, b"text", TEXT, name)
     assert (made.status_code, made.json()["name"]) == (201, name)
@@ -136,13 +136,13 @@ async def test_a_file_may_be_called_almost_anything(name: str, served: House) ->
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a\nb", "a\0b", "\x85", "..", "user:shared.txt"])
-async def test_a_name_that_is_none_is_refused(name: str, small: House) -> None:
+async def test_a_name_that_is_none_is_refused(name: str, small: ServedApp) -> None:
     session = await small.session()
     refused(await upload(small, session, b"text", TEXT, name), 422, "invalid-request")
     assert await listed(small, session) == []
 
 
-async def test_files_are_listed_by_name_in_pages(served: House) -> None:
+async def test_files_are_listed_by_name_in_pages(served: ServedApp) -> None:
     session, names = await served.session(), [f"{n:02}.txt" for n in range(5)]
     for name in reversed(names):
         await served.file(session, name, name.encode(), TEXT)
@@ -156,7 +156,7 @@ async def test_files_are_listed_by_name_in_pages(served: House) -> None:
     assert pages == [names[:2], names[2:4], names[4:]]
 
 
-async def test_tools_and_clients_see_the_same_files(served: House) -> None:
+async def test_tools_and_clients_see_the_same_files(served: ServedApp) -> None:
     session = await served.session(alias="chat")
     await served.file(session, "given.png", PNG, PNG_TYPE)
     where = place_of(served)
@@ -172,7 +172,7 @@ async def test_tools_and_clients_see_the_same_files(served: House) -> None:
     assert (taken.content, taken.headers["content-type"]) == (b"made", "application/octet-stream")
 
 
-async def test_what_a_rewind_took_away_is_no_file(served: House) -> None:
+async def test_what_a_rewind_took_away_is_no_file(served: ServedApp) -> None:
     session = await served.session(alias="chat")
     await served.file(session, "a.txt", b"text", TEXT)
     where = place_of(served)
@@ -198,14 +198,14 @@ async def test_what_a_rewind_took_away_is_no_file(served: House) -> None:
     ids=["unsaid", "foreign", "SVG", "not JPEG", "not PNG", "not text", "not UTF-8", "charset"],
 )
 async def test_a_file_is_of_a_type_that_is_taken_and_of_the_one_it_says(
-    kind: str | None, data: bytes, small: House
+    kind: str | None, data: bytes, small: ServedApp
 ) -> None:
     session = await small.session()
     refused(await upload(small, session, data, kind), 415, "media-type")
     assert await listed(small, session) == []
 
 
-async def test_an_empty_file_is_refused(small: House) -> None:
+async def test_an_empty_file_is_refused(small: ServedApp) -> None:
     session = await small.session()
     refused(await upload(small, session, b"", TEXT), 400, "invalid-body", "empty")
 
@@ -214,7 +214,7 @@ async def test_a_file_of_the_limit_is_kept_and_one_above_is_not(
     sqlite_place: Place, tenant: str
 ) -> None:
     limits = FileSettings(max_bytes=1_000, types=[TEXT])
-    async with house(sqlite_place, tenant, files=limits) as served:
+    async with served_app(sqlite_place, tenant, files=limits) as served:
         session = await served.session()
         refused(await upload(served, session, b"x" * 1_001, TEXT), 413, "body-too-large", "1000")
         refused(await upload(served, session, PNG), 415, "media-type", TEXT)
@@ -233,14 +233,14 @@ async def test_a_file_without_a_length_is_read_no_further_than_the_limit(
             sent += len(piece)
             yield piece
 
-    async with house(sqlite_place, tenant, files=FileSettings(max_bytes=10_000)) as served:
+    async with served_app(sqlite_place, tenant, files=FileSettings(max_bytes=10_000)) as served:
         session = await served.session()
         refused(await upload(served, session, endless(), TEXT), 413, "body-too-large")
         assert await listed(served, session) == []
     assert sent <= 10_000 + 2 * len(piece)
 
 
-async def test_memory_does_not_grow_with_the_file(served: House) -> None:
+async def test_memory_does_not_grow_with_the_file(served: ServedApp) -> None:
     session, chunks = await served.session(), 16
 
     async def long() -> AsyncIterator[bytes]:
@@ -259,7 +259,7 @@ async def test_memory_does_not_grow_with_the_file(served: House) -> None:
 
 
 async def test_nothing_is_left_on_disk(
-    small: House, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    small: ServedApp, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
@@ -269,7 +269,7 @@ async def test_nothing_is_left_on_disk(
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-async def test_a_deleted_session_takes_its_files_along(served: House) -> None:
+async def test_a_deleted_session_takes_its_files_along(served: ServedApp) -> None:
     session = await served.session(alias="chat")
     await served.file(session, "a.txt", b"text", TEXT)
     async with served.client() as client:
@@ -279,7 +279,7 @@ async def test_a_deleted_session_takes_its_files_along(served: House) -> None:
     refused(await upload(served, session, b"text", TEXT), 404, "session-not-found")
 
 
-async def shown(served: House, turn: str) -> list[Media]:
+async def shown(served: ServedApp, turn: str) -> list[Media]:
     """What the model is shown when a worker runs the turn."""
     seen = ScriptedProvider(rule=in_rounds)
     async with served.worker(provider=seen):
@@ -288,7 +288,7 @@ async def shown(served: House, turn: str) -> list[Media]:
     return [media for message in seen.requests[-1].messages for media in message.media]
 
 
-async def test_the_model_sees_the_files_of_a_turn(served: House) -> None:
+async def test_the_model_sees_the_files_of_a_turn(served: ServedApp) -> None:
     session = await served.session()
     await served.file(session, "a.png", PNG, PNG_TYPE)
     await served.file(session, "b.txt", b"text", TEXT)
@@ -303,7 +303,9 @@ async def test_the_model_sees_the_files_of_a_turn(served: House) -> None:
     assert text[0]["content"] == "What is this?"
 
 
-async def test_a_turn_is_about_the_version_there_was_when_it_was_handed_in(served: House) -> None:
+async def test_a_turn_is_about_the_version_there_was_when_it_was_handed_in(
+    served: ServedApp,
+) -> None:
     session = await served.session()
     await served.file(session, "a.txt", b"old", TEXT)
     turn = await served.turn(session, "hi", files=["a.txt"])
@@ -311,7 +313,7 @@ async def test_a_turn_is_about_the_version_there_was_when_it_was_handed_in(serve
     assert [media.data for media in await shown(served, turn)] == [b"old"]
 
 
-async def test_a_turn_that_lost_its_worker_still_has_its_files(served: House) -> None:
+async def test_a_turn_that_lost_its_worker_still_has_its_files(served: ServedApp) -> None:
     session, place = await served.session(), served.here.place
     await served.file(session, "a.png", PNG, PNG_TYPE)
     with workers(place) as (doomed,):
@@ -322,7 +324,7 @@ async def test_a_turn_that_lost_its_worker_still_has_its_files(served: House) ->
     assert await shown(served, turn) == [Media(PNG_TYPE, PNG, name="a.png")]
 
 
-async def test_a_file_that_is_not_there_is_named(served: House) -> None:
+async def test_a_file_that_is_not_there_is_named(served: ServedApp) -> None:
     session, other = await served.session(), await served.session()
     await served.file(other, "theirs.txt", b"text", TEXT)
     async with served.client() as client:
@@ -331,7 +333,7 @@ async def test_a_file_that_is_not_there_is_named(served: House) -> None:
     refused(answer, 422, "unknown-file", "'theirs.txt'")
 
 
-async def test_a_file_that_is_gone_when_the_turn_begins_ends_it(served: House) -> None:
+async def test_a_file_that_is_gone_when_the_turn_begins_ends_it(served: ServedApp) -> None:
     session = await served.session(alias="chat")
     await served.file(session, "a.txt", b"text", TEXT)
     turn = await served.turn(session, "hi", files=["a.txt"])
@@ -345,7 +347,7 @@ async def test_a_file_that_is_gone_when_the_turn_begins_ends_it(served: House) -
     assert (ended.error["type"], "'a.txt'" in ended.error["message"]) == ("UnknownFileError", True)
 
 
-async def test_a_key_means_a_message_with_its_files(served: House) -> None:
+async def test_a_key_means_a_message_with_its_files(served: ServedApp) -> None:
     session = await served.session()
     for name in ("a.txt", "b.txt"):
         await served.file(session, name, b"text", TEXT)

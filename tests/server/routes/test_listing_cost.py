@@ -11,7 +11,7 @@ import pytest
 
 from faults.turns.place import Place
 from lango.store.db.leases import Leases
-from tests.server.places import House, house
+from tests.server.places import ServedApp, served_app
 from tests.store.rows import execute, raw
 from tests.support.databases import temporary_postgres
 
@@ -26,7 +26,7 @@ from generate_series(1, {count}) g, unnest(array['ann', 'bob']) u"""
 
 
 @pytest.fixture
-async def full(postgres_url: str, tenant: str, tmp_path: Path) -> AsyncIterator[House]:
+async def full(postgres_url: str, tenant: str, tmp_path: Path) -> AsyncIterator[ServedApp]:
     """A server whose users have many sessions.
 
     The plan follows from the statistics: no other test has rows in this database, and autovacuum
@@ -37,7 +37,7 @@ async def full(postgres_url: str, tenant: str, tmp_path: Path) -> AsyncIterator[
         rows = SESSIONS.format(tenant=tenant, app=place.app, count=COUNT)
         by_hand = "alter table sessions set (autovacuum_enabled = off)"
         await execute(url, by_hand, rows, "analyze sessions")
-        async with house(place, tenant) as opened:
+        async with served_app(place, tenant) as opened:
             yield opened
 
 
@@ -49,7 +49,7 @@ async def page(client: httpx.AsyncClient, cursor: str | None) -> dict[str, Any]:
 
 
 async def test_the_last_page_reads_as_many_rows_as_the_first(
-    full: House, monkeypatch: pytest.MonkeyPatch
+    full: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
     cursors: list[str | None] = [None]
@@ -80,7 +80,9 @@ class Statements:
 
         patch.setattr(Leases, "fetch", fetch)
 
-    async def rows_read(self, full: House, client: httpx.AsyncClient, cursor: str | None) -> int:
+    async def rows_read(
+        self, full: ServedApp, client: httpx.AsyncClient, cursor: str | None
+    ) -> int:
         """How many rows of sessions PostgreSQL looks at for a page, by its own account.
 
         It plans a statement that is sent often without its values: so is this plan.

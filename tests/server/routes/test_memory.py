@@ -7,38 +7,38 @@ import httpx
 from lango.server.auth.callers import Caller
 from lango.store.memory.store import MAX_SHOWN, NewMemory, SqlMemoryStore
 from lango.store.sessions.entries import SessionKey, SessionRef
-from tests.server.places import House
+from tests.server.places import ServedApp
 from tests.store.rows import said
 
 PATH = "/v1/memory"
 
 
-def memories(served: House) -> SqlMemoryStore:
+def memories(served: ServedApp) -> SqlMemoryStore:
     return SqlMemoryStore(served.here.store.database)
 
 
-async def remember(served: House, *texts: str, name: str = "ann") -> None:
+async def remember(served: ServedApp, *texts: str, name: str = "ann") -> None:
     entries = [NewMemory(text, "", "user", 1_760_000_000.25, text, {"n": 1}) for text in texts]
     await memories(served).add(SessionRef(served.user(name)), entries)
 
 
-async def listed(served: House, name: str = "ann", **params: Any) -> dict[str, Any]:
+async def listed(served: ServedApp, name: str = "ann", **params: Any) -> dict[str, Any]:
     async with served.client(name) as client:
         answer = await client.get(PATH, params={"app": served.agent, **params})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def texts(served: House, name: str = "ann", **params: Any) -> list[str]:
+async def texts(served: ServedApp, name: str = "ann", **params: Any) -> list[str]:
     return [entry["text"] for entry in (await listed(served, name, **params))["entries"]]
 
 
-async def delete(served: House, path: str, name: str = "ann", **params: Any) -> httpx.Response:
+async def delete(served: ServedApp, path: str, name: str = "ann", **params: Any) -> httpx.Response:
     async with served.client(name) as client:
         return await client.delete(f"{PATH}{path}", params=params)
 
 
-async def test_an_entry_is_shown_with_its_session(served: House) -> None:
+async def test_an_entry_is_shown_with_its_session(served: ServedApp) -> None:
     session = await served.session(alias="monday")
     ref = await served.here.store.locate(SessionKey(served.tenant, served.agent, "ann", "monday"))
     await served.here.store.append(ref, said("e1", "My cat is Minka."))
@@ -59,7 +59,7 @@ async def test_an_entry_is_shown_with_its_session(served: House) -> None:
     assert (said_there["author"], said_there["text"]) == ("user", "My cat is Minka.")
 
 
-async def test_pages_of_the_list_and_of_a_search(served: House) -> None:
+async def test_pages_of_the_list_and_of_a_search(served: ServedApp) -> None:
     await remember(served, *(f"fact {number}" for number in range(5)), "x" * (MAX_SHOWN + 1))
     await remember(served, "fact of another", name="bob")
     for query, newest in (({}, ["x" * MAX_SHOWN + "…"]), ({"query": "fact"}, [])):
@@ -77,7 +77,7 @@ async def test_pages_of_the_list_and_of_a_search(served: House) -> None:
     assert await texts(served, query="absent") == []
 
 
-async def test_one_entry_and_then_all(served: House) -> None:
+async def test_one_entry_and_then_all(served: ServedApp) -> None:
     await remember(served, "first", "second", "third")
     await remember(served, "of bob", name="bob")
     third = (await listed(served))["entries"][0]["id"]
@@ -91,7 +91,7 @@ async def test_one_entry_and_then_all(served: House) -> None:
     assert (await delete(served, "")).status_code == 422  # of which agent?
 
 
-async def test_no_one_deletes_the_entry_of_another(served: House) -> None:
+async def test_no_one_deletes_the_entry_of_another(served: ServedApp) -> None:
     await remember(served, "of ann")
     (entry,) = (await listed(served))["entries"]
     answers = [
@@ -113,7 +113,7 @@ async def test_no_one_deletes_the_entry_of_another(served: House) -> None:
     assert await texts(served) == ["of ann"]
 
 
-async def test_an_admin_names_the_user(served: House) -> None:
+async def test_an_admin_names_the_user(served: ServedApp) -> None:
     served.callers["admin"] = Caller(served.tenant, None, frozenset({"admin"}), "key_admin")
     other = served.callers["other-ann"].tenant
     served.callers["other-admin"] = Caller(other, None, frozenset({"admin"}), "key_other")

@@ -19,21 +19,21 @@ from lango.store.files.cleanup import ObjectCleanup
 from lango.store.files.contents import CHUNK
 from lango.store.files.objects import ObjectStore
 from lango.store.schema.tables import artifact_chunks
-from tests.server.places import PATIENCE, House, house
+from tests.server.places import PATIENCE, ServedApp, served_app
 
 PNG = b"\x89PNG\r\n\x1a\n" + os.urandom(3 * CHUNK)
 PNG_TYPE = "image/png"
 
 
 @pytest_asyncio.fixture
-async def served(place: Place, tenant: str) -> AsyncIterator[House]:
+async def served(place: Place, tenant: str) -> AsyncIterator[ServedApp]:
     """A server whose files are in a folder."""
-    async with house(place, tenant, adk_routes="/adk") as opened:
+    async with served_app(place, tenant, adk_routes="/adk") as opened:
         opened.here.store.database.objects = ObjectStore(f"file://{place.folder}/objects")
         yield opened
 
 
-async def chunk_count(served: House) -> int:
+async def chunk_count(served: ServedApp) -> int:
     statement = sa.select(sa.func.count()).select_from(artifact_chunks)
     database = served.here.store.database
     return await database.read(lambda connection: connection.scalar(statement)) or 0
@@ -51,7 +51,7 @@ def bring_back(folder: Path) -> None:
     folder.with_name("away").rename(folder)
 
 
-async def test_a_file_goes_up_and_comes_down(served: House) -> None:
+async def test_a_file_goes_up_and_comes_down(served: ServedApp) -> None:
     session, before = await served.session(), await chunk_count(served)
     made = await served.file(session, "a.png", PNG, PNG_TYPE)
     assert made["size"] == len(PNG)
@@ -62,7 +62,7 @@ async def test_a_file_goes_up_and_comes_down(served: House) -> None:
     assert await chunk_count(served) == before
 
 
-async def test_a_part_of_a_file_comes_down(served: House) -> None:
+async def test_a_part_of_a_file_comes_down(served: ServedApp) -> None:
     session = await served.session()
     await served.file(session, "a.png", PNG, PNG_TYPE)
     headers = {"Range": f"bytes={CHUNK - 5}-{2 * CHUNK + 5}"}
@@ -72,7 +72,7 @@ async def test_a_part_of_a_file_comes_down(served: House) -> None:
     assert part.content == PNG[CHUNK - 5 : 2 * CHUNK + 6]
 
 
-async def test_a_model_is_shown_the_file_of_a_turn(served: House) -> None:
+async def test_a_model_is_shown_the_file_of_a_turn(served: ServedApp) -> None:
     """The message has a copy of the bytes, which is an object as well."""
     session, before = await served.session(), await chunk_count(served)
     await served.file(session, "a.png", PNG, PNG_TYPE)
@@ -88,7 +88,7 @@ async def test_a_model_is_shown_the_file_of_a_turn(served: House) -> None:
 
 
 async def test_a_turn_waits_for_the_object_store(
-    served: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    served: ServedApp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.store.db.retry.RETRIES", 1)  # not for turns
     session, folder = await served.session(), served.here.place.folder / "objects"
@@ -106,7 +106,7 @@ async def test_a_turn_waits_for_the_object_store(
     assert Media(PNG_TYPE, PNG, name="a.png") in seen.requests[0].messages[-1].media
 
 
-async def test_artifacts_of_adk_s_routes_are_objects_too(served: House) -> None:
+async def test_artifacts_of_adk_s_routes_are_objects_too(served: ServedApp) -> None:
     await served.session(alias="chat")
     before = await chunk_count(served)
     path = f"/adk/apps/{served.agent}/users/ann/sessions/chat/artifacts"
@@ -117,7 +117,7 @@ async def test_artifacts_of_adk_s_routes_are_objects_too(served: House) -> None:
     assert await chunk_count(served) == before
 
 
-async def test_a_worker_deletes_the_objects_of_a_deleted_session(served: House) -> None:
+async def test_a_worker_deletes_the_objects_of_a_deleted_session(served: ServedApp) -> None:
     session, folder = await served.session(), served.here.place.folder / "objects"
     await served.file(session, "a.png", PNG, PNG_TYPE)
     async with served.client() as client:
@@ -128,7 +128,7 @@ async def test_a_worker_deletes_the_objects_of_a_deleted_session(served: House) 
 
 
 async def test_an_outage_of_the_object_store_repeats_no_other_upkeep(
-    served: House, monkeypatch: pytest.MonkeyPatch
+    served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[ObjectCleanup] = []
 
@@ -147,7 +147,7 @@ async def test_an_outage_of_the_object_store_repeats_no_other_upkeep(
 
 
 async def test_an_outage_of_the_object_store_is_a_503_to_try_again(
-    served: House, monkeypatch: pytest.MonkeyPatch
+    served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.store.db.retry.RETRIES", 1)
     session = await served.session()

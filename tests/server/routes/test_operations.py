@@ -8,13 +8,13 @@ import pytest_asyncio
 from lango.providers.base import ModelRequest
 from lango.server.auth.callers import Caller
 from lango.testing import Reply, ScriptedProvider
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 ADMIN = frozenset({"admin"})
 
 
 @pytest_asyncio.fixture
-async def operated(served: House) -> AsyncIterator[House]:
+async def operated(served: ServedApp) -> AsyncIterator[ServedApp]:
     """A server that also knows an admin, and one of another tenant."""
     other = served.callers["other-ann"].tenant
     served.callers["admin"] = Caller(served.tenant, None, ADMIN, "key_admin")
@@ -22,7 +22,7 @@ async def operated(served: House) -> AsyncIterator[House]:
     yield served
 
 
-async def got(served: House, path: str, name: str = "admin") -> dict[str, Any]:
+async def got(served: ServedApp, path: str, name: str = "admin") -> dict[str, Any]:
     async with served.client(name) as client:
         answer = await client.get(f"/v1/{path}")
     assert answer.status_code == 200, answer.text
@@ -34,7 +34,7 @@ def broken(request: ModelRequest) -> Reply:
     raise LookupError(f"no answer to {request.messages[-1].content}")
 
 
-async def failed(served: House) -> tuple[str, str]:
+async def failed(served: ServedApp) -> tuple[str, str]:
     """A turn of ann's that failed: its session's id and its own."""
     session = await served.session()
     turn = await served.turn(session, "hi")
@@ -42,7 +42,7 @@ async def failed(served: House) -> tuple[str, str]:
     return session, turn
 
 
-async def test_the_workers(operated: House) -> None:
+async def test_the_workers(operated: ServedApp) -> None:
     async with operated.worker() as worker:
         [own] = [
             one
@@ -57,7 +57,7 @@ async def test_the_workers(operated: House) -> None:
     assert worker.worker.id not in ids
 
 
-async def test_a_failed_turn_is_retried_by_an_admin(operated: House) -> None:
+async def test_a_failed_turn_is_retried_by_an_admin(operated: ServedApp) -> None:
     async with operated.worker(provider=ScriptedProvider(rule=broken)):
         session, turn = await failed(operated)
         [failure] = (await got(operated, "failures"))["failures"]
@@ -86,7 +86,7 @@ async def test_a_failed_turn_is_retried_by_an_admin(operated: House) -> None:
         assert (len(page["failures"]), page["more"]) == (1, True)
 
 
-async def test_the_calls_that_wait(operated: House) -> None:
+async def test_the_calls_that_wait(operated: ServedApp) -> None:
     session = await operated.session()
     async with operated.worker():
         turn = await operated.turn(session, 'call pay {"amount": 1}')
@@ -102,7 +102,7 @@ async def test_the_calls_that_wait(operated: House) -> None:
     assert (await got(operated, "approvals?app=other"))["turns"] == []
 
 
-async def test_the_queue_by_app(operated: House) -> None:
+async def test_the_queue_by_app(operated: ServedApp) -> None:
     session = await operated.session()
     for number in range(2):
         await operated.turn(session, f"m{number}")

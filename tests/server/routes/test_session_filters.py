@@ -3,22 +3,22 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 
-async def found(served: House, **query: Any) -> list[str]:
+async def found(served: ServedApp, **query: Any) -> list[str]:
     async with served.client() as client:
         answer = await client.get("/v1/sessions", params=query)
     assert answer.status_code == 200, answer.text
     return [one["id"] for one in answer.json()["sessions"]]
 
 
-async def status(served: House, session: str) -> str | None:
+async def status(served: ServedApp, session: str) -> str | None:
     async with served.client() as client:
         return (await client.get(f"/v1/sessions/{session}")).json()["status"]
 
 
-async def test_the_status_is_that_of_the_newest_turn(served: House) -> None:
+async def test_the_status_is_that_of_the_newest_turn(served: ServedApp) -> None:
     silent, done, asks, queued = [await served.session() for _ in range(4)]
     async with served.worker():
         for session, message in ((done, "hi"), (asks, 'call pay {"amount": 1}')):
@@ -33,7 +33,7 @@ async def test_the_status_is_that_of_the_newest_turn(served: House) -> None:
     assert set(await found(served)) == set(states)
 
 
-async def test_a_session_runs_while_one_of_its_turns_does(served: House) -> None:
+async def test_a_session_runs_while_one_of_its_turns_does(served: ServedApp) -> None:
     session = await served.session()
     await served.turn(session, 'call hold {"name": "go"}')
     async with served.worker():
@@ -48,7 +48,7 @@ async def test_a_session_runs_while_one_of_its_turns_does(served: House) -> None
     assert await status(served, session) == "completed"
 
 
-async def test_when_it_was_last_active(served: House) -> None:
+async def test_when_it_was_last_active(served: ServedApp) -> None:
     session = await served.session()
     now, hour = datetime.now(UTC), timedelta(hours=1)
     before, after = (now - hour).isoformat(), (now + hour).isoformat()
@@ -57,7 +57,7 @@ async def test_when_it_was_last_active(served: House) -> None:
     assert await found(served, until=before) == []
 
 
-async def test_filters_that_make_no_sense(small: House) -> None:
+async def test_filters_that_make_no_sense(small: ServedApp) -> None:
     async with small.client() as client:
         for query in ({"status": "odd"}, {"since": "yesterday"}, {"until": "2026-01-01"}):
             assert (await client.get("/v1/sessions", params=query)).status_code == 422

@@ -6,16 +6,16 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 
-async def made(client: httpx.AsyncClient, served: House, **body: Any) -> dict[str, Any]:
+async def made(client: httpx.AsyncClient, served: ServedApp, **body: Any) -> dict[str, Any]:
     answer = await client.post("/v1/sessions", json={"app": served.agent, **body})
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
-async def test_a_session_is_created_and_found_by_its_public_id(served: House) -> None:
+async def test_a_session_is_created_and_found_by_its_public_id(served: ServedApp) -> None:
     async with served.client() as client:
         answer = await client.post("/v1/sessions", json={"app": served.agent, "title": "Trip"})
         session = answer.json()
@@ -27,7 +27,7 @@ async def test_a_session_is_created_and_found_by_its_public_id(served: House) ->
     assert (found.status_code, found.json()) == (200, session)
 
 
-async def test_the_first_message_becomes_the_title(served: House) -> None:
+async def test_the_first_message_becomes_the_title(served: ServedApp) -> None:
     async with served.client() as client:
         path = f"/v1/sessions/{(await made(client, served))['id']}"
         assert (await client.get(path)).json()["title"] == ""
@@ -36,7 +36,7 @@ async def test_the_first_message_becomes_the_title(served: House) -> None:
         assert (await client.get(path)).json()["title"] == "Where is my parcel?"
 
 
-async def test_an_alias_is_taken_once(served: House) -> None:
+async def test_an_alias_is_taken_once(served: ServedApp) -> None:
     async with served.client() as client, served.client("bob") as bob:
         first = await made(client, served, alias="mine")
         assert first["alias"] == "mine"
@@ -46,7 +46,7 @@ async def test_an_alias_is_taken_once(served: House) -> None:
         assert (await made(bob, served, alias="mine"))["id"] != first["id"]
 
 
-async def test_a_key_gives_one_session(served: House) -> None:
+async def test_a_key_gives_one_session(served: ServedApp) -> None:
     async with served.client(idempotency_key="k") as client:
         both = await asyncio.gather(*(made(client, served, title="t") for _ in range(2)))
         assert both[0]["id"] == both[1]["id"]
@@ -58,7 +58,7 @@ async def test_a_key_gives_one_session(served: House) -> None:
     assert [one["id"] for one in listed["sessions"]] == [both[0]["id"]]
 
 
-async def test_a_key_belongs_to_its_user(served: House) -> None:
+async def test_a_key_belongs_to_its_user(served: ServedApp) -> None:
     headers = {"Idempotency-Key": "k"}
     async with served.client() as ann, served.client("bob") as bob:
         body = {"app": served.agent}
@@ -68,7 +68,7 @@ async def test_a_key_belongs_to_its_user(served: House) -> None:
     assert answers[0].json()["id"] != answers[1].json()["id"]
 
 
-async def test_pages_show_every_session_once_the_last_active_first(served: House) -> None:
+async def test_pages_show_every_session_once_the_last_active_first(served: ServedApp) -> None:
     async with served.client() as client:
         ids = [(await made(client, served, title=f"t{n}"))["id"] for n in range(7)]
         seen: list[str] = []
@@ -83,7 +83,7 @@ async def test_pages_show_every_session_once_the_last_active_first(served: House
     assert seen == ids[::-1]
 
 
-async def test_titles_are_searched(served: House) -> None:
+async def test_titles_are_searched(served: ServedApp) -> None:
     async with served.client() as client:
         trip = await made(client, served, title="A trip to Rome")
         await made(client, served, title="100% wool")
@@ -92,7 +92,7 @@ async def test_titles_are_searched(served: House) -> None:
             assert [one["id"] for one in page["sessions"]] == expected
 
 
-async def test_an_app_can_be_asked_for(served: House) -> None:
+async def test_an_app_can_be_asked_for(served: ServedApp) -> None:
     async with served.client() as client:
         session = await made(client, served)
         first = (await client.get("/v1/sessions", params={"app": served.agent})).json()
@@ -101,13 +101,13 @@ async def test_an_app_can_be_asked_for(served: House) -> None:
     assert none == {"sessions": [], "next": None}
 
 
-async def test_a_cursor_of_another_list_is_refused(small: House) -> None:
+async def test_a_cursor_of_another_list_is_refused(small: ServedApp) -> None:
     async with small.client() as client:
         answer = await client.get("/v1/sessions", params={"cursor": "nonsense"})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:invalid-id")
 
 
-async def test_a_session_is_renamed(served: House) -> None:
+async def test_a_session_is_renamed(served: ServedApp) -> None:
     session = await served.session()
     async with served.client() as client:
         answer = await client.patch(f"/v1/sessions/{session}", json={"title": "New"})
@@ -115,7 +115,7 @@ async def test_a_session_is_renamed(served: House) -> None:
         assert (await client.get(f"/v1/sessions/{session}")).json() == answer.json()
 
 
-async def test_a_deleted_session_is_gone_with_its_turns(served: House) -> None:
+async def test_a_deleted_session_is_gone_with_its_turns(served: ServedApp) -> None:
     session = await served.session()
     turn = await served.turn(session, "never")
     async with served.client() as client:
@@ -125,7 +125,7 @@ async def test_a_deleted_session_is_gone_with_its_turns(served: House) -> None:
         assert (await client.delete(f"/v1/sessions/{session}")).status_code == 404
 
 
-async def test_only_agents_that_are_served_have_sessions(small: House) -> None:
+async def test_only_agents_that_are_served_have_sessions(small: ServedApp) -> None:
     async with small.client() as client:
         listed = (await client.get("/v1/agents")).json()
         answer = await client.post("/v1/sessions", json={"app": "other"})
@@ -133,20 +133,20 @@ async def test_only_agents_that_are_served_have_sessions(small: House) -> None:
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:unknown-app")
 
 
-async def test_a_caller_without_a_user_sees_agents_alone(small: House) -> None:
+async def test_a_caller_without_a_user_sees_agents_alone(small: ServedApp) -> None:
     async with small.client("no-user") as client:
         assert (await client.get("/v1/agents")).status_code == 200
         answer = await client.get("/v1/sessions")
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:lango:error:forbidden")
 
 
-async def _talk(served: House, session: str, count: int) -> None:
+async def _talk(served: ServedApp, session: str, count: int) -> None:
     async with served.worker():
         for number in range(count):
             await served.turns().wait(await served.turn(session, f"m{number}"))
 
 
-async def test_messages_are_paged_both_ways(served: House) -> None:
+async def test_messages_are_paged_both_ways(served: ServedApp) -> None:
     session = await served.session()
     await _talk(served, session, 4)
     path = f"/v1/sessions/{session}/messages"
@@ -187,7 +187,7 @@ async def _forward(client: httpx.AsyncClient, path: str) -> list[int]:
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "before=-1", f"after={1 << 63}"])
-async def test_a_page_that_cannot_be_is_refused(query: str, small: House) -> None:
+async def test_a_page_that_cannot_be_is_refused(query: str, small: ServedApp) -> None:
     session = await small.session()
     async with small.client() as client:
         answer = await client.get(f"/v1/sessions/{session}/messages?{query}")

@@ -9,15 +9,15 @@ from lango.store.sessions.entries import SessionKey
 from lango.store.turns.log import TurnLog
 from lango.testing import Fault, Reply
 from tests.server.eventful import SCRIPT, Eventful, eventful
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 
-async def key_of(served: House) -> SessionKey:
+async def key_of(served: ServedApp) -> SessionKey:
     session = await served.session()
     return SessionKey(served.tenant, served.agent, "ann", session)
 
 
-async def timeline(served: House, talk: Eventful, number: int = 1) -> dict[str, Any]:
+async def timeline(served: ServedApp, talk: Eventful, number: int = 1) -> dict[str, Any]:
     """Of the turn of that number in the session."""
     async with served.client() as client:
         path = f"/v1/sessions/{talk.key.session_id}/turns"
@@ -32,7 +32,7 @@ def of_kind(sent: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [step for step in sent["steps"] if step["kind"] == kind]
 
 
-async def test_all_that_happened_is_on_one_axis(served: House) -> None:
+async def test_all_that_happened_is_on_one_axis(served: ServedApp) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
         result = await timeline(served, talk)
@@ -64,7 +64,7 @@ async def test_all_that_happened_is_on_one_axis(served: House) -> None:
     assert result["ended"] >= max(step["ended"] for step in result["steps"])
 
 
-async def test_what_a_model_call_took(served: House) -> None:
+async def test_what_a_model_call_took(served: ServedApp) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
         result = await timeline(served, talk)
@@ -84,7 +84,7 @@ async def test_what_a_model_call_took(served: House) -> None:
 
 
 async def test_a_tool_that_failed_is_known_by_the_id_in_the_log(
-    served: House, caplog: pytest.LogCaptureFixture
+    served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.ask()
@@ -97,7 +97,7 @@ async def test_a_tool_that_failed_is_known_by_the_id_in_the_log(
     assert error["error_id"] in caplog.text
 
 
-async def test_a_question_stays_open_until_it_is_answered(served: House) -> None:
+async def test_a_question_stays_open_until_it_is_answered(served: ServedApp) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         approval = await talk.ask()
         result = await timeline(served, talk)
@@ -111,7 +111,7 @@ async def test_a_question_stays_open_until_it_is_answered(served: House) -> None
     assert [step["name"] for step in of_kind(result, "tool")] == ["divide"]
 
 
-async def test_a_timeline_without_its_log_keeps_its_steps(served: House) -> None:
+async def test_a_timeline_without_its_log_keeps_its_steps(served: ServedApp) -> None:
     async with eventful(served.here.store, await key_of(served)) as talk:
         await talk.answer(await talk.ask())
         whole = await timeline(served, talk)
@@ -128,7 +128,7 @@ async def test_a_timeline_without_its_log_keeps_its_steps(served: House) -> None
 
 
 async def test_an_error_inside_is_known_by_the_turns_id(
-    served: House, caplog: pytest.LogCaptureFixture
+    served: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Reply(fault=Fault(error=RuntimeError("a secret of the inside")))
     async with eventful(served.here.store, await key_of(served), (broken, *SCRIPT)) as talk:
@@ -151,7 +151,7 @@ async def test_an_error_inside_is_known_by_the_turns_id(
     assert f"Turn {result['turn']} of app" in caplog.text
 
 
-async def test_before_a_worker_has_come(served: House) -> None:
+async def test_before_a_worker_has_come(served: ServedApp) -> None:
     session = await served.session()
     turn = await served.turn(session, "hi")
     async with served.client() as client:
@@ -165,7 +165,7 @@ async def test_before_a_worker_has_come(served: House) -> None:
     assert (queue["outcome"], queue["ended"]) == ("cancelled", body["ended"])
 
 
-async def test_a_tool_at_work(served: House) -> None:
+async def test_a_tool_at_work(served: ServedApp) -> None:
     session = await served.session()
     turn = await served.turn(session, 'call hold {"name": "go"}')
     async with served.worker(), served.client() as client:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from faults.server.sse import Frame, frames
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 STREAM = {"Accept": "text/event-stream"}
 ENDS = {"completed", "failed", "cancelled", "input_required"}
@@ -19,7 +19,7 @@ async def read(response: httpx.Response) -> list[Frame]:
     return [frame async for frame in frames(response)]
 
 
-async def test_a_turn_is_accepted_and_ends(served: House) -> None:
+async def test_a_turn_is_accepted_and_ends(served: ServedApp) -> None:
     session = await served.session()
     async with served.client() as client:
         answer = await client.post(f"/v1/sessions/{session}/turns", json={"message": "hi"})
@@ -34,7 +34,7 @@ async def test_a_turn_is_accepted_and_ends(served: House) -> None:
     assert ended["usage"]["input"] > 0
 
 
-async def test_a_completed_turn_has_the_text_of_its_last_message(served: House) -> None:
+async def test_a_completed_turn_has_the_text_of_its_last_message(served: ServedApp) -> None:
     session = await served.session()
     async with served.client() as client:
         first = await served.turn(session, 'call step {"name": "a"}')
@@ -50,7 +50,7 @@ async def test_a_completed_turn_has_the_text_of_its_last_message(served: House) 
 
 
 async def test_events_come_with_the_answer_when_asked_for(
-    served: House, monkeypatch: pytest.MonkeyPatch
+    served: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No text comes in parts before the log.
     monkeypatch.setattr("lango.turns.log.writer.STREAM_FOR", 0.0)
@@ -73,7 +73,7 @@ async def test_events_come_with_the_answer_when_asked_for(
         assert again.text == answer.text
 
 
-async def test_thoughts_come_when_wished_for(served: House) -> None:
+async def test_thoughts_come_when_wished_for(served: ServedApp) -> None:
     session = await served.session()
     async with served.client() as client, served.worker():
         turn = await served.turn(session, 'call step {"name": "a"}')
@@ -86,7 +86,7 @@ async def test_thoughts_come_when_wished_for(served: House) -> None:
     assert len(without) < len(result)
 
 
-async def test_a_reader_goes_on_from_any_event(served: House) -> None:
+async def test_a_reader_goes_on_from_any_event(served: ServedApp) -> None:
     session = await served.session()
     async with served.client() as client, served.worker():
         turn = await served.turn(session, 'call step {"name": "a"}')
@@ -103,7 +103,7 @@ async def test_a_reader_goes_on_from_any_event(served: House) -> None:
 
 
 @pytest.mark.parametrize("number", ["x", "-1", "1.5", str(1 << 70)])
-async def test_a_number_that_is_none_is_refused(number: str, small: House) -> None:
+async def test_a_number_that_is_none_is_refused(number: str, small: ServedApp) -> None:
     turn = await small.turn(await small.session(), "hi")
     async with small.client() as client:
         path = f"/v1/turns/{turn}/events"
@@ -111,7 +111,7 @@ async def test_a_number_that_is_none_is_refused(number: str, small: House) -> No
             assert (await client.get(path, **wrong)).status_code == 422  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_key_gives_one_turn(served: House) -> None:
+async def test_a_key_gives_one_turn(served: ServedApp) -> None:
     session = await served.session()
     path = f"/v1/sessions/{session}/turns"
     async with served.client(idempotency_key="k") as client:
@@ -127,7 +127,7 @@ async def test_a_key_gives_one_turn(served: House) -> None:
         assert len((await client.get(path)).json()["turns"]) == 1
 
 
-async def test_a_busy_session_rejects_when_asked_to(served: House) -> None:
+async def test_a_busy_session_rejects_when_asked_to(served: ServedApp) -> None:
     session = await served.session()
     await served.turn(session, "one")
     async with served.client() as client:
@@ -140,7 +140,7 @@ async def test_a_busy_session_rejects_when_asked_to(served: House) -> None:
         await served.turn(session, "three", busy="enqueue")
 
 
-async def test_interrupt_stops_what_runs(served: House) -> None:
+async def test_interrupt_stops_what_runs(served: ServedApp) -> None:
     session = await served.session()
     async with served.worker():
         running = await served.turn(session, 'call hold {"name": "never"}')
@@ -150,7 +150,7 @@ async def test_interrupt_stops_what_runs(served: House) -> None:
         assert (await served.turns().wait(urgent)).state == "completed"
 
 
-async def test_a_scheduled_turn_waits_for_its_time(served: House) -> None:
+async def test_a_scheduled_turn_waits_for_its_time(served: ServedApp) -> None:
     session = await served.session()
     later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     turn = await served.turn(session, "later", run_at=later)
@@ -175,7 +175,7 @@ async def test_a_scheduled_turn_waits_for_its_time(served: House) -> None:
     ],
     ids=str,
 )
-async def test_what_is_no_turn_is_refused(body: Any, small: House) -> None:
+async def test_what_is_no_turn_is_refused(body: Any, small: ServedApp) -> None:
     session = await small.session()
     async with small.client() as client:
         answer = await client.post(
@@ -186,7 +186,7 @@ async def test_what_is_no_turn_is_refused(body: Any, small: House) -> None:
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:invalid-request")
 
 
-async def test_a_queued_turn_is_cancelled_at_once(served: House) -> None:
+async def test_a_queued_turn_is_cancelled_at_once(served: ServedApp) -> None:
     turn = await served.turn(await served.session(), "never")
     async with served.client() as client:
         answer = await client.post(f"/v1/turns/{turn}/cancel")
@@ -197,7 +197,7 @@ async def test_a_queued_turn_is_cancelled_at_once(served: House) -> None:
         assert again.json() == answer.json()
 
 
-async def test_a_running_turn_is_cancelled(served: House) -> None:
+async def test_a_running_turn_is_cancelled(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call hold {"name": "never"}')
         await served.here.place.effects.wait(lambda effects: "held never" in effects)
@@ -206,7 +206,7 @@ async def test_a_running_turn_is_cancelled(served: House) -> None:
         assert (await served.turns().wait(turn)).state == "cancelled"
 
 
-async def _asked(served: House, client: httpx.AsyncClient) -> tuple[str, Frame]:
+async def _asked(served: ServedApp, client: httpx.AsyncClient) -> tuple[str, Frame]:
     turn = await served.turn(await served.session(), 'call pay {"amount": 3}')
     events_read = await read(await client.get(f"/v1/turns/{turn}/events"))
     assert events_read[-1].event == "input_required"
@@ -214,7 +214,7 @@ async def _asked(served: House, client: httpx.AsyncClient) -> tuple[str, Frame]:
 
 
 @pytest.mark.parametrize("field", ["approval", "call"])
-async def test_an_approval_goes_on_with_the_turn(field: str, served: House) -> None:
+async def test_an_approval_goes_on_with_the_turn(field: str, served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn, waiting = await _asked(served, client)
         body = {"call": waiting.data[field], "approved": True}
@@ -237,7 +237,7 @@ async def test_an_approval_goes_on_with_the_turn(field: str, served: House) -> N
     assert served.here.place.effects.words() == ["paid 3"]
 
 
-async def test_an_approval_of_an_unknown_call_is_not_found(served: House) -> None:
+async def test_an_approval_of_an_unknown_call_is_not_found(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn, _ = await _asked(served, client)
         body = {"call": "other", "approved": True}
@@ -248,7 +248,7 @@ async def test_an_approval_of_an_unknown_call_is_not_found(served: House) -> Non
     )
 
 
-async def _pending(served: House, client: httpx.AsyncClient) -> tuple[str, str]:
+async def _pending(served: ServedApp, client: httpx.AsyncClient) -> tuple[str, str]:
     """A turn that waits for the result of a call, and the call."""
     turn = await served.turn(await served.session(), 'call errand {"name": "a"}')
     events_read = await read(await client.get(f"/v1/turns/{turn}/events"))
@@ -256,7 +256,7 @@ async def _pending(served: House, client: httpx.AsyncClient) -> tuple[str, str]:
     return turn, events_read[-1].data["calls"][0]
 
 
-async def test_the_later_result_of_a_call_goes_on_with_the_turn(served: House) -> None:
+async def test_the_later_result_of_a_call_goes_on_with_the_turn(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn, call = await _pending(served, client)
         assert (await client.get(f"/v1/turns/{turn}")).json()["waits_for"] == [call]
@@ -275,7 +275,7 @@ async def test_the_later_result_of_a_call_goes_on_with_the_turn(served: House) -
 
 
 @pytest.mark.parametrize("result", [None, "done", 7, [1]])
-async def test_a_result_is_any_json(result: Any, small: House) -> None:
+async def test_a_result_is_any_json(result: Any, small: ServedApp) -> None:
     async with small.client() as client, small.worker():
         turn, call = await _pending(small, client)
         body = {"call": call, "result": result}
@@ -287,14 +287,14 @@ async def test_a_result_is_any_json(result: Any, small: House) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"call": "c"}, {"result": 1}, {"call": "", "result": 1}])
-async def test_what_is_no_result_is_refused(body: dict[str, Any], small: House) -> None:
+async def test_what_is_no_result_is_refused(body: dict[str, Any], small: ServedApp) -> None:
     turn = await small.turn(await small.session(), "hi")
     async with small.client() as client:
         answer = await client.post(f"/v1/turns/{turn}/results", json=body)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:lango:error:invalid-request")
 
 
-async def test_a_result_comes_from_its_user_alone(served: House) -> None:
+async def test_a_result_comes_from_its_user_alone(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn, call = await _pending(served, client)
         body = {"call": call, "result": 1}
@@ -311,7 +311,7 @@ async def test_a_result_comes_from_its_user_alone(served: House) -> None:
         assert (await client.get(f"/v1/turns/{turn}")).json()["state"] == "input_required"
 
 
-async def test_a_result_is_no_approval(served: House) -> None:
+async def test_a_result_is_no_approval(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn, waiting = await _asked(served, client)
         for field in ("approval", "call"):
@@ -323,7 +323,7 @@ async def test_a_result_is_no_approval(served: House) -> None:
     assert served.here.place.effects.words() == []
 
 
-async def test_a_result_that_comes_too_early_is_to_be_sent_again(served: House) -> None:
+async def test_a_result_that_comes_too_early_is_to_be_sent_again(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call hold {"name": "go"}')
         await served.here.place.effects.wait(lambda effects: "held go" in effects)
@@ -335,7 +335,7 @@ async def test_a_result_that_comes_too_early_is_to_be_sent_again(served: House) 
         await served.turns().wait(turn)
 
 
-async def test_the_turns_of_a_session_are_paged(served: House) -> None:
+async def test_the_turns_of_a_session_are_paged(served: ServedApp) -> None:
     session = await served.session()
     made = [await served.turn(session, f"m{n}") for n in range(5)]
     path = f"/v1/sessions/{session}/turns"
@@ -346,7 +346,7 @@ async def test_the_turns_of_a_session_are_paged(served: House) -> None:
     assert rest["before"] is None
 
 
-async def test_a_trimmed_log_is_rebuilt_from_the_history(served: House) -> None:
+async def test_a_trimmed_log_is_rebuilt_from_the_history(served: ServedApp) -> None:
     async with served.client() as client, served.worker():
         turn = await served.turn(await served.session(), 'call step {"name": "a"}')
         await served.turns().wait(turn)
@@ -356,7 +356,7 @@ async def test_a_trimmed_log_is_rebuilt_from_the_history(served: House) -> None:
     assert types == ["tool.started", "tool.finished", "message.completed", "completed"]
 
 
-async def test_turns_of_all_sessions_are_listed(served: House) -> None:
+async def test_turns_of_all_sessions_are_listed(served: ServedApp) -> None:
     one, two = await served.session(), await served.session()
     made = [await served.turn(session, "hi") for session in (one, two, one)]
     bobs = await served.turn(await served.session("bob"), "hi", "bob")
@@ -378,7 +378,7 @@ async def test_turns_of_all_sessions_are_listed(served: House) -> None:
         assert [each["id"] for each in (await client.get("/v1/turns")).json()["turns"]] == [bobs]
 
 
-async def test_a_cancelled_turn_is_retried(served: House) -> None:
+async def test_a_cancelled_turn_is_retried(served: ServedApp) -> None:
     session = await served.session()
     first = await served.turn(session, "hi")
     async with served.client() as client:

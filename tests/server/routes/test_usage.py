@@ -10,7 +10,7 @@ from lango.core.messages.streams import Usage
 from lango.server.auth.callers import Caller
 from lango.server.routes.insight import LONGEST
 from lango.store.model_calls import ModelCallStore
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SPAN = {"since": "2026-02-01T00:00:00Z", "until": "2026-04-01T00:00:00Z"}
@@ -32,18 +32,18 @@ def record(name: str, **told: Any) -> ModelCall:
     return ModelCall(attempt, call=name, session=session, **known)
 
 
-async def written(served: House, *records: ModelCall) -> None:
+async def written(served: ServedApp, *records: ModelCall) -> None:
     await ModelCallStore(served.here.store.database).add(served.tenant, records)
 
 
-async def usage(served: House, name: str = "ann", **query: Any) -> dict[str, Any]:
+async def usage(served: ServedApp, name: str = "ann", **query: Any) -> dict[str, Any]:
     async with served.client(name) as client:
         answer = await client.get("/v1/usage", params=SPAN | query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def test_nothing_yet(served: House) -> None:
+async def test_nothing_yet(served: ServedApp) -> None:
     result = await usage(served)
     assert result["rows"] == []
     zero = dict.fromkeys(("calls", "attempts", "turns", "input", "output", "cached"), 0)
@@ -51,7 +51,7 @@ async def test_nothing_yet(served: House) -> None:
     assert (result["by"], result["more"]) == (["day"], False)
 
 
-async def test_sums_by_day_the_newest_first(served: House) -> None:
+async def test_sums_by_day_the_newest_first(served: ServedApp) -> None:
     late = datetime(2026, 3, 1, 23, 59, 59, 999_999, tzinfo=UTC)
     await written(
         served,
@@ -71,7 +71,7 @@ async def test_sums_by_day_the_newest_first(served: House) -> None:
     assert first["model"] is first["user"] is first["app"] is None
 
 
-async def test_told_apart_as_wished(served: House) -> None:
+async def test_told_apart_as_wished(served: ServedApp) -> None:
     await written(
         served,
         record(f"{served.tenant}1", model="m1", price=0.1),
@@ -85,7 +85,7 @@ async def test_told_apart_as_wished(served: House) -> None:
     assert (await usage(served, by="app"))["rows"][0]["app"] == "app"
 
 
-async def test_whose_it_is(served: House) -> None:
+async def test_whose_it_is(served: ServedApp) -> None:
     served.callers["admin"] = Caller(served.tenant, None, frozenset({"admin"}), "key")
     both = [record(f"{served.tenant}{user}", user=user) for user in ("ann", "bob")]
     await written(served, *both)
@@ -107,19 +107,19 @@ async def test_whose_it_is(served: House) -> None:
     ],
     ids=["by", "no-zone", "backwards", "too-long"],
 )
-async def test_what_is_not_taken(query: dict[str, str], small: House) -> None:
+async def test_what_is_not_taken(query: dict[str, str], small: ServedApp) -> None:
     async with small.client() as client:
         assert (await client.get("/v1/usage", params=query)).status_code == 422
 
 
-async def test_without_a_span_it_is_the_last_month(small: House) -> None:
+async def test_without_a_span_it_is_the_last_month(small: ServedApp) -> None:
     async with small.client() as client:
         body = (await client.get("/v1/usage")).json()
     since, until = (datetime.fromisoformat(body[name]) for name in ("since", "until"))
     assert until - since == timedelta(days=30)
 
 
-async def test_calls_without_known_usage_are_counted_apart(served: House) -> None:
+async def test_calls_without_known_usage_are_counted_apart(served: ServedApp) -> None:
     unknown: dict[str, Any] = {"usage": None, "price": None}
     await written(
         served,

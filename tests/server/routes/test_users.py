@@ -6,19 +6,19 @@ from faults.store.leftovers import leftovers
 from lango.server.auth.callers import Caller
 from lango.store.memory.store import NewMemory, SqlMemoryStore
 from lango.store.sessions.entries import SessionRef
-from tests.server.places import House
+from tests.server.places import ServedApp
 from tests.store.rows import beside
 
 
 @pytest.fixture
-def looked_after(served: House) -> House:
+def looked_after(served: ServedApp) -> ServedApp:
     other = served.callers["other-ann"].tenant
     for name, tenant in (("admin", served.tenant), ("other-admin", other)):
         served.callers[name] = Caller(tenant, None, frozenset({"admin"}), f"key_{name}")
     return served
 
 
-async def test_an_admin_deletes_a_user(looked_after: House) -> None:
+async def test_an_admin_deletes_a_user(looked_after: ServedApp) -> None:
     canary = f"canary{looked_after.tenant[-12:]}"
     session = await looked_after.session(title=canary)
     turn = await looked_after.turn(session, canary)
@@ -42,7 +42,7 @@ async def test_an_admin_deletes_a_user(looked_after: House) -> None:
         assert await leftovers(connection, canaries=[canary]) == []
 
 
-async def test_an_admin_of_another_tenant_deletes_nothing(looked_after: House) -> None:
+async def test_an_admin_of_another_tenant_deletes_nothing(looked_after: ServedApp) -> None:
     session = await looked_after.session()
     async with looked_after.client("other-admin") as admin:
         answers = [await admin.delete(f"/v1/users/{user}") for user in ("ann", "missing", "a/b")]
@@ -51,7 +51,7 @@ async def test_an_admin_of_another_tenant_deletes_nothing(looked_after: House) -
         assert (await ann.get(f"/v1/sessions/{session}")).status_code == 200
 
 
-async def test_ids_with_slashes(looked_after: House) -> None:
+async def test_ids_with_slashes(looked_after: ServedApp) -> None:
     looked_after.callers["a/b"] = Caller(looked_after.tenant, "a/b", frozenset({"chat"}), "key")
     await looked_after.session("a/b")
     async with looked_after.client("admin") as admin:

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lango.server.auth.callers import Caller
-from tests.server.places import House
+from tests.server.places import ServedApp
 
 
-async def workload(served: House, name: str = "admin") -> dict[str, Any]:
+async def workload(served: ServedApp, name: str = "admin") -> dict[str, Any]:
     other = served.callers["other-ann"].tenant
     for known, tenant in (("admin", served.tenant), ("other-admin", other)):
         served.callers[known] = Caller(tenant, None, frozenset({"admin"}), f"key_{known}")
@@ -17,7 +17,7 @@ async def workload(served: House, name: str = "admin") -> dict[str, Any]:
     return answer.json()
 
 
-async def test_who_waits_and_since_when(served: House) -> None:
+async def test_who_waits_and_since_when(served: ServedApp) -> None:
     nothing = await workload(served)
     assert nothing["turns"] == {"scheduled": 0, "queued": 0, "running": 0, "input_required": 0}
     assert (nothing["oldest_queued"], nothing["running"]) == (None, [])
@@ -34,7 +34,7 @@ async def test_who_waits_and_since_when(served: House) -> None:
     assert (await workload(served, "other-admin"))["turns"]["queued"] == 0
 
 
-async def test_what_runs_and_where(served: House) -> None:
+async def test_what_runs_and_where(served: ServedApp) -> None:
     session = await served.session()
     turn = await served.turn(session, 'call hold {"name": "go"}')
     async with served.worker() as worker:
@@ -56,7 +56,7 @@ async def test_what_runs_and_where(served: House) -> None:
     assert own["id"] not in [one["id"] for one in result["workers"]]
 
 
-async def test_a_turn_that_waits_for_an_approval(served: House) -> None:
+async def test_a_turn_that_waits_for_an_approval(served: ServedApp) -> None:
     session = await served.session()
     async with served.worker():
         await served.turns().wait(await served.turn(session, 'call pay {"amount": 1}'))

@@ -13,7 +13,7 @@ from lango.store.files.rows import NewArtifact
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.claimed_writes import ClaimedWrites
 from tests.store.rows import key
-from tests.store.turns.worker_context import opened
+from tests.store.turns.turn_stores import opened
 
 NEW = NewArtifact("notes.txt", b"a", {"text": "a"})
 
@@ -39,9 +39,9 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 async def test_a_save_whose_reply_is_lost_is_one_version(
     lost: list[Exception], store_url: str, tenant: str
 ) -> None:
-    async with opened(store_url) as desk:
-        await desk.session(key(tenant))
-        artifacts = SqlArtifactStore(desk.sessions.database)
+    async with opened(store_url) as stores:
+        await stores.session(key(tenant))
+        artifacts = SqlArtifactStore(stores.sessions.database)
         lost.append(ConnectionResetError())
         assert await artifacts.save(key(tenant), NEW) == 0
         assert lost == []
@@ -51,11 +51,11 @@ async def test_a_save_whose_reply_is_lost_is_one_version(
 async def test_a_save_of_a_claimed_turn_outside_of_tools_likewise(
     lost: list[Exception], store_url: str, tenant: str
 ) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.submit(key(tenant))
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.submit(key(tenant))
         writes = ClaimedWrites(
-            desk.sessions.database, await desk.claim(ref.pk, await desk.worker())
+            stores.sessions.database, await stores.claim(ref.pk, await stores.worker())
         )
         lost.append(ConnectionResetError())
         assert await writes.save_artifact(key(tenant), NEW) == 0

@@ -32,7 +32,7 @@ from lango.store.sessions.entries import Blob, SessionKey
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.claimed_writes import ClaimedWrites
 from tests.store.rows import created, key, said
-from tests.store.turns.worker_context import opened
+from tests.store.turns.turn_stores import opened
 
 BIG = os.urandom(2 * PART + CHUNK + 7)
 NOW = timedelta(0)
@@ -268,13 +268,13 @@ async def test_a_store_that_refuses_leaves_nothing(
 
 
 async def test_a_lost_claim_writes_no_row(store_url: str, folder_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        database = desk.sessions.database
+    async with opened(store_url) as stores:
+        database = stores.sessions.database
         database.objects = ObjectStore(folder_url)
-        ref = await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        lost = await desk.claim(ref.pk, await desk.worker())
-        await desk.finish(lost)
+        ref = await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        lost = await stores.claim(ref.pk, await stores.worker())
+        await stores.finish(lost)
         with pytest.raises(Fenced):
             await ClaimedWrites(database, lost).save_artifact(ref.key, NEW)
         assert await counted(database, artifacts, ref.key) == 0

@@ -21,7 +21,7 @@ from lango.store.schema.tables import memories
 from lango.store.sessions.entries import Rewind, SessionKey, SessionRef
 from lango.store.turns.rows import Claim
 from tests.store.rows import beside, key, raw, said
-from tests.store.turns.worker_context import Desk, Lossy, opened
+from tests.store.turns.turn_stores import Lossy, TurnStores, opened
 
 
 def word(tenant: str) -> str:
@@ -33,8 +33,8 @@ def new(event_id: str, text: str, **fields: Any) -> NewMemory:
     return replace(NewMemory(event_id, "user", "user", 1_760_000_000.0, text), **fields)
 
 
-async def found(desk: Desk, where: SessionKey, query: str, limit: int = 10) -> list[str]:
-    store = SqlMemoryStore(desk.sessions.database)
+async def found(stores: TurnStores, where: SessionKey, query: str, limit: int = 10) -> list[str]:
+    store = SqlMemoryStore(stores.sessions.database)
     return [memory.text for memory in await store.search(where, query, limit)]
 
 
@@ -54,11 +54,11 @@ async def is_sound(url: str) -> None:
             await connection.execute(sa.text(check))
 
 
-async def running(desk: Desk, where: SessionKey) -> Claim:
+async def running(stores: TurnStores, where: SessionKey) -> Claim:
     """A turn with a message of the user, a call, its result and an answer."""
-    ref = await desk.session(where)
-    turn = await desk.submit(where)
-    claim = await desk.claim(ref.pk, await desk.worker())
+    ref = await stores.session(where)
+    turn = await stores.submit(where)
+    claim = await stores.claim(ref.pk, await stores.worker())
     of_turn = {"invocation_id": turn.invocation_id}
     for entry in (
         said("q", "Where did Minka sleep?", **of_turn),
@@ -67,7 +67,7 @@ async def running(desk: Desk, where: SessionKey) -> Claim:
         said("x", "a mark", role="control", author="clerk", counts=False, **of_turn),
         said("a", "On the sofa.", role="assistant", author="clerk", **of_turn),
     ):
-        await desk.sessions.append(claim.ref, entry, claim.epoch)
+        await stores.sessions.append(claim.ref, entry, claim.epoch)
     return claim
 
 
@@ -86,36 +86,36 @@ SAID = [("q", "user", "Where did Minka sleep?"), ("a", "clerk", "On the sofa.")]
 async def test_what_was_said_in_a_turn_joins_the_memory_when_it_is_closed(
     store_url: str, tenant: str, end: End, expected: list[Any]
 ) -> None:
-    async with opened(store_url) as desk:
-        claim = await running(desk, key(tenant))
-        closed = await desk.queue.close(claim, end, remembers=True)
+    async with opened(store_url) as stores:
+        claim = await running(stores, key(tenant))
+        closed = await stores.queue.close(claim, end, remembers=True)
         assert closed.turn.state == end.type
         assert await rows(store_url, tenant) == expected
-        assert (await found(desk, key(tenant), "sofa") == ["On the sofa."]) is bool(expected)
+        assert (await found(stores, key(tenant), "sofa") == ["On the sofa."]) is bool(expected)
     await is_sound(store_url)
 
 
 async def test_long_messages_join_the_memory_cut(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        claim = await running(desk, key(tenant))
+    async with opened(store_url) as stores:
+        claim = await running(stores, key(tenant))
         long = " ".join(f"word{number}" for number in range(10_000))
         for number in range(3):
             fields = {"invocation_id": claim.turn.invocation_id, "role": "assistant"}
             entry = said(f"long {number}", f"{long} {number}", **fields)
-            await desk.sessions.append(claim.ref, entry, claim.epoch)
-        await desk.queue.close(claim, Completed(), remembers=True)
+            await stores.sessions.append(claim.ref, entry, claim.epoch)
+        await stores.queue.close(claim, Completed(), remembers=True)
         lengths = [len(text) for _, _, text in await rows(store_url, tenant)]
         assert lengths == [len("Where did Minka sleep?"), len("On the sofa."), *[MAX_TEXT] * 3]
-        assert len(await found(desk, key(tenant), "word77")) == 3
+        assert len(await found(stores, key(tenant), "word77")) == 3
     await is_sound(store_url)
 
 
 async def test_a_session_of_several_pages_is_added_whole(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
         for number in range(250):
-            await desk.sessions.append(ref, said(f"e{number}", f"text {number}"))
-        store = SqlMemoryStore(desk.sessions.database)
+            await stores.sessions.append(ref, said(f"e{number}", f"text {number}"))
+        store = SqlMemoryStore(stores.sessions.database)
         await store.add_session(ref)
         await store.add_session(ref)
         added = [event_id for event_id, _, _ in await rows(store_url, tenant)]
@@ -123,53 +123,53 @@ async def test_a_session_of_several_pages_is_added_whole(store_url: str, tenant:
 
 
 async def test_an_app_without_memory_leaves_no_entries(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        await desk.finish(await running(desk, key(tenant)))
+    async with opened(store_url) as stores:
+        await stores.finish(await running(stores, key(tenant)))
         assert await rows(store_url, tenant) == []
 
 
 async def test_only_the_turn_that_is_closed_joins(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
+    async with opened(store_url) as stores:
         where = key(tenant)
-        ref = await desk.session(where)
-        await desk.sessions.append(ref, said("old", "said before the turn"))
-        worker = await desk.worker()
+        ref = await stores.session(where)
+        await stores.sessions.append(ref, said("old", "said before the turn"))
+        worker = await stores.worker()
         for number in (1, 2):
-            turn = await desk.submit(where)
-            claim = await desk.claim(ref.pk, worker)
+            turn = await stores.submit(where)
+            claim = await stores.claim(ref.pk, worker)
             entry = said(f"e{number}", f"turn {number}", invocation_id=turn.invocation_id)
-            await desk.sessions.append(claim.ref, entry, claim.epoch)
-            await desk.queue.close(claim, Completed(), remembers=number == 2)
+            await stores.sessions.append(claim.ref, entry, claim.epoch)
+            await stores.queue.close(claim, Completed(), remembers=number == 2)
         assert await rows(store_url, tenant) == [("e2", "user", "turn 2")]
 
 
 async def test_lost_replies_double_nothing(
     store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(store_url) as desk:
-        claim = await running(desk, key(tenant))
-        lossy = Lossy(desk, monkeypatch)
-        await desk.queue.close(claim, Completed(), remembers=True)
-        await SqlMemoryStore(desk.sessions.database).add_session(claim.ref)
+    async with opened(store_url) as stores:
+        claim = await running(stores, key(tenant))
+        lossy = Lossy(stores, monkeypatch)
+        await stores.queue.close(claim, Completed(), remembers=True)
+        await SqlMemoryStore(stores.sessions.database).add_session(claim.ref)
         assert lossy.done > 1
     assert await rows(store_url, tenant) == SAID
 
 
 async def test_a_worker_that_lost_its_turn_adds_nothing(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        claim = await running(desk, key(tenant))
-        await desk.queue.renew(claim, Cancelled(), "another")
+    async with opened(store_url) as stores:
+        claim = await running(stores, key(tenant))
+        await stores.queue.renew(claim, Cancelled(), "another")
         with pytest.raises(Fenced):
-            await desk.queue.close(claim, Completed(), remembers=True)
+            await stores.queue.close(claim, Completed(), remembers=True)
         assert await rows(store_url, tenant) == []
 
 
 async def test_a_session_that_is_added_is_not_doubled(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        claim, store = await running(desk, key(tenant)), SqlMemoryStore(desk.sessions.database)
-        await desk.queue.close(claim, Completed(), remembers=True)
+    async with opened(store_url) as stores:
+        claim, store = await running(stores, key(tenant)), SqlMemoryStore(stores.sessions.database)
+        await stores.queue.close(claim, Completed(), remembers=True)
         for number in range(250):
-            await desk.sessions.append(claim.ref, said(f"e{number}", f"message {number}"))
+            await stores.sessions.append(claim.ref, said(f"e{number}", f"message {number}"))
         for ref in (claim.ref, SessionRef(key(tenant))):
             await store.add_session(ref)
             await store.add(ref, [new("e7", "message 7"), new("q", "Where did Minka sleep?")])
@@ -178,26 +178,26 @@ async def test_a_session_that_is_added_is_not_doubled(store_url: str, tenant: st
 
 
 async def test_many_workers_add_one_session_at_once(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref, store = await desk.session(key(tenant)), SqlMemoryStore(desk.sessions.database)
+    async with opened(store_url) as stores:
+        ref, store = await stores.session(key(tenant)), SqlMemoryStore(stores.sessions.database)
         for number in range(20):
-            await desk.sessions.append(ref, said(f"e{number}", f"message {number}"))
+            await stores.sessions.append(ref, said(f"e{number}", f"message {number}"))
         await asyncio.gather(*(store.add_session(ref) for _ in range(5)))
         assert len(await rows(store_url, tenant)) == 20
 
 
 async def test_a_rewound_turn_is_forgotten(store_url: str, tenant: str) -> None:
     canary = word(tenant)
-    async with opened(store_url) as desk:
-        ref, store = await desk.session(key(tenant)), SqlMemoryStore(desk.sessions.database)
-        await desk.sessions.append(ref, said("e1", "kept"))
-        await desk.sessions.append(ref, said("e2", f"undone {canary}", invocation_id="turn-2"))
+    async with opened(store_url) as stores:
+        ref, store = await stores.session(key(tenant)), SqlMemoryStore(stores.sessions.database)
+        await stores.sessions.append(ref, said("e1", "kept"))
+        await stores.sessions.append(ref, said("e2", f"undone {canary}", invocation_id="turn-2"))
         await store.add_session(ref)
         undo = said("e3", "", role="control", counts=False, rewind=Rewind("turn-2"))
-        await desk.sessions.append(ref, undo)
+        await stores.sessions.append(ref, undo)
         await store.add_session(ref)
         assert await rows(store_url, tenant) == [("e1", "user", "kept")]
-        assert await found(desk, key(tenant), canary) == []
+        assert await found(stores, key(tenant), canary) == []
     await is_sound(store_url)
 
 
@@ -209,18 +209,18 @@ PLACES = [
 
 async def test_no_user_finds_the_memory_of_another(store_url: str, tenant: str) -> None:
     places = [replace(place, tenant=place.tenant.format(tenant)) for place in PLACES]
-    async with opened(store_url) as desk:
-        store = SqlMemoryStore(desk.sessions.database)
+    async with opened(store_url) as stores:
+        store = SqlMemoryStore(stores.sessions.database)
         for place in places:
-            ref, own = await desk.session(place), "-".join(place.columns)
-            await desk.sessions.append(ref, said("e", f"secret of {own}"))
+            ref, own = await stores.session(place), "-".join(place.columns)
+            await stores.sessions.append(ref, said("e", f"secret of {own}"))
             await store.add_session(ref)
             await store.add(SessionRef(replace(place, session_id="")), [new(own, f"fact {own}")])
         for place in places:
             users = [other for other in places if other.columns[:3] == place.columns[:3]]
             own = {f"{what} {'-'.join(other.columns)}" for other in users for what in ("fact",)}
             own |= {f"secret of {'-'.join(other.columns)}" for other in users}
-            assert set(await found(desk, place, "secret fact one two", 100)) == own
+            assert set(await found(stores, place, "secret fact one two", 100)) == own
         strangers = await store.search(places[0], "secret", 100)
         for memory in strangers:
             assert not await store.delete(places[-1].tenant, memory.pk)  # of another tenant
@@ -239,8 +239,8 @@ TEXTS = [
 ]
 
 
-async def filled(desk: Desk, where: SessionKey, *texts: str) -> SqlMemoryStore:
-    store = SqlMemoryStore(desk.sessions.database)
+async def filled(stores: TurnStores, where: SessionKey, *texts: str) -> SqlMemoryStore:
+    store = SqlMemoryStore(stores.sessions.database)
     user = SessionRef(replace(where, session_id=""))
     await store.add(user, [new(f"e{number}", text) for number, text in enumerate(texts)])
     return store
@@ -264,9 +264,9 @@ async def filled(desk: Desk, where: SessionKey, *texts: str) -> SqlMemoryStore:
 async def test_words_of_every_script_are_found(
     store_url: str, tenant: str, query: str, expected: list[int]
 ) -> None:
-    async with opened(store_url) as desk:
-        await filled(desk, key(tenant), *TEXTS)
-        assert await found(desk, key(tenant), query) == [TEXTS[number] for number in expected]
+    async with opened(store_url) as stores:
+        await filled(stores, key(tenant), *TEXTS)
+        assert await found(stores, key(tenant), query) == [TEXTS[number] for number in expected]
 
 
 HOSTILE = [
@@ -295,9 +295,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
 async def test_no_query_is_an_error(store_url: str, tenant: str, query: str) -> None:
-    async with opened(store_url) as desk:
-        await filled(desk, key(tenant), "a b c", query.replace("\x00", "").replace("\ud800", ""))
-        await found(desk, key(tenant), query)
+    async with opened(store_url) as stores:
+        await filled(stores, key(tenant), "a b c", query.replace("\x00", "").replace("\ud800", ""))
+        await found(stores, key(tenant), query)
 
 
 async def test_nor_is_any_other_text(store_url: str, tenant: str) -> None:
@@ -311,35 +311,35 @@ async def test_nor_is_any_other_text(store_url: str, tenant: str) -> None:
         queries.append((query[:2_000], text))
 
     collect()
-    async with opened(store_url) as desk:
-        await filled(desk, key(tenant), *(text for _, text in queries if text))
+    async with opened(store_url) as stores:
+        await filled(stores, key(tenant), *(text for _, text in queries if text))
         for query, _ in queries:
-            await found(desk, key(tenant), query)
+            await found(stores, key(tenant), query)
     await is_sound(store_url)
 
 
 async def test_a_long_text_is_cut_for_the_model(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        await filled(desk, key(tenant), "word " * 100_000, "é" * (MAX_SHOWN + 1), "東" * 200_000)
-        [text] = await found(desk, key(tenant), "word")
+    async with opened(store_url) as stores:
+        await filled(stores, key(tenant), "word " * 100_000, "é" * (MAX_SHOWN + 1), "東" * 200_000)
+        [text] = await found(stores, key(tenant), "word")
         assert text == ("word " * 100_000)[:MAX_SHOWN] + "…"
-        assert len((await found(desk, key(tenant), "東"))[0]) == MAX_SHOWN + 1
-        await filled(desk, key(f"{tenant}2"), "words " + "x" * MAX_SHOWN)
-        assert len(await found(desk, key(f"{tenant}2"), "words")) == 1
+        assert len((await found(stores, key(tenant), "東"))[0]) == MAX_SHOWN + 1
+        await filled(stores, key(f"{tenant}2"), "words " + "x" * MAX_SHOWN)
+        assert len(await found(stores, key(f"{tenant}2"), "words")) == 1
 
 
 async def test_a_deleted_entry_does_not_come_back(store_url: str, tenant: str) -> None:
     canary = word(tenant)
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.sessions.append(ref, said("e1", f"the password is {canary}"))
-        store = await filled(desk, key(tenant), f"fact {canary}")
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.sessions.append(ref, said("e1", f"the password is {canary}"))
+        store = await filled(stores, key(tenant), f"fact {canary}")
         await store.add_session(ref)
         for memory in await store.search(key(tenant), canary, 10):
             assert await store.delete(tenant, memory.pk)
             assert not await store.delete(tenant, memory.pk)
         await store.add_session(ref)
-        assert await found(desk, key(tenant), f"{canary} password") == []
+        assert await found(stores, key(tenant), f"{canary} password") == []
         assert await rows(store_url, tenant) == [("e1", "", "")]
     await is_sound(store_url)
     async with beside(store_url) as connection:
@@ -349,23 +349,23 @@ async def test_a_deleted_entry_does_not_come_back(store_url: str, tenant: str) -
 
 async def test_a_user_s_whole_memory_is_deleted(store_url: str, tenant: str) -> None:
     canary, others = word(tenant), [key(tenant, user="v"), key(tenant, app="b")]
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.sessions.append(ref, said("e1", f"the password is {canary}"))
-        store = await filled(desk, key(tenant), f"fact {canary}", f"fact 2 {canary}")
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.sessions.append(ref, said("e1", f"the password is {canary}"))
+        store = await filled(stores, key(tenant), f"fact {canary}", f"fact 2 {canary}")
         await store.add_session(ref)
         for other in others:
-            await filled(desk, other, "another fact")
+            await filled(stores, other, "another fact")
         assert await store.delete_all(key(tenant)) == 3
         assert await store.delete_all(key(tenant)) == 0
         await store.add_session(ref)
         assert await store.page(key(tenant), 10) == []
-        assert await found(desk, key(tenant), f"{canary} password fact") == []
+        assert await found(stores, key(tenant), f"{canary} password fact") == []
         for other in others:
-            assert await found(desk, other, "fact") == ["another fact"]
-        await desk.sessions.append(ref, said("e2", "said afterwards"))
+            assert await found(stores, other, "fact") == ["another fact"]
+        await stores.sessions.append(ref, said("e2", "said afterwards"))
         await store.add_session(ref)
-        assert await found(desk, key(tenant), "afterwards") == ["said afterwards"]
+        assert await found(stores, key(tenant), "afterwards") == ["said afterwards"]
     await is_sound(store_url)
     async with beside(store_url) as connection:
         left = await leftovers(connection, canaries=[canary])
@@ -373,14 +373,14 @@ async def test_a_user_s_whole_memory_is_deleted(store_url: str, tenant: str) -> 
 
 
 async def test_pages_are_in_order(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.sessions.append(ref, said("e", "a message, then deleted"))
-        store = await filled(desk, key(tenant), *(f"fact {number}" for number in range(3)))
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.sessions.append(ref, said("e", "a message, then deleted"))
+        store = await filled(stores, key(tenant), *(f"fact {number}" for number in range(3)))
         await store.add_session(ref)
         assert await store.delete(tenant, (await store.page(key(tenant), 1))[0].pk)
-        await filled(desk, key(tenant), *(f"fact {number}" for number in range(5)))
-        await filled(desk, key(tenant, user="v"), "of another user")
+        await filled(stores, key(tenant), *(f"fact {number}" for number in range(5)))
+        await filled(stores, key(tenant, user="v"), "of another user")
         pages, last = list[list[str]](), None
         while page := await store.page(key(tenant), 2, before=last):
             pages.append([memory.text for memory in page])
@@ -393,20 +393,20 @@ async def test_pages_are_in_order(store_url: str, tenant: str) -> None:
 
 
 async def test_an_entry_names_its_session(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.sessions.append(ref, said("e", "of a session"))
-        store = await filled(desk, key(tenant), "of the user")
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.sessions.append(ref, said("e", "of a session"))
+        store = await filled(stores, key(tenant), "of the user")
         await store.add_session(ref)
-        public_id = (await desk.sessions.summary(key(tenant))).public_id
+        public_id = (await stores.sessions.summary(key(tenant))).public_id
         names = [(memory.text, memory.public_id) for memory in await store.page(key(tenant), 10)]
         assert names == [("of a session", public_id), ("of the user", None)]
 
 
 async def test_a_search_reads_the_index_of_words_alone(postgres_url: str, tenant: str) -> None:
     """By the index of the user, it would make words of each of the user's entries."""
-    async with opened(postgres_url) as desk:
-        await filled(desk, key(tenant), *(f"note {number}" for number in range(2_000)))
+    async with opened(postgres_url) as stores:
+        await filled(stores, key(tenant), *(f"note {number}" for number in range(2_000)))
         values = {
             **key(tenant).of_user,
             "hits": HITS,
@@ -426,32 +426,32 @@ async def test_a_search_reads_the_index_of_words_alone(postgres_url: str, tenant
 async def test_nothing_is_left_of_a_deleted_session(store_url: str, tenant: str) -> None:
     """Not in the table, and not in the index, which has a life of its own on SQLite."""
     canary = word(tenant)
-    async with opened(store_url) as desk:
-        store, refs = SqlMemoryStore(desk.sessions.database), list[SessionRef]()
+    async with opened(store_url) as stores:
+        store, refs = SqlMemoryStore(stores.sessions.database), list[SessionRef]()
         for name in ("kept", "deleted"):
-            refs.append(await desk.session(key(tenant, name)))
+            refs.append(await stores.session(key(tenant, name)))
             for number in range(30):
                 text = f"{name} {number} {canary if name == 'deleted' else ''}"
-                await desk.sessions.append(refs[-1], said(f"e{number}", text))
+                await stores.sessions.append(refs[-1], said(f"e{number}", text))
             await store.add_session(refs[-1])
-        await desk.sessions.delete(key(tenant, "deleted"))
+        await stores.sessions.delete(key(tenant, "deleted"))
         async with beside(store_url) as connection:
             pk = refs[-1].pk or 0
             assert await leftovers(connection, canaries=[canary], pks=[pk]) == []
-        assert len(await found(desk, key(tenant), "kept", 100)) == 30
-        assert await found(desk, key(tenant), canary) == []
+        assert len(await found(stores, key(tenant), "kept", 100)) == 30
+        assert await found(stores, key(tenant), canary) == []
     await is_sound(store_url)
 
 
 async def test_nothing_is_added_to_a_deleted_session(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        store, where = SqlMemoryStore(desk.sessions.database), key(tenant)
-        old = await desk.session(where)
-        await desk.sessions.append(old, said("e1", "gone"))
-        await desk.sessions.delete(where)
+    async with opened(store_url) as stores:
+        store, where = SqlMemoryStore(stores.sessions.database), key(tenant)
+        old = await stores.session(where)
+        await stores.sessions.append(old, said("e1", "gone"))
+        await stores.sessions.delete(where)
         for is_made_anew in (False, True):
             if is_made_anew:
-                await desk.session(where)
+                await stores.session(where)
             with pytest.raises(SessionNotFoundError):
                 await store.add(old, [new("e1", "gone")])
             await store.add_session(old)
@@ -467,18 +467,18 @@ async def test_nothing_is_added_to_a_deleted_session(store_url: str, tenant: str
 
 async def test_ten_thousand_entries(store_url: str, tenant: str) -> None:
     """A rare word of an old entry is found among common ones, and soon; so is a tenant's own."""
-    async with opened(store_url) as desk:
+    async with opened(store_url) as stores:
         where, other = key(tenant), key(f"{tenant}-other")
         common = [f"note {number} about the usual things of the day" for number in range(10_000)]
         common[17] = "the usual things of the day, and an aardvark"
-        await filled(desk, where, *common)
-        await filled(desk, other, "note of another tenant")
+        await filled(stores, where, *common)
+        await filled(stores, other, "note of another tenant")
         began = time.monotonic()
-        assert (await found(desk, where, "the usual aardvark of the day"))[0] == common[17]
-        assert await found(desk, where, "9999 note") == [
+        assert (await found(stores, where, "the usual aardvark of the day"))[0] == common[17]
+        assert await found(stores, where, "9999 note") == [
             common[9999],
             *reversed(common[-10:-1]),
         ]
-        assert len(await found(desk, where, "the", 1000)) == HITS
-        assert await found(desk, other, "note of the day") == ["note of another tenant"]
+        assert len(await found(stores, where, "the", 1000)) == HITS
+        assert await found(stores, other, "note of the day") == ["note of another tenant"]
         assert time.monotonic() - began < 10

@@ -27,7 +27,7 @@ from lango.store.turns.ledger import ToolRun
 from lango.store.turns.rows import Claim
 from tests.store.rows import beside, key, said, until_waiting
 from tests.store.test_model_calls import call
-from tests.store.turns.worker_context import Desk, opened
+from tests.store.turns.turn_stores import TurnStores, opened
 
 CANARY = "canary-4711"
 
@@ -43,31 +43,31 @@ async def found(url: str, *pks: int | None) -> list[str]:
         )
 
 
-async def claimed(desk: Desk, where: SessionKey) -> Claim:
-    ref = await desk.session(where)
-    await desk.submit(where, CANARY)
-    return await desk.claim(ref.pk, await desk.worker())
+async def claimed(stores: TurnStores, where: SessionKey) -> Claim:
+    ref = await stores.session(where)
+    await stores.submit(where, CANARY)
+    return await stores.claim(ref.pk, await stores.worker())
 
 
-async def fill(desk: Desk, claim: Claim) -> int:
+async def fill(stores: TurnStores, claim: Claim) -> int:
     """Write to a session, its turn and a child session of it all that can be; the child's key."""
-    where, database, writes = claim.turn.session, desk.sessions.database, None
+    where, database, writes = claim.turn.session, stores.sessions.database, None
     writes = ClaimedWrites(database, claim)
     blob = Blob("moved", artifact_rows.EVENT_DATA, "text/plain", CANARY.encode(), {})
-    await desk.sessions.append(claim.ref, said("e1", CANARY, blobs=(blob,)), claim.epoch)
+    await stores.sessions.append(claim.ref, said("e1", CANARY, blobs=(blob,)), claim.epoch)
     state = said("e2", changes=f'{{"k": "{CANARY}"}}', state_only=True)
-    await desk.sessions.append(claim.ref, state, claim.epoch)
+    await stores.sessions.append(claim.ref, state, claim.epoch)
     run = ToolRun(claim.turn.invocation_id, "call-1", "tool", {"said": CANARY})
-    await desk.ledger.start(claim, run)
-    await desk.ledger.finish(claim, run, CANARY)
-    await desk.log.append(claim, [MessageDelta("m", CANARY)])
+    await stores.ledger.start(claim, run)
+    await stores.ledger.finish(claim, run, CANARY)
+    await stores.log.append(claim, [MessageDelta("m", CANARY)])
     await writes.save_artifact(where, artifact())
     await SqlFileStore(database).save(
         where, NewFile(CANARY, "text/plain", BytesInMemory(b"upload"))
     )
     child = replace(where, session_id=f"{claim.turn.id}/call-1")
     await writes.open_child(child, StateChange({"k": CANARY}))
-    ref = await desk.sessions.locate(child)
+    ref = await stores.sessions.locate(child)
     await writes.append(ref, said("e3", CANARY))
     record = call(system=PromptPart(CANARY), tools=PromptPart(f"tools {CANARY}"), agent=CANARY)
     known = replace(record, session_pk=claim.turn.session_pk)
@@ -77,16 +77,16 @@ async def fill(desk: Desk, claim: Claim) -> int:
 
 
 async def test_nothing_is_left_of_a_deleted_session(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        claim = await claimed(desk, key(tenant))
-        pks = (claim.turn.session_pk, await fill(desk, claim))
+    async with opened(store_url) as stores:
+        claim = await claimed(stores, key(tenant))
+        pks = (claim.turn.session_pk, await fill(stores, claim))
         tables = {line.split(" ")[3] for line in await found(store_url, *pks)}
         assert tables == {
             *("sessions", "messages", "state_changes", "turns", "turn_events", "tool_ledger"),
             *("artifacts", "artifact_chunks", "model_calls", "prompt_parts"),
             *("prompt_part_sessions", "conversations"),
         }
-        await desk.sessions.delete(key(tenant))
+        await stores.sessions.delete(key(tenant))
         assert await found(store_url, *pks) == []
 
 
@@ -96,12 +96,12 @@ async def test_a_write_of_its_turn_that_is_under_way_is_waited_for(
 ) -> None:
     """SQLite has one writer at a time, so there is nothing to wait for."""
     where = key(tenant)
-    async with opened(postgres_url) as desk:
-        claim = await claimed(desk, where)
+    async with opened(postgres_url) as stores:
+        claim = await claimed(stores, where)
         pk = claim.turn.session_pk
         async with beside(postgres_url) as other:
             await other.execute(sa.select(turns).where(turns.c.session_pk == pk).with_for_update())
-            deleting = asyncio.create_task(desk.sessions.delete(where))
+            deleting = asyncio.create_task(stores.sessions.delete(where))
             await until_waiting(postgres_url)
             if what == "artifact":
                 await artifact_rows.add_version(other, where, artifact())
@@ -114,30 +114,30 @@ async def test_a_write_of_its_turn_that_is_under_way_is_waited_for(
         await deleting
         assert await found(postgres_url, pk) == []
         with pytest.raises(Fenced):
-            await ClaimedWrites(desk.sessions.database, claim).save_artifact(where, artifact())
+            await ClaimedWrites(stores.sessions.database, claim).save_artifact(where, artifact())
 
 
 async def test_an_artifact_is_refused_without_its_session(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        store = SqlArtifactStore(desk.sessions.database)
+    async with opened(store_url) as stores:
+        store = SqlArtifactStore(stores.sessions.database)
         with pytest.raises(SessionNotFoundError):
             await store.save(key(tenant), artifact(), requires_session=True)
         assert await found(store_url) == []
-        ref = await desk.session(key(tenant))
+        ref = await stores.session(key(tenant))
         await store.save(key(tenant), artifact(), requires_session=True)
         await store.save(key(tenant, ""), replace(artifact(), data=b"of the user"))
-        await desk.sessions.delete(key(tenant))
+        await stores.sessions.delete(key(tenant))
         assert await found(store_url, ref.pk) == []
         assert await store.names(key(tenant, "")) == ["note.txt"]
 
 
 async def test_a_save_without_a_turn_keeps_a_delete_out(postgres_url: str, tenant: str) -> None:
     where = key(tenant)
-    async with opened(postgres_url) as desk:
-        ref = await desk.session(where)
+    async with opened(postgres_url) as stores:
+        ref = await stores.session(where)
         async with beside(postgres_url) as other:
             assert await artifact_rows.hold_session(other, where)
-            deleting = asyncio.create_task(desk.sessions.delete(where))
+            deleting = asyncio.create_task(stores.sessions.delete(where))
             await until_waiting(postgres_url)
             await artifact_rows.add_version(other, where, artifact())
         await deleting
@@ -149,11 +149,14 @@ async def test_what_is_meant_for_a_deleted_session_does_not_reach_the_next(
 ) -> None:
     """One of the same name, made since: a file, a delete, and records of model calls."""
     where = key(tenant)
-    async with opened(store_url) as desk:
-        old = await desk.sessions.create(where)
-        await desk.sessions.delete(where)
-        new = await desk.sessions.create(where)
-        files, calls = SqlFileStore(desk.sessions.database), ModelCallStore(desk.sessions.database)
+    async with opened(store_url) as stores:
+        old = await stores.sessions.create(where)
+        await stores.sessions.delete(where)
+        new = await stores.sessions.create(where)
+        files, calls = (
+            SqlFileStore(stores.sessions.database),
+            ModelCallStore(stores.sessions.database),
+        )
         file = NewFile(CANARY, "text/plain", BytesInMemory(b"upload"))
         with pytest.raises(SessionNotFoundError):
             await files.save(where, file, public_id=old.public_id)
@@ -161,12 +164,12 @@ async def test_what_is_meant_for_a_deleted_session_does_not_reach_the_next(
         await calls.add(tenant, [replace(record, session_pk=old.pk)])
         assert await calls.of_session(where) == []
         assert await found(store_url) == []
-        await desk.sessions.delete(where, public_id=old.public_id)
-        assert (await desk.sessions.locate(where)).pk == new.pk
+        await stores.sessions.delete(where, public_id=old.public_id)
+        assert (await stores.sessions.locate(where)).pk == new.pk
         await files.save(where, file, public_id=new.public_id)
         await calls.add(tenant, [replace(record, session_pk=new.pk)])
         assert len(await calls.of_session(where)) == 1
-        await desk.sessions.delete(where, public_id=new.public_id)
+        await stores.sessions.delete(where, public_id=new.public_id)
         assert await found(store_url, old.pk, new.pk) == []
 
 
@@ -186,18 +189,18 @@ async def test_a_part_is_kept_as_long_as_one_session_has_sent_it(
     store_url: str, tenant: str, parts_only: bool
 ) -> None:
     shared, own = PromptPart(f"shared {CANARY}"), PromptPart(f"own {CANARY}")
-    async with opened(store_url) as desk:
-        calls = ModelCallStore(desk.sessions.database)
-        refs = [await desk.session(key(tenant, name)) for name in ("a", "b")]
+    async with opened(store_url) as stores:
+        calls = ModelCallStore(stores.sessions.database)
+        refs = [await stores.session(key(tenant, name)) for name in ("a", "b")]
         await sent(calls, refs[0], parts_only=parts_only, system=shared, tools=own)
         await sent(calls, refs[1], parts_only=parts_only, system=shared)
-        await desk.sessions.delete(key(tenant, "a"))
+        await stores.sessions.delete(key(tenant, "a"))
         assert await calls.prompt_part(tenant, own.hash) is None
         assert await calls.prompt_part(tenant, shared.hash) == shared.text
         # Known, and yet deleted:
         await sent(calls, refs[1], parts_only=parts_only, system=shared, tools=own)
         assert await calls.prompt_part(tenant, own.hash) == own.text
-        await desk.sessions.delete(key(tenant, "b"))
+        await stores.sessions.delete(key(tenant, "b"))
         assert await found(store_url, *(ref.pk for ref in refs)) == []
 
 
@@ -207,30 +210,30 @@ async def test_parts_that_are_sent_and_deleted_at_once(
 ) -> None:
     """Every session that is left has its texts, and the others have left none."""
     part = PromptPart(f"shared {CANARY}")
-    async with opened(store_url) as desk:
-        calls = [ModelCallStore(desk.sessions.database) for _ in range(2)]
+    async with opened(store_url) as stores:
+        calls = [ModelCallStore(stores.sessions.database) for _ in range(2)]
 
         async def one(number: int) -> None:
             name = f"s{number}"
-            ref = await desk.session(key(tenant, name))
+            ref = await stores.session(key(tenant, name))
             await sent(calls[number % 2], ref, parts_only=parts_only, system=part)
             assert await calls[0].prompt_part(tenant, part.hash) == part.text
             if number % 4:
-                await desk.sessions.delete(key(tenant, name))
+                await stores.sessions.delete(key(tenant, name))
 
         for _ in range(3):
             await asyncio.gather(*map(one, range(8)))
             assert await calls[0].prompt_part(tenant, part.hash) == part.text
             for number in (0, 4):
-                await desk.sessions.delete(key(tenant, f"s{number}"))
+                await stores.sessions.delete(key(tenant, f"s{number}"))
             assert await found(store_url) == []
 
 
 async def test_parts_of_a_deleted_session_are_not_written(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.sessions.delete(key(tenant))
-        calls = ModelCallStore(desk.sessions.database)
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.sessions.delete(key(tenant))
+        calls = ModelCallStore(stores.sessions.database)
         await sent(calls, ref, parts_only=True, system=PromptPart(CANARY))
         assert await found(store_url, ref.pk) == []
 
@@ -239,9 +242,9 @@ async def test_a_part_that_is_being_deleted_is_written_again(
     postgres_url: str, tenant: str
 ) -> None:
     part = PromptPart("Be brief.")
-    async with opened(postgres_url) as desk:
-        calls = ModelCallStore(desk.sessions.database)
-        old, new = [await desk.session(key(tenant, name)) for name in ("old", "new")]
+    async with opened(postgres_url) as stores:
+        calls = ModelCallStore(stores.sessions.database)
+        old, new = [await stores.session(key(tenant, name)) for name in ("old", "new")]
         await sent(calls, old, parts_only=True, system=part)
         async with beside(postgres_url) as other:
             lock = "select 1 from prompt_parts where tenant = :tenant for update"
@@ -262,9 +265,9 @@ async def test_sessions_of_a_user_save_one_artifact_at_once(
     store_url: str, tenant: str, is_claimed: bool
 ) -> None:
     of_user = key(tenant, "")
-    async with opened(store_url) as desk:
-        database = desk.sessions.database
-        claims = [await claimed(desk, key(tenant, f"s{number}")) for number in range(8)]
+    async with opened(store_url) as stores:
+        database = stores.sessions.database
+        claims = [await claimed(stores, key(tenant, f"s{number}")) for number in range(8)]
         new = NewArtifact("user:profile.txt", b"x" * 300_000, {"text": ""}, "text/plain")
 
         def save(claim: Claim) -> Any:
@@ -275,4 +278,4 @@ async def test_sessions_of_a_user_save_one_artifact_at_once(
         versions = await asyncio.gather(*map(save, claims))
         assert sorted(versions) == list(range(8))
         for claim in claims:
-            await desk.sessions.delete(claim.turn.session)
+            await stores.sessions.delete(claim.turn.session)

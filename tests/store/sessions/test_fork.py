@@ -22,7 +22,7 @@ from lango.store.sessions.fork import fork
 from lango.store.turns.rows import Turn
 from tests.store.rows import beside, key, until_waiting
 from tests.store.rows import said as entry
-from tests.store.turns.worker_context import Desk, opened
+from tests.store.turns.turn_stores import TurnStores, opened
 
 OWN = {"pk", "session_pk", "id", "public_id", "created", "updated", "last_activity", "timestamp"}
 
@@ -65,38 +65,38 @@ def second_turn(turn: str) -> list[Entry]:
     ]
 
 
-async def append(desk: Desk, where: SessionKey, entries: Sequence[Entry]) -> None:
-    ref = await desk.sessions.locate(where)
+async def append(stores: TurnStores, where: SessionKey, entries: Sequence[Entry]) -> None:
+    ref = await stores.sessions.locate(where)
     for one in entries:
-        await desk.sessions.append(ref, one)
+        await stores.sessions.append(ref, one)
 
 
-async def point_of(desk: Desk, turn: Turn) -> ConversationPoint:
-    public_id = (await desk.sessions.summary(turn.session)).public_id
+async def point_of(stores: TurnStores, turn: Turn) -> ConversationPoint:
+    public_id = (await stores.sessions.summary(turn.session)).public_id
     return ConversationPoint(
         turn.session, turn.session_pk, public_id, turn.number, turn.id, 2, False, False
     )
 
 
-async def begun(desk: Desk, where: SessionKey) -> Turn:
+async def begun(stores: TurnStores, where: SessionKey) -> Turn:
     """A session that began with some state, and its first turn."""
-    await desk.sessions.create(where, StateChange(session={"given": True}), title="Trip")
-    turn = await desk.submit(where)
-    await append(desk, where, first_turn("first"))
-    await save(desk, where, b"one")
-    await name(desk, turn, "first")
+    await stores.sessions.create(where, StateChange(session={"given": True}), title="Trip")
+    turn = await stores.submit(where)
+    await append(stores, where, first_turn("first"))
+    await save(stores, where, b"one")
+    await name(stores, turn, "first")
     return turn
 
 
-async def name(desk: Desk, turn: Turn, invocation_id: str) -> None:
+async def name(stores: TurnStores, turn: Turn, invocation_id: str) -> None:
     """Give a turn this invocation id."""
-    async with desk.sessions.database.begin() as connection:
+    async with stores.sessions.database.begin() as connection:
         named = sa.text("update turns set invocation_id = :name where id = :id")
         await connection.execute(named, {"name": invocation_id, "id": turn.id})
 
 
-async def save(desk: Desk, where: SessionKey, data: bytes) -> None:
-    await SqlArtifactStore(desk.sessions.database).save(where, NewArtifact("f", data, {}))
+async def save(stores: TurnStores, where: SessionKey, data: bytes) -> None:
+    await SqlArtifactStore(stores.sessions.database).save(where, NewArtifact("f", data, {}))
 
 
 async def rows(url: str, where: SessionKey) -> dict[str, list[dict[str, Any]]]:
@@ -121,25 +121,28 @@ async def rows(url: str, where: SessionKey) -> dict[str, list[dict[str, Any]]]:
 
 
 async def test_a_fork_is_what_the_session_was(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        turn = await begun(desk, key(tenant, "source"))
+    async with opened(store_url) as stores:
+        turn = await begun(stores, key(tenant, "source"))
         before = await rows(store_url, key(tenant, "source"))
         assert len(before["messages"]) == 5
-        await desk.submit(key(tenant, "source"))
-        await append(desk, key(tenant, "source"), second_turn("second"))
-        await save(desk, key(tenant, "source"), b"two")
+        await stores.submit(key(tenant, "source"))
+        await append(stores, key(tenant, "source"), second_turn("second"))
+        await save(stores, key(tenant, "source"), b"two")
         after = await rows(store_url, key(tenant, "source"))
         assert after["sessions"] != before["sessions"]
         await fork(
-            desk.sessions.database, await point_of(desk, turn), key(tenant, "to"), f"ses_{tenant}"
+            stores.sessions.database,
+            await point_of(stores, turn),
+            key(tenant, "to"),
+            f"ses_{tenant}",
         )
         assert await rows(store_url, key(tenant, "to")) == before
         assert await rows(store_url, key(tenant, "source")) == after
-        loaded = await desk.sessions.load(key(tenant, "to"), None)
+        loaded = await stores.sessions.load(key(tenant, "to"), None)
         assert loaded is not None
         assert loaded.session.state == {"given": True, "a": 1, "b": 2}
-        assert await desk.sessions.read_blobs(key(tenant, "to"), ["data-1"]) == {"data-1": b"png"}
-        files = SqlArtifactStore(desk.sessions.database)
+        assert await stores.sessions.read_blobs(key(tenant, "to"), ["data-1"]) == {"data-1": b"png"}
+        files = SqlArtifactStore(stores.sessions.database)
         newest = await files.load(key(tenant, "to"), "f")
         assert newest is not None
         assert newest.data == b"one"
@@ -149,18 +152,18 @@ async def test_a_fork_keeps_the_objects_of_a_deleted_source(
     store_url: str, tenant: str, tmp_path: Path
 ) -> None:
     source, to = key(tenant, "source"), key(tenant, "to")
-    async with opened(store_url) as desk:
-        database = desk.sessions.database
+    async with opened(store_url) as stores:
+        database = stores.sessions.database
         database.objects = ObjectStore(f"file://{tmp_path}/objects")
-        turn = await begun(desk, source)
-        await fork(database, await point_of(desk, turn), to, f"ses_{tenant}")
+        turn = await begun(stores, source)
+        await fork(database, await point_of(stores, turn), to, f"ses_{tenant}")
         for deleted, count in ((source, 2), (to, 0)):
-            await desk.sessions.delete(deleted)
+            await stores.sessions.delete(deleted)
             await ObjectCleanup(database).run()
             files = [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
             assert len(files) == count
             if count:
-                assert await desk.sessions.read_blobs(to, ["data-1"]) == {"data-1": b"png"}
+                assert await stores.sessions.read_blobs(to, ["data-1"]) == {"data-1": b"png"}
                 newest = await SqlArtifactStore(database).load(to, "f")
                 assert newest is not None
                 assert newest.data == b"one"
@@ -171,12 +174,12 @@ async def test_a_source_that_is_being_forked_keeps_its_objects(
 ) -> None:
     """A deletion waits for the copy of the row: the object is never without one."""
     source, to, deletions = key(tenant, "source"), key(tenant, "to"), list[asyncio.Task[None]]()
-    async with opened(postgres_url) as desk:
-        database = desk.sessions.database
+    async with opened(postgres_url) as stores:
+        database = stores.sessions.database
         database.objects = ObjectStore(f"file://{tmp_path}/objects")
         files, turn, copy = (
             SqlArtifactStore(database),
-            await begun(desk, source),
+            await begun(stores, source),
             forking.copy_artifacts,
         )
 
@@ -186,7 +189,7 @@ async def test_a_source_that_is_being_forked_keeps_its_objects(
             await until_waiting(postgres_url)
 
         monkeypatch.setattr(forking, "copy_artifacts", then_delete)
-        await fork(database, await point_of(desk, turn), to, f"ses_{tenant}")
+        await fork(database, await point_of(stores, turn), to, f"ses_{tenant}")
         await deletions[0]
         await ObjectCleanup(database).run()
         copied = await files.load(to, "f")
@@ -195,15 +198,18 @@ async def test_a_source_that_is_being_forked_keeps_its_objects(
 
 
 async def test_what_was_taken_back_later_is_there(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        turn = await begun(desk, key(tenant, "source"))
+    async with opened(store_url) as stores:
+        turn = await begun(stores, key(tenant, "source"))
         before = await rows(store_url, key(tenant, "source"))
         back = entry(
             "r", invocation_id="back", role="control", counts=False, rewind=Rewind("first")
         )
-        await append(desk, key(tenant, "source"), [back])
+        await append(stores, key(tenant, "source"), [back])
         await fork(
-            desk.sessions.database, await point_of(desk, turn), key(tenant, "to"), f"ses_{tenant}"
+            stores.sessions.database,
+            await point_of(stores, turn),
+            key(tenant, "to"),
+            f"ses_{tenant}",
         )
         forked = await rows(store_url, key(tenant, "to"))
         for name in ("messages", "state_changes"):
@@ -214,43 +220,43 @@ async def test_a_fork_has_the_late_answers_before_the_next_message(
     store_url: str, tenant: str
 ) -> None:
     """An answer to a call of the first turn came between the second message and the third."""
-    async with opened(store_url) as desk:
+    async with opened(store_url) as stores:
         where = key(tenant, "source")
-        asking = await begun(desk, where)
+        asking = await begun(stores, where)
         first = await rows(store_url, where)
-        second = await desk.submit(where)
-        await name(desk, second, "second")
-        await append(desk, where, second_turn("second"))
-        await name(desk, await desk.submit(where), "first")
-        await append(desk, where, [entry("late", "paid", invocation_id="first", role="tool")])
+        second = await stores.submit(where)
+        await name(stores, second, "second")
+        await append(stores, where, second_turn("second"))
+        await name(stores, await stores.submit(where), "first")
+        await append(stores, where, [entry("late", "paid", invocation_id="first", role="tool")])
         with_answer = await rows(store_url, where)
-        await name(desk, await desk.submit(where), "third")
-        await append(desk, where, [entry("g1", "thanks", invocation_id="third")])
+        await name(stores, await stores.submit(where), "third")
+        await append(stores, where, [entry("g1", "thanks", invocation_id="third")])
         for turn, to, expected in ((asking, "one", first), (second, "two", with_answer)):
-            point = await point_of(desk, turn)
-            await fork(desk.sessions.database, point, key(tenant, to), f"ses_{to}_{tenant}")
+            point = await point_of(stores, turn)
+            await fork(stores.sessions.database, point, key(tenant, to), f"ses_{to}_{tenant}")
             forked = await rows(store_url, key(tenant, to))
             for table in ("messages", "state_changes"):
                 assert forked[table] == expected[table]
 
 
 async def test_a_fork_goes_on_and_is_made_once(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        turn = await begun(desk, key(tenant, "source"))
-        point = await point_of(desk, turn)
-        await fork(desk.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")
-        await append(desk, key(tenant, "to"), second_turn("second"))
-        await fork(desk.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")
-        summary = await desk.sessions.summary(key(tenant, "to"))
+    async with opened(store_url) as stores:
+        turn = await begun(stores, key(tenant, "source"))
+        point = await point_of(stores, turn)
+        await fork(stores.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")
+        await append(stores, key(tenant, "to"), second_turn("second"))
+        await fork(stores.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")
+        summary = await stores.sessions.summary(key(tenant, "to"))
         assert (summary.title, summary.public_id) == ("Trip", f"ses_{tenant}")
         assert summary.message_count == 8
         assert summary.total_tokens == 90
 
 
 async def test_a_session_that_is_gone_cannot_be_forked(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        turn = await begun(desk, key(tenant, "source"))
-        point = await point_of(desk, turn)
-        await desk.sessions.delete(key(tenant, "source"))
+    async with opened(store_url) as stores:
+        turn = await begun(stores, key(tenant, "source"))
+        point = await point_of(stores, turn)
+        await stores.sessions.delete(key(tenant, "source"))
         with pytest.raises(SessionNotFoundError):
-            await fork(desk.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")
+            await fork(stores.sessions.database, point, key(tenant, "to"), f"ses_{tenant}")

@@ -32,7 +32,7 @@ from lango.store.sessions.entries import (
 from lango.store.sessions.store import SqlSessionStore
 from lango.store.turns.rows import Claim
 from tests.store.rows import created, key, raw, said, texts, until_waiting
-from tests.store.turns.worker_context import Desk, opened
+from tests.store.turns.turn_stores import TurnStores, opened
 from tests.support.databases import direct
 
 
@@ -71,15 +71,15 @@ KINDS = pytest.mark.parametrize("made", [plain, state_only, long_running, sharin
 async def test_while_a_turn_holds_the_session_others_wait(
     made: Any, store_url: str, tenant: str
 ) -> None:
-    async with opened(store_url) as desk:
-        store, ref = desk.sessions, await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, await desk.worker())
+    async with opened(store_url) as stores:
+        store, ref = stores.sessions, await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, await stores.worker())
         with pytest.raises(SessionBusyError) as busy:
             await store.append(ref, made("outside"))
         assert busy.value.retryable
         await store.append(ref, made("inside"), claim.epoch)
-        await desk.finish(claim)
+        await stores.finish(claim)
         await store.append(ref, made("afterwards"))
         assert await _events(store, tenant) == ["inside", "afterwards"]
 
@@ -97,9 +97,9 @@ async def _events(store: SqlSessionStore, tenant: str) -> list[str]:
 
 @KINDS
 async def test_a_new_claim_fences_the_one_before(made: Any, store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        store, ref = desk.sessions, await desk.session(key(tenant))
-        old, new = await _claims(desk, ref)
+    async with opened(store_url) as stores:
+        store, ref = stores.sessions, await stores.session(key(tenant))
+        old, new = await _claims(stores, ref)
         assert new.epoch > old.epoch
         with pytest.raises(Fenced):
             await store.append(ref, made("zombie"), old.epoch)
@@ -107,25 +107,25 @@ async def test_a_new_claim_fences_the_one_before(made: Any, store_url: str, tena
         await store.append(ref, made("inside"), new.epoch)
 
 
-async def _claims(desk: Desk, ref: SessionRef) -> tuple[Claim, Claim]:
+async def _claims(stores: TurnStores, ref: SessionRef) -> tuple[Claim, Claim]:
     """The claim of a worker that died, and of the one that took its turn over."""
-    dying, living = await desk.worker(), await desk.worker()
-    await desk.submit(ref.key)
-    old = await desk.claim(ref.pk, dying)
-    await desk.freeze(dying)
-    return old, await desk.claim(ref.pk, living)
+    dying, living = await stores.worker(), await stores.worker()
+    await stores.submit(ref.key)
+    old = await stores.claim(ref.pk, dying)
+    await stores.freeze(dying)
+    return old, await stores.claim(ref.pk, living)
 
 
 async def test_a_zombie_cannot_release_its_successor(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        store, ref = desk.sessions, await desk.session(key(tenant))
-        old, new = await _claims(desk, ref)
+    async with opened(store_url) as stores:
+        store, ref = stores.sessions, await stores.session(key(tenant))
+        old, new = await _claims(stores, ref)
         with pytest.raises(Fenced):
-            await desk.finish(old)
+            await stores.finish(old)
         with pytest.raises(SessionBusyError):
             await store.append(ref, plain("outside"))
         await store.append(ref, plain("inside"), new.epoch)
-        await desk.finish(new)
+        await stores.finish(new)
         with pytest.raises(Fenced):
             await store.append(ref, plain("zombie"), old.epoch)
 
@@ -134,11 +134,11 @@ async def test_what_is_there_already_counts_as_appended_while_busy(
     store_url: str, tenant: str
 ) -> None:
     """A retry of an append that had succeeded is no new write."""
-    async with opened(store_url) as desk:
-        store, ref = desk.sessions, await desk.session(key(tenant))
+    async with opened(store_url) as stores:
+        store, ref = stores.sessions, await stores.session(key(tenant))
         first = await store.append(ref, plain("1"))
-        await desk.submit(key(tenant))
-        await desk.claim(ref.pk, await desk.worker())
+        await stores.submit(key(tenant))
+        await stores.claim(ref.pk, await stores.worker())
         again = await store.append(ref, plain("1"))
         assert (again.seq, again.duplicate) == (first.seq, True)
 
@@ -168,14 +168,14 @@ async def test_an_event_id_is_one_event_whatever_it_carries(
 
 
 async def test_of_many_claims_at_once_one_succeeds(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        workers = [await desk.worker() for _ in range(8)]
-        claims = await asyncio.gather(*(desk.queue.claim(ref.pk or 0, one) for one in workers))
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        workers = [await stores.worker() for _ in range(8)]
+        claims = await asyncio.gather(*(stores.queue.claim(ref.pk or 0, one) for one in workers))
         (claim,) = filter(None, claims)
         assert claim.epoch == 1
-        await desk.sessions.append(ref, plain("last"), claim.epoch)
+        await stores.sessions.append(ref, plain("last"), claim.epoch)
 
 
 @pytest.mark.parametrize("operation", ["append", "rename", "messages"])

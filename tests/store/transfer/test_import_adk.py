@@ -44,7 +44,7 @@ from tests.store.transfer.adk_databases import (
     say,
     session_in_adk,
 )
-from tests.store.turns.worker_context import opened
+from tests.store.turns.turn_stores import opened
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -304,9 +304,9 @@ async def test_a_turn_that_runs_here_is_not_disturbed(
     own_source: str, store_url: str, tenant: str
 ) -> None:
     await moved(own_source, store_url, tenant)
-    async with opened(store_url) as desk:
-        turn = await desk.submit(SessionKey(tenant, APP, USER, BUSY))
-        await desk.claim(turn.session_pk, await desk.worker(APP))
+    async with opened(store_url) as stores:
+        turn = await stores.submit(SessionKey(tenant, APP, USER, BUSY))
+        await stores.claim(turn.session_pk, await stores.worker(APP))
     report = await moved(own_source, store_url, tenant)
     assert ["A turn is running" in problem.reason for problem in report.problems] == [True]
 

@@ -12,86 +12,86 @@ from lango.store.turns.ledger import ToolRun
 from lango.store.turns.rows import Claim, Turn
 from tests.store.rows import created, key
 from tests.store.rows import said as message
-from tests.store.turns.worker_context import Desk, Lossy, everything_fails, opened, said
+from tests.store.turns.turn_stores import Lossy, TurnStores, everything_fails, opened, said
 
 ENDS = {"completed", "cancelled", "failed"}
 
 
 async def test_a_claim_says_what_there_is_to_do(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
+    async with opened(store_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
         new = said("do it", time_limit=60)
-        turn = (await desk.turns.submit(key(tenant), new)).turn
-        claim = await desk.claim(ref.pk, worker)
+        turn = (await stores.turns.submit(key(tenant), new)).turn
+        claim = await stores.claim(ref.pk, worker)
         assert (claim.turn.id, claim.turn.input) == (turn.id, {"text": "do it"})
         assert (claim.turn.state, claim.turn.attempts, claim.resumes) == ("running", 1, False)
         assert (claim.epoch, claim.worker, claim.ran_under) == (1, worker.id, "")
         assert claim.time_left == pytest.approx(60, abs=5)
-        await desk.sessions.append(ref, message("1"), claim.epoch)
+        await stores.sessions.append(ref, message("1"), claim.epoch)
         with pytest.raises(SessionBusyError):
-            await desk.sessions.append(ref, message("2"))
-        closed = await desk.queue.close(claim, Completed(), [MessageDelta("m", "bye")])
+            await stores.sessions.append(ref, message("2"))
+        closed = await stores.queue.close(claim, Completed(), [MessageDelta("m", "bye")])
         assert (closed.turn.state, closed.next) == ("completed", None)
-        await desk.sessions.append(ref, message("3"))
+        await stores.sessions.append(ref, message("3"))
         expected = ["accepted", "started", "message.delta", "completed"]
-        assert await desk.logged(turn) == expected
+        assert await stores.logged(turn) == expected
 
 
 async def test_nothing_is_claimed_where_nothing_is_to_do(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
+    async with opened(store_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
         for pk in (ref.pk or 0, 10**9):
-            assert await desk.queue.claim(pk, worker) is None
-        assert await desk.queue.heads([]) == []
+            assert await stores.queue.claim(pk, worker) is None
+        assert await stores.queue.heads([]) == []
 
 
 @pytest.mark.parametrize("why", ["another app", "never registered", "counts as dead"])
 async def test_who_may_not_claim(why: str, store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        worker = await desk.worker(*(["other"] if why == "another app" else []))
-        await desk.submit(key(tenant))
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        worker = await stores.worker(*(["other"] if why == "another app" else []))
+        await stores.submit(key(tenant))
         if why == "never registered":
-            await desk.workers.remove(worker.id)
+            await stores.workers.remove(worker.id)
         elif why == "counts as dead":
-            await desk.freeze(worker)
-        assert await desk.queue.claim(ref.pk or 0, worker) is None
-        assert len(await desk.heads([ref.pk or 0])) == 1
-        assert await desk.heads([ref.pk or 0], app="other") == []
+            await stores.freeze(worker)
+        assert await stores.queue.claim(ref.pk or 0, worker) is None
+        assert len(await stores.heads([ref.pk or 0])) == 1
+        assert await stores.heads([ref.pk or 0], app="other") == []
 
 
 async def test_a_living_worker_keeps_its_turn(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        one, two = await desk.worker(), await desk.worker()
-        await desk.submit(key(tenant))
-        await desk.submit(key(tenant))
-        await desk.claim(ref.pk, one)
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        one, two = await stores.worker(), await stores.worker()
+        await stores.submit(key(tenant))
+        await stores.submit(key(tenant))
+        await stores.claim(ref.pk, one)
         for worker in (one, two):
-            assert await desk.queue.claim(ref.pk or 0, worker) is None
-        assert await desk.heads([ref.pk or 0]) == []
+            assert await stores.queue.claim(ref.pk or 0, worker) is None
+        assert await stores.heads([ref.pk or 0]) == []
 
 
 @pytest.mark.parametrize("gone", ["frozen", "removed"])
 async def test_a_dead_workers_turn_is_taken_over(gone: str, store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        one, two = await desk.worker(), await desk.worker()
-        turn = await desk.submit(key(tenant))
-        old = await desk.claim(ref.pk, one)
-        await (desk.freeze(one) if gone == "frozen" else desk.workers.remove(one.id))
-        (head,) = await desk.heads([ref.pk or 0])
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        one, two = await stores.worker(), await stores.worker()
+        turn = await stores.submit(key(tenant))
+        old = await stores.claim(ref.pk, one)
+        await (stores.freeze(one) if gone == "frozen" else stores.workers.remove(one.id))
+        (head,) = await stores.heads([ref.pk or 0])
         assert head.lost
-        new = await desk.claim(ref.pk, two)
+        new = await stores.claim(ref.pk, two)
         assert (new.turn.id, new.turn.attempts, new.resumes) == (turn.id, 2, True)
         assert (new.epoch > old.epoch, new.ran_under) == (True, "print-1")
-        await desk.workers.beat(one.id)
-        assert await desk.queue.held_by(one.id) == {}
-        await everything_fails(desk, old)
-        await desk.log.append(new, [MessageDelta("m", "living")])
-        await desk.finish(new)
-        await everything_fails(desk, old)
-        page = await desk.log.read(tenant, turn.id)
+        await stores.workers.beat(one.id)
+        assert await stores.queue.held_by(one.id) == {}
+        await everything_fails(stores, old)
+        await stores.log.append(new, [MessageDelta("m", "living")])
+        await stores.finish(new)
+        await everything_fails(stores, old)
+        page = await stores.log.read(tenant, turn.id)
         events_read = [(event.type, event.epoch) for event in page.events]
         assert events_read == [
             ("accepted", 0),
@@ -103,30 +103,30 @@ async def test_a_dead_workers_turn_is_taken_over(gone: str, store_url: str, tena
 
 
 async def test_a_frozen_worker_without_a_successor_continues(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
-        await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, worker)
-        await desk.freeze(worker)
-        await desk.log.append(claim, [MessageDelta("m", "late")])
-        assert (await desk.finish(claim)).turn.state == "completed"
+    async with opened(store_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
+        await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, worker)
+        await stores.freeze(worker)
+        await stores.log.append(claim, [MessageDelta("m", "late")])
+        assert (await stores.finish(claim)).turn.state == "completed"
 
 
 async def test_the_worker_of_a_deleted_session_is_fenced(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
-        await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, worker)
-        await desk.sessions.delete(key(tenant))
+    async with opened(store_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
+        await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, worker)
+        await stores.sessions.delete(key(tenant))
         with pytest.raises(Fenced):
-            await desk.sessions.append(ref, message("zombie"), claim.epoch)
-        await desk.session(key(tenant))
-        await desk.submit(key(tenant))
+            await stores.sessions.append(ref, message("zombie"), claim.epoch)
+        await stores.session(key(tenant))
+        await stores.submit(key(tenant))
         with pytest.raises(Fenced):
-            await desk.sessions.append(ref, message("zombie"), claim.epoch)
+            await stores.sessions.append(ref, message("zombie"), claim.epoch)
         for doing in (
-            desk.log.append(claim, [MessageDelta("m", "zombie")]),
-            desk.queue.close(claim, Completed()),
+            stores.log.append(claim, [MessageDelta("m", "zombie")]),
+            stores.queue.close(claim, Completed()),
         ):
             with pytest.raises(Fenced):
                 await doing
@@ -136,34 +136,34 @@ async def test_the_worker_of_a_deleted_session_is_fenced(store_url: str, tenant:
 
 
 async def test_closing_again_changes_nothing(store_url: str, tenant: str) -> None:
-    async with opened(store_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
-        turn = await desk.submit(key(tenant))
-        await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, worker)
-        first = await desk.finish(claim)
-        again = await desk.queue.close(claim, Failed(RuntimeError("late")))
+    async with opened(store_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
+        turn = await stores.submit(key(tenant))
+        await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, worker)
+        first = await stores.finish(claim)
+        again = await stores.queue.close(claim, Failed(RuntimeError("late")))
         assert again == first
         assert first.next is not None
-        assert await desk.logged(turn) == ["accepted", "started", "completed"]
+        assert await stores.logged(turn) == ["accepted", "started", "completed"]
 
 
 async def test_a_reply_that_was_lost_is_asked_for_again(
     store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(store_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
-        lossy = Lossy(desk, monkeypatch)
-        turn = await desk.submit(key(tenant), "one")
-        claim = await desk.claim(ref.pk, worker)
+    async with opened(store_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
+        lossy = Lossy(stores, monkeypatch)
+        turn = await stores.submit(key(tenant), "one")
+        claim = await stores.claim(ref.pk, worker)
         run = ToolRun(claim.turn.invocation_id, "call-1", "tool", {})
-        assert await desk.ledger.start(claim, run) == "run"
-        await desk.ledger.finish(claim, run, "result")
-        assert await desk.log.append(claim, [MessageDelta("m", "x")]) == 3
-        await desk.finish(claim)
+        assert await stores.ledger.start(claim, run) == "run"
+        await stores.ledger.finish(claim, run, "result")
+        assert await stores.log.append(claim, [MessageDelta("m", "x")]) == 3
+        await stores.finish(claim)
         assert lossy.done > 8
-        assert await desk.logged(turn) == ["accepted", "started", "message.delta", "completed"]
-        (only,) = await desk.turns.of_session(key(tenant))
+        assert await stores.logged(turn) == ["accepted", "started", "message.delta", "completed"]
+        (only,) = await stores.turns.of_session(key(tenant))
         assert (only.attempts, only.state) == (1, "completed")
 
 
@@ -173,9 +173,9 @@ async def test_a_reply_that_was_lost_is_asked_for_again(
 async def test_many_submits_at_once_leave_no_gap(postgres_url: str, tenant: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as two:
         ref = await one.session(key(tenant))
-        desks = [one, two] * 100
+        all_stores = [one, two] * 100
         turns = await asyncio.gather(
-            *(desk.submit(key(tenant), str(n)) for n, desk in enumerate(desks))
+            *(stores.submit(key(tenant), str(n)) for n, stores in enumerate(all_stores))
         )
         assert sorted(turn.number for turn in turns) == list(range(1, 201))
         assert len(await one.heads([ref.pk or 0])) == 1
@@ -192,7 +192,7 @@ async def test_one_of_many_equal_submits_is_accepted(store_url: str, tenant: str
         await one.session(key(tenant))
         same = said(idempotency_key="k")
         submitted = await asyncio.gather(
-            *(desk.turns.submit(key(tenant), same) for desk in [one, two] * 8)
+            *(stores.turns.submit(key(tenant), same) for stores in [one, two] * 8)
         )
         assert len({each.turn.id for each in submitted}) == 1
         assert [each.repeated for each in submitted].count(False) == 1
@@ -203,11 +203,11 @@ async def test_each_head_is_claimed_once(postgres_url: str, tenant: str) -> None
         pks = [(await created(one.sessions, key(tenant, f"{n}"))).pk or 0 for n in range(50)]
         for number in range(50):
             await one.submit(key(tenant, f"{number}"))
-        workers = [(desk, await desk.worker()) for desk in [one, two] * 8]
+        workers = [(stores, await stores.worker()) for stores in [one, two] * 8]
 
-        async def take_all(desk: Desk, worker: Any) -> list[str]:
+        async def take_all(stores: TurnStores, worker: Any) -> list[str]:
             order = random.sample(pks, len(pks))
-            taken = [await desk.queue.claim(pk, worker) for pk in order]
+            taken = [await stores.queue.claim(pk, worker) for pk in order]
             return [claim.turn.id for claim in taken if claim]
 
         found = await asyncio.gather(*(take_all(*each) for each in workers))
@@ -243,35 +243,35 @@ class _Storm:
         self.inside: dict[int, str] = {}
         self.overlaps = 0
 
-    async def submit(self, desk: Desk, names: list[str], seed: int) -> None:
+    async def submit(self, stores: TurnStores, names: list[str], seed: int) -> None:
         dice = random.Random(seed)
         for _ in range(12):
             where = key(self.tenant, dice.choice(names))
             busy: Any = dice.choice(["enqueue", "enqueue", "interrupt"])
-            self.accepted.append(await desk.submit(where, busy=busy))
+            self.accepted.append(await stores.submit(where, busy=busy))
             if dice.random() < 0.2:
-                await desk.turns.cancel(self.tenant, dice.choice(self.accepted).id)
+                await stores.turns.cancel(self.tenant, dice.choice(self.accepted).id)
         self.submitters -= 1
 
-    async def work(self, desk: Desk, seed: int) -> None:
-        dice, worker = random.Random(seed), await desk.worker()
-        while self.submitters or await desk.heads(self.pks):
-            for head in await desk.heads(self.pks):
-                claim = await desk.queue.claim(head.session_pk, worker)
+    async def work(self, stores: TurnStores, seed: int) -> None:
+        dice, worker = random.Random(seed), await stores.worker()
+        while self.submitters or await stores.heads(self.pks):
+            for head in await stores.heads(self.pks):
+                claim = await stores.queue.claim(head.session_pk, worker)
                 if claim is None:
                     continue
                 if dice.random() < 0.1:  # dies; its successor goes on
-                    await desk.workers.remove(worker.id)
-                    worker = await desk.worker()
+                    await stores.workers.remove(worker.id)
+                    worker = await stores.worker()
                 else:
-                    await self._run(desk, claim)
+                    await self._run(stores, claim)
 
-    async def _run(self, desk: Desk, claim: Claim) -> None:
+    async def _run(self, stores: TurnStores, claim: Claim) -> None:
         pk = claim.turn.session_pk
         self.overlaps += pk in self.inside
         self.inside[pk] = claim.id
-        await desk.log.append(claim, [MessageDelta("m", "x")])
+        await stores.log.append(claim, [MessageDelta("m", "x")])
         del self.inside[pk]
-        cancel_requested = (await desk.turns.get(self.tenant, claim.turn.id)).cancel_requested
+        cancel_requested = (await stores.turns.get(self.tenant, claim.turn.id)).cancel_requested
         end = Cancelled() if cancel_requested else Completed()
-        await desk.queue.close(claim, claim.verdict or end)
+        await stores.queue.close(claim, claim.verdict or end)

@@ -15,7 +15,7 @@ from lango.store.turns import rows as turn_rows
 from lango.store.turns.holding import Holding
 from lango.store.turns.rows import Claim
 from tests.store.rows import key
-from tests.store.turns.worker_context import opened
+from tests.store.turns.turn_stores import opened
 
 
 class Clocks:
@@ -42,14 +42,14 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 async def test_a_lost_turn_is_found_out(
     passed: tuple[float, float], clocks: Clocks, store_url: str, tenant: str
 ) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, await desk.worker())
-        held = Holding(desk.ledger.database, claim, lasts=1.0)
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, await stores.worker())
+        held = Holding(stores.ledger.database, claim, lasts=1.0)
         await held.check()  # without any proof it looks
-        await desk.workers.remove(claim.worker)
-        taken = await desk.claim(ref.pk, await desk.worker())
+        await stores.workers.remove(claim.worker)
+        taken = await stores.claim(ref.pk, await stores.worker())
         clocks.move(0.5, 0.5)
         await held.check()  # a proof half a second old is believed
         clocks.move(*passed)
@@ -57,19 +57,19 @@ async def test_a_lost_turn_is_found_out(
             await held.check()
         with pytest.raises(Fenced):
             await held.check()
-        await Holding(desk.ledger.database, taken).check()
+        await Holding(stores.ledger.database, taken).check()
 
 
 async def test_only_what_gets_through_is_a_proof(
     clocks: Clocks, store_url: str, tenant: str
 ) -> None:
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, await desk.worker())
-        await desk.workers.remove(claim.worker)
-        await desk.claim(ref.pk, await desk.worker())
-        held = Holding(desk.ledger.database, claim, lasts=1.0)
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, await stores.worker())
+        await stores.workers.remove(claim.worker)
+        await stores.claim(ref.pk, await stores.worker())
+        held = Holding(stores.ledger.database, claim, lasts=1.0)
         with pytest.raises(ValueError, match="lost"), held.proving():
             raise ValueError("lost")
         with pytest.raises(Fenced):
@@ -82,12 +82,12 @@ async def test_only_what_gets_through_is_a_proof(
 
 async def test_an_event_that_was_there_already_proves_nothing(store_url: str, tenant: str) -> None:
     """A woken worker repeats what it had written: the row is found, and the fence not asked."""
-    async with opened(store_url) as desk:
+    async with opened(store_url) as stores:
         where = key(tenant)
-        ref = await desk.session(where)
-        await desk.submit(where)
-        claim = await desk.claim(ref.pk, await desk.worker())
-        around = SessionServiceAdapter(desk.sessions, tenant=tenant)
+        ref = await stores.session(where)
+        await stores.submit(where)
+        claim = await stores.claim(ref.pk, await stores.worker())
+        around = SessionServiceAdapter(stores.sessions, tenant=tenant)
         sessions = ClaimedSessions(around, claim)
         session = await sessions.get_session(
             app_name=where.app_name, user_id=where.user_id, session_id=where.session_id
@@ -96,9 +96,9 @@ async def test_an_event_that_was_there_already_proves_nothing(store_url: str, te
         event = Event(author="root", content=types.ModelContent("once"), invocation_id="i")
         again = event.model_copy(deep=True)
         await sessions.append_event(session, event)
-        await desk.workers.remove(claim.worker)
-        await desk.claim(ref.pk, await desk.worker())
-        sessions.holding = Holding(desk.ledger.database, claim)
+        await stores.workers.remove(claim.worker)
+        await stores.claim(ref.pk, await stores.worker())
+        sessions.holding = Holding(stores.ledger.database, claim)
         await sessions.append_event(session, again)
         with pytest.raises(Fenced):
             await sessions.holding.check()
@@ -108,21 +108,21 @@ async def test_a_reply_read_too_late_is_no_proof(
     clocks: Clocks, store_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process was frozen while the reply was under way, and another worker has the turn."""
-    async with opened(store_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, await desk.worker())
+    async with opened(store_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, await stores.worker())
         looks: list[bool] = []
 
         async def frozen(database: Database, asked: Claim) -> bool:
             looks.append(await turn_rows.still_held(database, asked))
             if len(looks) == 1:
                 clocks.move(5.0, 5.0)
-                await desk.workers.remove(claim.worker)
-                await desk.claim(ref.pk, await desk.worker())
+                await stores.workers.remove(claim.worker)
+                await stores.claim(ref.pk, await stores.worker())
             return looks[-1]
 
         monkeypatch.setattr(holding, "turn_rows", SimpleNamespace(still_held=frozen))
         with pytest.raises(Fenced):
-            await Holding(desk.ledger.database, claim, lasts=1.0).check()
+            await Holding(stores.ledger.database, claim, lasts=1.0).check()
         assert looks == [True, False]

@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.store.rows import execute, key
+from tests.store.turns.turn_stores import TurnStores, opened, said
 from tests.store.turns.watch import Watch
-from tests.store.turns.worker_context import Desk, opened, said
 
 BACKLOG = 20_000
 APP = "plans"
@@ -25,15 +25,15 @@ from sessions s, generate_series(1, {each}) n where s.tenant = '{tenant}'"""
 
 
 @pytest.fixture(params=[20, BACKLOG], ids=lambda sessions: f"{sessions} sessions")
-async def desk(
+async def stores(
     request: pytest.FixtureRequest, postgres_url: str, tenant: str
-) -> AsyncGenerator[Desk]:
-    """A desk with a backlog, over few sessions or many; statistics as autovacuum keeps them."""
+) -> AsyncGenerator[TurnStores]:
+    """Stores with a backlog, over few sessions or many; statistics as autovacuum keeps them."""
     sizes = {"tenant": tenant, "sessions": request.param, "each": BACKLOG // request.param}
     await execute(postgres_url, SESSIONS.format(**sizes), TURNS.format(**sizes))
     await execute(postgres_url, "analyze sessions", "analyze turns")
-    async with opened(postgres_url) as desk:
-        yield desk
+    async with opened(postgres_url) as stores:
+        yield stores
     keys = f"(select pk from sessions where tenant = '{tenant}')"  # noqa: S608
     await execute(
         postgres_url,
@@ -42,30 +42,30 @@ async def desk(
     )
 
 
-async def test_no_statement_of_the_queue_scans_the_turns(desk: Desk) -> None:
-    worker = await desk.worker(APP)
-    tenant = await _tenant(desk)
+async def test_no_statement_of_the_queue_scans_the_turns(stores: TurnStores) -> None:
+    worker = await stores.worker(APP)
+    tenant = await _tenant(stores)
     where = key(tenant, "s", user="u1", app=APP)
-    async with Watch(desk) as watch:
-        heads = await desk.queue.heads([APP, "other"], limit=10)
+    async with Watch(stores) as watch:
+        heads = await stores.queue.heads([APP, "other"], limit=10)
         assert len(heads) == 10
-        claim = await desk.claim(heads[0].session_pk, worker)
-        await desk.finish(claim)
-        turn = await desk.submit(where, "new")
-        await desk.turns.submit(where, said("urgent"), busy="interrupt")
-        await desk.turns.cancel(tenant, turn.id)
-        await desk.queue.promote_due()
-        await desk.queue.held_by(worker.id)
-        await desk.turns.of_session(where)
-        await desk.log.read(tenant, turn.id)
-        await desk.log.trim(3600)
+        claim = await stores.claim(heads[0].session_pk, worker)
+        await stores.finish(claim)
+        turn = await stores.submit(where, "new")
+        await stores.turns.submit(where, said("urgent"), busy="interrupt")
+        await stores.turns.cancel(tenant, turn.id)
+        await stores.queue.promote_due()
+        await stores.queue.held_by(worker.id)
+        await stores.turns.of_session(where)
+        await stores.log.read(tenant, turn.id)
+        await stores.log.trim(3600)
     plans = await watch.plans()
     assert len(plans) > 15
     assert [plan for plan in plans if "Seq Scan on turns" in plan] == []
 
 
-async def _tenant(desk: Desk) -> str:
-    (head,) = await desk.queue.heads([APP], limit=1)
+async def _tenant(stores: TurnStores) -> str:
+    (head,) = await stores.queue.heads([APP], limit=1)
     statement = sa.text(f"select tenant from sessions where pk = {head.session_pk}")  # noqa: S608
-    async with desk.sessions.database.snapshot() as connection:
+    async with stores.sessions.database.snapshot() as connection:
         return str(await connection.scalar(statement))

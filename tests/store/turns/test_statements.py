@@ -14,7 +14,7 @@ from lango.store.db import liveness
 from lango.store.sessions.entries import SessionKey
 from lango.store.turns.statements import SUBMIT, turn_and_rest
 from tests.store.rows import PATIENCE, key, raw
-from tests.store.turns.worker_context import opened, said
+from tests.store.turns.turn_stores import opened, said
 from tests.support.databases import direct
 
 _LOCK = "select from sessions where pk = $1 for update"
@@ -48,33 +48,33 @@ async def _after_a_wait(url: str, pk: int | None, work: Awaitable[Any], *changes
 
 
 async def test_a_submit_that_waited_for_a_close_is_ready(postgres_url: str, tenant: str) -> None:
-    async with opened(postgres_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
-        await desk.submit(key(tenant))
-        await desk.claim(ref.pk, worker)
-        submit = desk.turns.submit(key(tenant), said())
+    async with opened(postgres_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
+        await stores.submit(key(tenant))
+        await stores.claim(ref.pk, worker)
+        submit = stores.turns.submit(key(tenant), said())
         submitted = await _after_a_wait(postgres_url, ref.pk, submit, _END, _RELEASE)
         assert submitted.wakes
         assert submitted.turn.number == 2
-        (head,) = await desk.heads([submitted.turn.session_pk])
+        (head,) = await stores.heads([submitted.turn.session_pk])
         assert head.turn == submitted.turn.id
 
 
 async def test_a_submit_that_waited_for_a_cancel_is_ready(postgres_url: str, tenant: str) -> None:
-    async with opened(postgres_url) as desk:
-        ref = await desk.session(key(tenant))
-        await desk.submit(key(tenant))
-        submit = desk.turns.submit(key(tenant), said())
+    async with opened(postgres_url) as stores:
+        ref = await stores.session(key(tenant))
+        await stores.submit(key(tenant))
+        submit = stores.turns.submit(key(tenant), said())
         submitted = await _after_a_wait(postgres_url, ref.pk, submit, _CANCEL)
         assert submitted.wakes
 
 
 async def test_a_close_that_waited_makes_a_new_turn_ready(postgres_url: str, tenant: str) -> None:
-    async with opened(postgres_url) as desk:
-        ref, worker = await desk.session(key(tenant)), await desk.worker()
-        turn = await desk.submit(key(tenant))
-        claim = await desk.claim(ref.pk, worker)
-        closed = await _after_a_wait(postgres_url, ref.pk, desk.finish(claim), _QUEUE_ANOTHER)
+    async with opened(postgres_url) as stores:
+        ref, worker = await stores.session(key(tenant)), await stores.worker()
+        turn = await stores.submit(key(tenant))
+        claim = await stores.claim(ref.pk, worker)
+        closed = await _after_a_wait(postgres_url, ref.pk, stores.finish(claim), _QUEUE_ANOTHER)
         assert closed.next is not None
         assert closed.next.turn == f"{turn.id}.2"
 
@@ -84,11 +84,11 @@ async def test_a_session_that_is_created_between_the_runs(postgres_url: str, ten
     names = (tenant, "app", "user", "session")
     turn = (f"turn_{tenant}", "flow", "{}", "{}", "hash", 60.0, None, None, None, "Title")
     conditions = (None, None, f"turn_{tenant}", None, False)
-    async with opened(postgres_url) as desk, raw(postgres_url) as submits:
+    async with opened(postgres_url) as stores, raw(postgres_url) as submits:
         async with submits.transaction():
             nothing = (None,) * len((*conditions, *turn))
             assert await submits.fetch(SUBMIT, False, *names, *nothing) == []
-            await desk.session(SessionKey(*names))
+            await stores.session(SessionKey(*names))
             [(looks, *columns)] = await submits.fetch(SUBMIT, True, *names, *conditions, *turn)
             assert (looks, turn_and_rest(columns)[0]) == (True, None)
         async with submits.transaction():
@@ -113,12 +113,12 @@ async def test_round_trips(
             counts[name] = proxy.traffic.round_trips
             return done
 
-        async with opened(with_port(direct(postgres_url), proxy.port)) as desk:
-            ref, worker = await desk.session(key(tenant)), await desk.worker()
+        async with opened(with_port(direct(postgres_url), proxy.port)) as stores:
+            ref, worker = await stores.session(key(tenant)), await stores.worker()
             for _ in range(3):
-                await trips("submit", desk.submit(key(tenant)))
-                claim = await trips("claim", desk.claim(ref.pk, worker))
-                again = desk.queue.claim(ref.pk or 0, await desk.worker())
+                await trips("submit", stores.submit(key(tenant)))
+                claim = await trips("claim", stores.claim(ref.pk, worker))
+                again = stores.queue.claim(ref.pk or 0, await stores.worker())
                 assert await trips("claim of a held session", again) is None
-                await trips("close", desk.queue.close(claim, end))
+                await trips("close", stores.queue.close(claim, end))
     assert counts == {"submit": 1, "claim": 1, "claim of a held session": 1, "close": 2}

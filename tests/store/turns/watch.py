@@ -12,7 +12,7 @@ from sqlalchemy import event
 
 from lango.store.db.leases import Lease
 from lango.store.db.sqlite.driver import InlineConnection
-from tests.store.turns.worker_context import Desk
+from tests.store.turns.turn_stores import TurnStores
 
 
 class Reads(NamedTuple):
@@ -53,13 +53,13 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 class Watch:
     """The rows that the statements of an engine read, by the plans of the same statements."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, stores: TurnStores) -> None:
+        self.stores = stores
         self.seen: list[tuple[str, Any]] = []
         self._patch = pytest.MonkeyPatch()
 
     async def __aenter__(self) -> "Watch":
-        await self.desk.sessions.database.open()
+        await self.stores.sessions.database.open()
         event.listen(sa.Engine, "before_cursor_execute", self._executed)
         fetch, fetch_locked = Lease.fetch, Lease.fetch_locked
         fetch_inline = InlineConnection.fetch
@@ -95,9 +95,9 @@ class Watch:
     async def reads(self) -> Reads:
         """What the only statement reads when it is done again."""
         ((sql, parameters),) = self.seen
-        if self.desk.url.startswith("sqlite"):
-            return Reads(_steps(self.desk.url, sql, parameters), 0)
-        engine = await self.desk.sessions.database.open()
+        if self.stores.url.startswith("sqlite"):
+            return Reads(_steps(self.stores.url, sql, parameters), 0)
+        engine = await self.stores.sessions.database.open()
         async with engine.connect() as connection:
             explain = f"explain (analyze, buffers, format json) {sql}"
             plan = (await connection.exec_driver_sql(explain, parameters)).scalar_one()
@@ -106,7 +106,7 @@ class Watch:
     async def plans(self) -> list[str]:
         """How PostgreSQL would do each again."""
         found: list[str] = []
-        engine = await self.desk.sessions.database.open()
+        engine = await self.stores.sessions.database.open()
         for sql, parameters in self.seen:
             async with engine.connect() as connection:
                 rows = await connection.exec_driver_sql(f"explain {sql}", parameters)

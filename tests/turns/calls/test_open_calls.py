@@ -27,7 +27,7 @@ from lango.store.turns.rows import Turn
 from lango.turns.worker import TurnWorker
 
 
-class Desk:
+class TwoTools:
     """Tools of which one is done before the other, which does not end by itself."""
 
     def __init__(self, *, fails: bool = False) -> None:
@@ -94,11 +94,11 @@ async def _answers(here: Process, turn: Turn) -> dict[str, Any]:
 async def test_what_has_finished_is_not_told_as_cut_off(
     here: Process, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = Desk(fails=how == "failed")
-    desk.wait_for_the_other(monkeypatch)
-    async with _worker(here, ["quick", "slow"], [desk.quick, desk.slow]):
+    pair = TwoTools(fails=how == "failed")
+    pair.wait_for_the_other(monkeypatch)
+    async with _worker(here, ["quick", "slow"], [pair.quick, pair.slow]):
         turn = await here.say("go")
-        await desk.began.wait()
+        await pair.began.wait()
         if how == "cancelled":
             await here.turns.cancel(turn)
         ended = await _ended(here, turn)
@@ -116,11 +116,11 @@ async def test_what_has_finished_is_not_told_as_cut_off(
 async def test_an_approved_payment_that_was_cut_off_is_reported_as_interrupted(
     here: Process,
 ) -> None:
-    desk = Desk()
-    async with _worker(here, ["slow"], [FunctionTool(desk.slow, require_confirmation=True)]):
+    pair = TwoTools()
+    async with _worker(here, ["slow"], [FunctionTool(pair.slow, require_confirmation=True)]):
         waiting = await _ended(here, await here.say("go"))
         answer = await here.turns.answer(waiting.id, Answer(waiting.waits_for[0], approved=True))
-        await desk.began.wait()
+        await pair.began.wait()
         await here.turns.cancel(answer.id)
         ended = await _ended(here, answer.id)
     assert ended.state == "cancelled"
@@ -128,14 +128,14 @@ async def test_an_approved_payment_that_was_cut_off_is_reported_as_interrupted(
 
 
 async def test_a_question_stays_open_when_the_answer_to_another_is_cancelled(here: Process) -> None:
-    desk, calls = Desk(), ["slow", "quick"]
-    tools = [FunctionTool(each, require_confirmation=True) for each in (desk.slow, desk.quick)]
+    pair, calls = TwoTools(), ["slow", "quick"]
+    tools = [FunctionTool(each, require_confirmation=True) for each in (pair.slow, pair.quick)]
     async with _worker(here, calls, tools):
         waiting = await _ended(here, await here.say("go"))
         answer = await here.turns.answer(
             waiting.id, Answer(await _question(here, waiting, "slow"), True)
         )
-        await desk.began.wait()
+        await pair.began.wait()
         await here.turns.cancel(answer.id)
         assert (await _ended(here, answer.id)).state == "cancelled"
         assert (await here.turns.get(waiting.id)).state == "input_required"
@@ -146,8 +146,8 @@ async def test_a_question_stays_open_when_the_answer_to_another_is_cancelled(her
 
 
 async def test_the_answer_to_one_of_two_questions_may_be_repeated(here: Process) -> None:
-    desk = Desk()
-    tools = [FunctionTool(each, require_confirmation=True) for each in (desk.quick, desk.slow)]
+    pair = TwoTools()
+    tools = [FunctionTool(each, require_confirmation=True) for each in (pair.quick, pair.slow)]
     async with _worker(here, ["quick", "slow"], tools):
         waiting = await _ended(here, await here.say("go"))
         answer = Answer(await _question(here, waiting, "quick"), approved=True)
@@ -164,10 +164,10 @@ async def test_a_session_does_not_wait_for_a_call_that_was_cancelled(here: Proce
     async def ask() -> None:
         """Ask a person outside this process."""
 
-    desk = Desk()
-    async with _worker(here, ["ask", "slow"], [LongRunningFunctionTool(ask), desk.slow]):
+    pair = TwoTools()
+    async with _worker(here, ["ask", "slow"], [LongRunningFunctionTool(ask), pair.slow]):
         turn = await here.say("go")
-        await desk.began.wait()
+        await pair.began.wait()
         await here.turns.cancel(turn)
         await _ended(here, turn)
         after = await _ended(here, await here.say("and now?"))

@@ -29,7 +29,7 @@ from lango.turns.engine.database import LocalEngine
 from lango.turns.log.feeds import AttemptBegun, AttemptOver, Feeds
 from lango.turns.log.following import follow
 from lango.turns.service import Turns
-from tests.store.turns.worker_context import APP, Desk, opened
+from tests.store.turns.turn_stores import APP, TurnStores, opened
 
 CALL = ToolStarted("c", "look", {})
 RESULT = ToolFinished("c", "look", {"seen": 1})
@@ -38,9 +38,9 @@ RESULT = ToolFinished("c", "look", {"seen": 1})
 class Table:
     """A turn, two workers that the test plays, and a reader of its log."""
 
-    def __init__(self, desk: Desk, engine: LocalEngine, tenant: str) -> None:
-        self.desk = desk
-        self.turns = Turns(desk.sessions, engine, tenant=tenant)
+    def __init__(self, stores: TurnStores, engine: LocalEngine, tenant: str) -> None:
+        self.stores = stores
+        self.turns = Turns(stores.sessions, engine, tenant=tenant)
         self.feeds = Feeds()
 
     async def hand_in(self) -> Turn:
@@ -48,7 +48,7 @@ class Table:
 
     async def begin(self, turn: Turn) -> Claim:
         """Claim it in the place of the worker of this process."""
-        claim = await self.desk.claim(turn.session_pk, await self.desk.worker())
+        claim = await self.stores.claim(turn.session_pk, await self.stores.worker())
         self.feeds.publish(turn, AttemptBegun(claim))
         return claim
 
@@ -56,12 +56,12 @@ class Table:
         for event in events:
             self.feeds.publish(claim.turn, event)
         if written:
-            await self.desk.log.append(claim, events)
+            await self.stores.log.append(claim, events)
 
     async def take_over(self, turn: Turn, lost: Claim) -> Claim:
         """Claim it in the place of another process."""
-        await self.desk.workers.remove(lost.worker)
-        return await self.desk.claim(turn.session_pk, await self.desk.worker())
+        await self.stores.workers.remove(lost.worker)
+        return await self.stores.claim(turn.session_pk, await self.stores.worker())
 
     async def read(self, turn: Turn) -> asyncio.Task[list[TurnEvent]]:
         """A reader that has subscribed to the turn."""
@@ -79,9 +79,9 @@ class Table:
 @pytest_asyncio.fixture
 async def table(store_url: str, tenant: str) -> AsyncIterator[Table]:
     """On either database."""
-    async with opened(store_url) as desk, LocalEngine(desk.sessions.database) as engine:
-        await desk.session(SessionKey(tenant, APP, "u", "s"))
-        yield Table(desk, engine, tenant)
+    async with opened(store_url) as stores, LocalEngine(stores.sessions.database) as engine:
+        await stores.session(SessionKey(tenant, APP, "u", "s"))
+        yield Table(stores, engine, tenant)
 
 
 async def test_what_runs_here_is_heard_before_it_is_written(table: Table) -> None:
@@ -105,10 +105,10 @@ async def test_what_runs_here_is_heard_before_it_is_written(table: Table) -> Non
 async def test_what_another_process_runs_is_read_from_the_log(table: Table) -> None:
     turn = await table.hand_in()
     reading = await table.read(turn)
-    claim = await table.desk.claim(turn.session_pk, await table.desk.worker())
+    claim = await table.stores.claim(turn.session_pk, await table.stores.worker())
     events = [MessageDelta("m", "Hello"), MessageCompleted("m", "a", "Hello")]
-    await table.desk.log.append(claim, events)
-    await table.desk.finish(claim)
+    await table.stores.log.append(claim, events)
+    await table.stores.finish(claim)
     assert await reading == [Started(1), *events, Completed()]
 
 
@@ -120,8 +120,8 @@ async def test_what_was_heard_and_written_is_not_told_again(table: Table) -> Non
     table.feeds.publish(turn, AttemptOver(None))
     other = await table.take_over(turn, own)
     rest = [MessageReset("m"), MessageDelta("n", "Hello"), MessageCompleted("n", "a", "Hello")]
-    await table.desk.log.append(other, rest)
-    await table.desk.finish(other)
+    await table.stores.log.append(other, rest)
+    await table.stores.finish(other)
     assert await reading == [
         *(Started(1), CALL, RESULT, MessageDelta("m", "Hel")),
         *(MessageReset("m"), Started(2), *rest[1:], Completed()),
@@ -137,8 +137,8 @@ async def test_what_was_heard_and_never_written_is_not_told_again(table: Table) 
     await table.say(own, RESULT, MessageDelta("m", "Hel"), ReasoningDelta("m", "Hm"), written=False)
     table.feeds.publish(turn, AttemptOver(None))
     other = await table.take_over(turn, own)
-    await table.desk.log.append(other, [RESULT, MessageCompleted("n", "a", "Hello")])
-    await table.desk.queue.close(other, Cancelled("Hel"))
+    await table.stores.log.append(other, [RESULT, MessageCompleted("n", "a", "Hello")])
+    await table.stores.queue.close(other, Cancelled("Hel"))
     assert await reading == [
         *(Started(1), CALL, RESULT, MessageDelta("m", "Hel"), ReasoningDelta("m", "Hm")),
         *(MessageReset("m"), Started(2), MessageCompleted("n", "a", "Hello"), Cancelled("Hel")),
@@ -147,10 +147,10 @@ async def test_what_was_heard_and_never_written_is_not_told_again(table: Table) 
 
 async def test_a_second_attempt_here_is_heard_behind_what_the_log_has(table: Table) -> None:
     turn = await table.hand_in()
-    lost = await table.desk.claim(turn.session_pk, await table.desk.worker())
-    await table.desk.log.append(lost, [CALL, RESULT])
+    lost = await table.stores.claim(turn.session_pk, await table.stores.worker())
+    await table.stores.log.append(lost, [CALL, RESULT])
     reading = await table.read(turn)
-    await table.desk.workers.remove(lost.worker)
+    await table.stores.workers.remove(lost.worker)
     claim = await table.begin(turn)
     await table.say(claim, MessageCompleted("m", "a", "Hello"), written=False)
     table.feeds.publish(turn, AttemptOver(Completed()))
@@ -166,7 +166,7 @@ async def test_who_comes_in_the_middle_reads_the_log(table: Table) -> None:
     await table.say(claim, CALL)
     reading = await table.read(turn)
     await table.say(claim, RESULT)
-    await table.desk.finish(claim)
+    await table.stores.finish(claim)
     table.feeds.publish(turn, AttemptOver(Completed()))
     assert await reading == [Started(1), CALL, RESULT, Completed()]
 
@@ -176,7 +176,7 @@ async def test_an_end_that_was_stored_and_not_heard_of_ends_it(table: Table) -> 
     reading = await table.read(turn)
     claim = await table.begin(turn)
     await table.say(claim, CALL)
-    await table.desk.finish(claim)
+    await table.stores.finish(claim)
     table.feeds.publish(turn, AttemptOver(None))
     assert await reading == [Started(1), CALL, Completed()]
 
@@ -186,7 +186,7 @@ async def test_a_turn_that_is_no_more(table: Table, how: str) -> None:
     turn = await table.hand_in()
     reading = await table.read(turn)
     if how == "deleted":
-        await table.desk.sessions.delete(turn.session)
+        await table.stores.sessions.delete(turn.session)
     else:
         table.feeds.end(TurnError("closed"))
     expected: Any = TurnNotFoundError if how == "deleted" else TurnError

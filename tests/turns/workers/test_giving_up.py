@@ -22,7 +22,7 @@ from lango.turns import attempt
 from lango.turns.worker import TurnWorker
 from tests.adk.durable.dying import death
 from tests.store.rows import execute
-from tests.store.turns.worker_context import LONG_AGO
+from tests.store.turns.turn_stores import LONG_AGO
 from tests.turns.log.claims import claim_as
 
 ENDS = {"cancelled": "", "lost": "WorkerLostError", "late": "TurnTimeoutError"}

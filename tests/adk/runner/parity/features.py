@@ -14,7 +14,7 @@ from functools import partial
 from google.adk.apps.app import App
 
 from tests.adk.runner.parity import apps
-from tests.adk.runner.parity.steps import Answer, Fill, Mark, Resume, Rewind, Say, Step, Talk
+from tests.adk.runner.parity.steps import Answer, Fill, Mark, Resume, Rewind, Say, SmallTalk, Step
 
 CONFIRM = "adk_request_confirmation"
 INPUT = "adk_request_input"
@@ -76,7 +76,7 @@ FEATURES: dict[str, Feature] = {
     "compaction": Feature(
         apps.compacting,
         (Say("one"), Mark({"a": 1}), Say("two"), _SET_RED, Say("four"), Say("five"), _ASK_COLOR),
-        (Talk(18), _SET_RED, Say("more"), Mark({"a": 1}), _SET_BLUE, _ASK_COLOR, Say("last")),
+        (SmallTalk(18), _SET_RED, Say("more"), Mark({"a": 1}), _SET_BLUE, _ASK_COLOR, Say("last")),
     ),
     "compaction and rewind": Feature(
         apps.compacting,
@@ -90,7 +90,7 @@ FEATURES: dict[str, Feature] = {
             Say("six"),
         ),
         (
-            Talk(18),
+            SmallTalk(18),
             Say("one"),
             Say("two"),
             Say("three", label="three"),
@@ -124,7 +124,7 @@ FEATURES: dict[str, Feature] = {
             Say("three"),
         ),
         (
-            Talk(18),
+            SmallTalk(18),
             Say("one"),
             Say(f"do {_LOOKS}", label="cut", stop_after=15),
             Resume("cut"),
@@ -280,7 +280,7 @@ FEATURES: dict[str, Feature] = {
             Fill("early"),
             Say('do ticket {"subject": "a"}'),
             Say('do helper {"request": "help me"}'),
-            Talk(9),
+            SmallTalk(9),
             Answer("ticket", {"status": "closed"}),
             Say("still there?"),
             Say('do finish_task {"result": "helped"}'),

@@ -57,7 +57,7 @@ def transfer(agent: str) -> Reply:
 
 
 @dataclass(frozen=True)
-class Talk:
+class SampleScript:
     """What people say to a sample, and what its models say."""
 
     turns: Sequence[str]
@@ -93,7 +93,12 @@ class Ran:
 
 
 async def run(
-    sample: str, talk: Talk, parts: Parts, monkeypatch: pytest.MonkeyPatch, *, streaming: bool
+    sample: str,
+    talk: SampleScript,
+    parts: Parts,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    streaming: bool,
 ) -> Ran:
     """Each turn by a Runner of its own, with the sample's module imported for it alone."""
     skip_a2a()

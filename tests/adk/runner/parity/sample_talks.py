@@ -2,13 +2,13 @@
 
 import json
 
-from tests.adk.runner.parity.sample_runs import Talk, call, calls, transfer
+from tests.adk.runner.parity.sample_runs import SampleScript, call, calls, transfer
 
 _CAPITAL = {"capital": "Paris", "population": 2_100_000, "rivers": ["Seine"]}
 _REPORT = {"summary": "Paris it is.", "sure": True}
 
 TALKS = {
-    "function_tools": Talk(
+    "function_tools": SampleScript(
         ["Is Emma there?", "Reserve it, and Ulysses", "When are you open?"],
         {
             "librarian": [
@@ -25,7 +25,7 @@ TALKS = {
             ]
         },
     ),
-    "sub_agents": Talk(
+    "sub_agents": SampleScript(
         ["I have a question about invoice 7", "And is it paid?", "My screen is black", "Thanks"],
         {
             "coordinator": [transfer("billing"), transfer("support")],
@@ -38,7 +38,7 @@ TALKS = {
             "support": ["Is it plugged in?", "You are welcome."],
         },
     ),
-    "sequential": Talk(
+    "sequential": SampleScript(
         ["Print hello", "Now in capitals"],
         {
             "writer": ["print('hello')", "print('HELLO')"],
@@ -50,7 +50,7 @@ TALKS = {
             "improver": ["def main(): print('hello')", "def main(): print('HELLO!')"],
         },
     ),
-    "parallel": Talk(
+    "parallel": SampleScript(
         ["What about energy?", "Anything newer?"],
         {
             "sun": [calls(call("search", topic="sun")), "The sun is big.", "Still big."],
@@ -59,7 +59,7 @@ TALKS = {
             "merger": ["All of it works.", "And goes on working."],
         },
     ),
-    "loop": Talk(
+    "loop": SampleScript(
         ["A story about a cat", "Another one"],
         {
             "drafter": ["A cat sat.", "A cat ran."],
@@ -74,7 +74,7 @@ TALKS = {
             ],
         },
     ),
-    "agent_tool": Talk(
+    "agent_tool": SampleScript(
         ["Sum this up: a long text", "And in French"],
         {
             "editor": [
@@ -90,7 +90,7 @@ TALKS = {
             "translator": ["Un résumé."],
         },
     ),
-    "callbacks": Talk(
+    "callbacks": SampleScript(
         ["Refund me 12.4", "Refund me 900", "BLOCK this", "Bye"],
         {
             "cashier": [
@@ -102,7 +102,7 @@ TALKS = {
             ]
         },
     ),
-    "state": Talk(
+    "state": SampleScript(
         ["Hello", "Speak French", "Goodbye", "Still there?"],
         {
             "host": [
@@ -118,7 +118,7 @@ TALKS = {
         },
         {"user:language": "Latin", "app:changes": 4},
     ),
-    "output_schema": Talk(
+    "output_schema": SampleScript(
         ["Tell me about France"],
         {
             "clerk": [
@@ -128,7 +128,7 @@ TALKS = {
             "geographer": [json.dumps(_CAPITAL)],
         },
     ),
-    "workflow": Talk(
+    "workflow": SampleScript(
         ["Where is my parcel?", "urgent: fire", "And my letter?"],
         {"Name the topic": ["parcel", "letter"], "Answer the request": ["On its way.", "Lost."]},
     ),

@@ -35,7 +35,7 @@ class Say:
 
 
 @dataclass(frozen=True)
-class Talk:
+class SmallTalk:
     """Many turns of small talk through the Runner, each third one followed by a mark."""
 
     turns: int
@@ -80,7 +80,7 @@ class Rewind:
     whole: bool = False
 
 
-Step = Say | Talk | Fill | Mark | Answer | Resume | Rewind
+Step = Say | SmallTalk | Fill | Mark | Answer | Resume | Rewind
 
 
 def sittings(steps: Iterable[Step]) -> list[list[Step]]:
@@ -121,7 +121,7 @@ async def _perform(step: Step, runner: Runner, notes: Notes) -> None:
     match step:
         case Say():
             await _run(runner, notes, step)
-        case Talk(turns):
+        case SmallTalk(turns):
             for turn in range(turns):
                 await _run(runner, notes, Say(f"turn {turn} {WORDS}"))
                 if turn % 3 == 2:

@@ -14,7 +14,7 @@ from lango.testing.wires import WIRES, WireServer
 from tests.adk.runner.parity.features import FEATURES
 from tests.adk.runner.parity.places import InMemory, create, take
 from tests.adk.runner.parity.steps import Notes
-from tests.adk.runner.regressions.wire_talks import Desk, say
+from tests.adk.runner.regressions.wire_talks import TalkConfig, say
 
 DRIVERS = [aiosqlite, asyncpg, postgresql_dialect, sqlite_dialect]
 
@@ -28,7 +28,9 @@ async def _warm() -> None:
     with TemporaryDirectory() as folder:
         for wire in WIRES:
             async with WireServer(wire) as server:
-                await say(Desk(wire, server.url, f"sqlite:///{folder}/warm.db", "warm-up"), "hello")
+                await say(
+                    TalkConfig(wire, server.url, f"sqlite:///{folder}/warm.db", "warm-up"), "hello"
+                )
 
 
 with warnings.catch_warnings():

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from lango.store.sessions.store import SqlSessionStore
 from lango.testing.wires import WIRES, Call, ScriptedAnswer, WireServer
 from tests.adk.runner.parity.processes import in_new_process
-from tests.adk.runner.regressions.wire_talks import Desk, Line, lines, say, say_alone
+from tests.adk.runner.regressions.wire_talks import Line, TalkConfig, lines, say, say_alone
 
 STORES = {
     "openai_chat": "sqlite_url",
@@ -38,10 +38,10 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[WireServer]:
 
 
 @pytest.fixture
-def desk(server: WireServer, request: pytest.FixtureRequest, tenant: str) -> Desk:
+def config(server: WireServer, request: pytest.FixtureRequest, tenant: str) -> TalkConfig:
     """A conversation with it that has not begun."""
     store = request.getfixturevalue(STORES[server.wire.name])
-    return Desk(server.wire.name, server.url, store, tenant)
+    return TalkConfig(server.wire.name, server.url, store, tenant)
 
 
 def sent(server: WireServer, number: int = -1) -> list[Line]:
@@ -54,9 +54,11 @@ def talk(server: WireServer) -> list[Line]:
     return [(who, text) for who, text in sent(server) if who != "system"]
 
 
-async def test_the_first_message_and_the_instruction_arrive(server: WireServer, desk: Desk) -> None:
+async def test_the_first_message_and_the_instruction_arrive(
+    server: WireServer, config: TalkConfig
+) -> None:
     """They were empty, and ignored."""
-    first = await in_new_process(say_alone, desk, "hello")
+    first = await in_new_process(say_alone, config, "hello")
     assert first.answers == ["Hello."]
     for number in (0, -1):
         who, instruction = sent(server, number)[0]
@@ -65,16 +67,18 @@ async def test_the_first_message_and_the_instruction_arrive(server: WireServer, 
         assert "helper" not in instruction
         if number == 0:
             assert talk(server) == [("user", "hello")]
-            await say(desk, "again")
+            await say(config, "again")
     assert talk(server) == [("user", "hello"), ("assistant", "Hello."), ("user", "again")]
 
 
-async def test_a_silent_model_is_not_made_to_repeat_itself(server: WireServer, desk: Desk) -> None:
+async def test_a_silent_model_is_not_made_to_repeat_itself(
+    server: WireServer, config: TalkConfig
+) -> None:
     """An empty assistant turn was stored, and the bot gave its previous answer again."""
     server.say(ScriptedAnswer("One."), ScriptedAnswer(""), ScriptedAnswer("Three."))
-    await say(desk, "one")
-    await _silence(desk, "two")
-    answer = await in_new_process(say_alone, desk, "three")
+    await say(config, "one")
+    await _silence(config, "two")
+    answer = await in_new_process(say_alone, config, "three")
     assert answer.answers == ["Three."]
     assert all(text for _, text in sent(server))
     assert [text for who, text in talk(server) if who == "assistant"] == ["One."]
@@ -82,27 +86,27 @@ async def test_a_silent_model_is_not_made_to_repeat_itself(server: WireServer, d
     assert talk(server)[-1][1].endswith("three")
 
 
-async def _silence(desk: Desk, text: str) -> None:
+async def _silence(config: TalkConfig, text: str) -> None:
     """A turn in which the model says nothing: the caller gets an empty answer."""
-    answer = await say(desk, text)
+    answer = await say(config, text)
     assert answer.answers == [""]
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "retried"])
 async def test_an_invented_agent_does_not_end_the_turn(
-    server: WireServer, desk: Desk, guarded: bool
+    server: WireServer, config: TalkConfig, guarded: bool
 ) -> None:
     """By the guard inside the run; without it, by running once more. The session stays sound."""
     bad = ScriptedAnswer("One moment.", (Call("transfer_to_agent", '{"agent_name": "ghost"}'),))
     server.say(bad, ScriptedAnswer("I do it myself."), ScriptedAnswer("Still here."))
-    desk = replace(desk, helper=True, guarded=guarded)
-    answer = await say(desk, "help")
+    config = replace(config, helper=True, guarded=guarded)
+    answer = await say(config, "help")
     assert answer.answers[0].endswith("I do it myself.")
     corrected = [(who, text) for who, text in talk(server) if "ghost" in text]
     who, correction = corrected[-1]
     assert who == ("result" if guarded else "user")
     assert "helper" in correction
-    answer = await in_new_process(say_alone, desk, "and now?")
+    answer = await in_new_process(say_alone, config, "and now?")
     assert answer.answers == ["Still here."]
     assert talk(server)[-1][1].endswith("and now?")
 
@@ -113,35 +117,37 @@ update messages set author = :author, event = null,
 where session_pk in (select pk from sessions where tenant = :tenant) and author != 'user'"""
 
 
-async def _rewrite(desk: Desk, author: str) -> None:
+async def _rewrite(config: TalkConfig, author: str) -> None:
     """Make the rows of the agent look as if an older system had written them."""
-    result = {"tenant": desk.tenant, "author": author}
-    async with SqlSessionStore(desk.store) as store, store.database.begin() as connection:
+    result = {"tenant": config.tenant, "author": author}
+    async with SqlSessionStore(config.store) as store, store.database.begin() as connection:
         await connection.execute(sa.text(_AS_AN_OLDER_SYSTEM_WROTE_THEM), result)
 
 
-async def test_replayed_events_raise_no_warnings(server: WireServer, desk: Desk) -> None:
+async def test_replayed_events_raise_no_warnings(server: WireServer, config: TalkConfig) -> None:
     """An author "model" filled the log; also rows of a system that knew roles only have one."""
     server.say(LOOK_TWICE, ScriptedAnswer("Seen."), ScriptedAnswer("Well."))
-    await say(desk, "look")
-    assert (await in_new_process(say_alone, desk, "again")).warnings == []
+    await say(config, "look")
+    assert (await in_new_process(say_alone, config, "again")).warnings == []
     before = talk(server)
-    await _rewrite(desk, author="")
-    answer = await in_new_process(say_alone, desk, "and again")
+    await _rewrite(config, author="")
+    answer = await in_new_process(say_alone, config, "and again")
     assert answer.warnings == []
     assert talk(server) == [*before, ("assistant", "Well."), ("user", "and again")]
     # What this test listens for is there to be heard.
-    await _rewrite(desk, author="model")
-    assert "unknown agent: model" in " ".join((await say(desk, "and now?")).warnings)
+    await _rewrite(config, author="model")
+    assert "unknown agent: model" in " ".join((await say(config, "and now?")).warnings)
 
 
-async def test_the_turn_after_a_tool_call_is_accepted(server: WireServer, desk: Desk) -> None:
+async def test_the_turn_after_a_tool_call_is_accepted(
+    server: WireServer, config: TalkConfig
+) -> None:
     """Every one of them was rejected, for a reload tore calls and results apart."""
     server.say(
         LOOK_TWICE, LOOK_AGAIN, ScriptedAnswer("Seen."), LOOK_AGAIN, ScriptedAnswer("Seen again.")
     )
-    await say(desk, "look")
-    answer = await in_new_process(say_alone, desk, "once more")
+    await say(config, "look")
+    answer = await in_new_process(say_alone, config, "once more")
     assert answer.answers == ["Seen again."]
     kinds = [who for who, _ in talk(server)]
     first = ["user", "assistant", "call", "call", "result", "result", "call", "result", "assistant"]
@@ -152,31 +158,33 @@ async def test_the_turn_after_a_tool_call_is_accepted(server: WireServer, desk: 
     ]
 
 
-async def test_no_output_is_missing_after_a_truncation(server: WireServer, desk: Desk) -> None:
+async def test_no_output_is_missing_after_a_truncation(
+    server: WireServer, config: TalkConfig
+) -> None:
     """ "No tool output found": the window began between a call and its result."""
     server.say(*[LOOK_TWICE, LOOK_AGAIN, ScriptedAnswer("Seen.")] * 3, ScriptedAnswer("Well."))
-    await say(desk, *[f"look {number}" for number in range(3)])
+    await say(config, *[f"look {number}" for number in range(3)])
     whole = len(talk(server))
     lengths: set[int] = set()
     for budget in range(30, 400, 60):
-        await say(replace(desk, token_budget=budget), "next")
+        await say(replace(config, token_budget=budget), "next")
         lengths.add(len(talk(server)))
         assert talk(server)[-1][1].endswith("next")
     assert len(lengths) > 3, "the cut never moved"
     assert min(lengths) < whole
-    answer = await in_new_process(say_alone, replace(desk, token_budget=200), "last")
+    answer = await in_new_process(say_alone, replace(config, token_budget=200), "last")
     assert answer.answers == ["Well."]
 
 
-async def test_a_text_in_the_state_stays_a_text(server: WireServer, desk: Desk) -> None:
+async def test_a_text_in_the_state_stays_a_text(server: WireServer, config: TalkConfig) -> None:
     """A state value "123" came back as a number."""
     keep = Call("remember", '{"key": "number", "value": "123"}')
     server.say(ScriptedAnswer(calls=(keep,)), ScriptedAnswer("Kept."))
-    await say(desk, "remember 123")
+    await say(config, "remember 123")
     server.say(
         ScriptedAnswer(calls=(Call("recall", '{"key": "number"}'),)), ScriptedAnswer("It is 123.")
     )
-    answer = await in_new_process(say_alone, desk, "what was it?")
+    answer = await in_new_process(say_alone, config, "what was it?")
     assert answer.state["number"] == "123"
     assert "The number is 123." in sent(server)[0][1]
     assert talk(server)[-1] == ("result", '{"value":"123"}')

@@ -31,7 +31,7 @@ MODELS = {
 
 
 @dataclass(frozen=True)
-class Desk:
+class TalkConfig:
     """All that a process needs to know to go on with the conversation."""
 
     wire: str
@@ -44,7 +44,7 @@ class Desk:
 
 
 @dataclass
-class Told:
+class TalkResult:
     """What came of some turns."""
 
     answers: list[str] = field(default_factory=list[str])
@@ -53,57 +53,57 @@ class Told:
     state: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def say(desk: Desk, *texts: str) -> Told:
+async def say(config: TalkConfig, *texts: str) -> TalkResult:
     """Turns, by an agent, a model and a store that are made for them."""
-    record, name = Told(), MODELS[desk.wire]
+    record, name = TalkResult(), MODELS[config.wire]
     with _warnings(record.warnings):
         async with (
-            SqlSessionStore(desk.store) as store,
+            SqlSessionStore(config.store) as store,
             ModelAdapter(
-                provider_of(desk.wire, desk.server), name, token_budget=desk.token_budget
+                provider_of(config.wire, config.server), name, token_budget=config.token_budget
             ) as model,
-            _agent(desk, model, store) as agent,
+            _agent(config, model, store) as agent,
         ):
             for text in texts:
                 words = await agent.run_and_collect(text, user=USER, session=SESSION)
                 record.answers.append(words)
-            service = SessionServiceAdapter(store, tenant=desk.tenant, root_agent_name="root")
+            service = SessionServiceAdapter(store, tenant=config.tenant, root_agent_name="root")
             session = await service.get_session(app_name=APP, user_id=USER, session_id=SESSION)
     record.state = dict(session.state) if session else {}
     return record
 
 
-def say_alone(desk: Desk, *texts: str) -> Told:
+def say_alone(config: TalkConfig, *texts: str) -> TalkResult:
     """The same as a whole program: what a new process runs."""
-    return asyncio.run(say(desk, *texts))
+    return asyncio.run(say(config, *texts))
 
 
-def _agent(desk: Desk, model: ModelAdapter, store: SqlSessionStore) -> lango.Agent:
+def _agent(config: TalkConfig, model: ModelAdapter, store: SqlSessionStore) -> lango.Agent:
     helper = LlmAgent(name="helper", model=model, description="Helps.", instruction="Help.")
     root = LlmAgent(
         name="root",
         model=model,
         instruction=INSTRUCTION,
         tools=[remember, recall, look],
-        sub_agents=[helper] if desk.helper else [],
+        sub_agents=[helper] if config.helper else [],
     )
-    usual = lango.plugins(store, tenant=desk.tenant, token_budget=desk.token_budget)
-    plugins = [one for one in usual if desk.guarded or one.name != "lango_transfer_guard"]
-    return lango.Agent(root, store=store, tenant=desk.tenant, app_name=APP, plugins=plugins)
+    usual = lango.plugins(store, tenant=config.tenant, token_budget=config.token_budget)
+    plugins = [one for one in usual if config.guarded or one.name != "lango_transfer_guard"]
+    return lango.Agent(root, store=store, tenant=config.tenant, app_name=APP, plugins=plugins)
 
 
 @contextmanager
 def _warnings(received: list[str]) -> Generator[None]:
-    class Ear(logging.Handler):
+    class ListHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             received.append(record.getMessage())
 
-    ear, logger = Ear(logging.WARNING), logging.getLogger("google_adk")
-    logger.addHandler(ear)
+    handler, logger = ListHandler(logging.WARNING), logging.getLogger("google_adk")
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(ear)
+        logger.removeHandler(handler)
 
 
 # --- what a server was sent ------------------------------------------------------------------

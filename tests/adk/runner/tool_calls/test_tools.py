@@ -28,7 +28,7 @@ from lango.tools.base import CallInfo, Tool
 from lango.tools.function import tool
 from lango.tools.registry import load_tools
 from tests.adk.runner.scripted import ScriptedLlm
-from tests.adk.runner.tool_calls.tool_turns import APP, SESSION, USER, Talk
+from tests.adk.runner.tool_calls.tool_turns import APP, SESSION, USER, ToolConversation
 from tests.unit.tools.builtin.sandboxes import needs_bwrap
 
 
@@ -69,7 +69,7 @@ async def test_a_model_that_calls_all_it_must_not_executes_nothing(
     ]
     theirs = done.tool("theirs")  # registered with another agent only
     LlmAgent(name="other", model=ScriptedLlm(), tools=[theirs])
-    talk = Talk(
+    talk = ToolConversation(
         *as_adk_tools(built_in), done.tool("pay", require_confirmation=True), done.tool("count")
     )
     forbidden = [
@@ -102,7 +102,7 @@ async def test_a_model_that_calls_all_it_must_not_executes_nothing(
 
 
 async def test_a_tool_that_requires_confirmation_asks_first(done: Done) -> None:
-    talk = Talk(done.tool("pay", require_confirmation=True))
+    talk = ToolConversation(done.tool("pay", require_confirmation=True))
     assert await talk.say('do pay {"amount": 5}') == [{"error": UNCONFIRMED}]
     assert (talk.questions, done.calls) == (1, [])
     assert await talk.decide(True) == [{"amount": 5}]
@@ -113,7 +113,7 @@ async def test_a_tool_that_requires_confirmation_asks_first(done: Done) -> None:
 
 
 async def test_a_call_with_wrong_arguments_asks_for_no_approval(done: Done) -> None:
-    talk = Talk(done.tool("pay", require_confirmation=True))
+    talk = ToolConversation(done.tool("pay", require_confirmation=True))
     (answer,) = await talk.say('do pay {"amount": "much"}')
     assert answer["error"].startswith("Wrong argument amount")
     assert talk.questions == 0
@@ -127,7 +127,7 @@ async def test_asking_is_adks_own() -> None:
         return {"amount": amount}
 
     async def told(made: Any) -> list[Any]:
-        talk, found = Talk(made), list[Any]()
+        talk, found = ToolConversation(made), list[Any]()
         for confirmed in (True, False):
             found += await talk.say('do pay {"amount": 5}')
             found += await talk.decide(confirmed)
@@ -152,7 +152,7 @@ async def test_called_past_adks_gate_it_asks_all_the_same(done: Done) -> None:
         """Call it by hand."""
         return await pay.run_async(args={"amount": amount}, tool_context=tool_context)
 
-    assert await Talk(around).say('do around {"amount": 5}') == [{"error": UNCONFIRMED}]
+    assert await ToolConversation(around).say('do around {"amount": 5}') == [{"error": UNCONFIRMED}]
     assert done.calls == []
 
 
@@ -172,7 +172,7 @@ async def test_an_exception_reaches_the_model_without_its_details(
         """Refuses."""
         raise ToolError(f"There is no {x}; take y.")
 
-    talk = Talk(*as_adk_tools([broken, refusing]))
+    talk = ToolConversation(*as_adk_tools([broken, refusing]))
     with caplog.at_level(logging.INFO):
         inside, meant = await talk.say('do broken {"x": "x"} and refusing {"x": "x"}')
     assert inside["error"] == "The tool broken failed unexpectedly."
@@ -193,7 +193,7 @@ async def test_the_model_receives_a_timeout() -> None:
         """Waits."""
         await asyncio.Event().wait()
 
-    (answer,) = await Talk(ToolAdapter(slow)).say("do slow {}")
+    (answer,) = await ToolConversation(ToolAdapter(slow)).say("do slow {}")
     assert answer["error"] == "slow did not finish in 0.01 s."
     assert answer["error_id"].startswith("err_")
 
@@ -205,7 +205,7 @@ async def test_what_is_no_exception_passes_through() -> None:
         raise Fenced
 
     with pytest.raises(Fenced):
-        await Talk(ToolAdapter(fenced)).say("do fenced {}")
+        await ToolConversation(ToolAdapter(fenced)).say("do fenced {}")
 
 
 async def test_cancelling_the_run_cancels_the_tool() -> None:
@@ -220,7 +220,7 @@ async def test_cancelling_the_run_cancels_the_tool() -> None:
         finally:
             ended.set()
 
-    task = asyncio.create_task(Talk(ToolAdapter(slow)).say("do slow {}"))
+    task = asyncio.create_task(ToolConversation(ToolAdapter(slow)).say("do slow {}"))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -239,7 +239,7 @@ async def test_a_tool_learns_which_call_it_serves() -> None:
         """Look."""
         seen.append(info)
 
-    talk = Talk(ToolAdapter(who))
+    talk = ToolConversation(ToolAdapter(who))
     await talk.say("do who {} and who {}")
     calls = [call for event in talk.events for call in event.get_function_calls()]
     assert [info.call_id for info in seen] == [call.id for call in calls]
@@ -288,7 +288,9 @@ async def test_any_result_is_an_object_that_can_be_stored(
 ) -> None:
     made = giving("give", value)
     async with SessionServiceAdapter(sqlite_url) as service:
-        assert await Talk(ToolAdapter(made), session_service=service).say("do give {}") == [result]
+        assert await ToolConversation(ToolAdapter(made), session_service=service).say(
+            "do give {}"
+        ) == [result]
 
 
 # --- long results --------------------------------------------------------------------------------
@@ -301,7 +303,7 @@ def long_tool(size: int) -> ToolAdapter:
 @pytest.mark.parametrize("own", [True, False])
 async def test_a_long_result_is_kept_as_an_artifact(own: bool, sqlite_url: str) -> None:
     service = SqlArtifactService(sqlite_url) if own else InMemoryArtifactService()
-    talk = Talk(long_tool(MAX_OUTPUT), artifact_service=service)
+    talk = ToolConversation(long_tool(MAX_OUTPUT), artifact_service=service)
     (answer,) = await talk.say("do long {}")
     whole = json_text({"result": "ü" * MAX_OUTPUT})
     assert answer["truncated"] is True
@@ -324,7 +326,7 @@ async def test_a_long_result_is_kept_as_an_artifact(own: bool, sqlite_url: str) 
 
 
 async def test_without_a_place_for_it_a_long_result_says_so() -> None:
-    (answer,) = await Talk(long_tool(MAX_OUTPUT)).say("do long {}")
+    (answer,) = await ToolConversation(long_tool(MAX_OUTPUT)).say("do long {}")
     assert answer["truncated"] is True
     assert answer["note"].startswith("The rest of the output was not kept")
     assert "artifact" not in answer
@@ -333,8 +335,8 @@ async def test_without_a_place_for_it_a_long_result_says_so() -> None:
 async def test_up_to_the_cap_a_result_is_left_alone() -> None:
     frame = len('{"result":""}')
     size = (MAX_OUTPUT - frame) // 2
-    assert await Talk(long_tool(size)).say("do long {}") == [{"result": "ü" * size}]
-    (over,) = await Talk(long_tool(size + 1)).say("do long {}")
+    assert await ToolConversation(long_tool(size)).say("do long {}") == [{"result": "ü" * size}]
+    (over,) = await ToolConversation(long_tool(size + 1)).say("do long {}")
     assert over["truncated"] is True
 
 

@@ -17,7 +17,7 @@ APP, USER, SESSION = "tools", "user-1", "session-1"
 CONFIRM = "adk_request_confirmation"
 
 
-class Talk:
+class ToolConversation:
     """One session with an agent that has the given tools."""
 
     def __init__(self, *tools: Any, **services: Any) -> None:

@@ -28,7 +28,7 @@ DEAD_AFTER = 3600.0  # workers die here when a test says so
 LONG_AGO = "2020-01-01 00:00:00.000000"
 
 
-class Desk:
+class TurnStores:
     """One process: a store of sessions and everything about turns on the same database."""
 
     def __init__(self, url: str) -> None:
@@ -91,10 +91,10 @@ def said(text: str = "hi", **fields: Any) -> NewTurn:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[Desk]:
-    desk = Desk(url)
-    async with desk.sessions:
-        yield desk
+async def opened(url: str) -> AsyncGenerator[TurnStores]:
+    stores = TurnStores(url)
+    async with stores.sessions:
+        yield stores
 
 
 async def count(url: str, table: str, pk: int | None) -> int:
@@ -104,16 +104,16 @@ async def count(url: str, table: str, pk: int | None) -> int:
         return await connection.scalar(statement) or 0
 
 
-async def everything_fails(desk: Desk, claim: Claim) -> None:
+async def everything_fails(stores: TurnStores, claim: Claim) -> None:
     """A worker that lost its turn writes nothing, anywhere."""
-    ref = await desk.sessions.locate(claim.turn.session)
+    ref = await stores.sessions.locate(claim.turn.session)
     run = ToolRun(claim.turn.invocation_id, "call-1", "tool", {})
     for doing in (
-        desk.sessions.append(ref, message("zombie"), claim.epoch),
-        desk.log.append(claim, [MessageDelta("m", "zombie")]),
-        desk.ledger.start(claim, run),
-        desk.ledger.finish(claim, run, "zombie"),
-        desk.queue.close(claim, Completed()),
+        stores.sessions.append(ref, message("zombie"), claim.epoch),
+        stores.log.append(claim, [MessageDelta("m", "zombie")]),
+        stores.ledger.start(claim, run),
+        stores.ledger.finish(claim, run, "zombie"),
+        stores.queue.close(claim, Completed()),
     ):
         with pytest.raises(Fenced):
             await doing
@@ -164,10 +164,10 @@ async def backlog(
 class Lossy:
     """Every operation is done, its reply thrown away, and done again."""
 
-    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, stores: TurnStores, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done = 0
-        self._transaction = desk.sessions.database.transaction
-        monkeypatch.setattr(desk.sessions.database, "transaction", self._lossy)
+        self._transaction = stores.sessions.database.transaction
+        monkeypatch.setattr(stores.sessions.database, "transaction", self._lossy)
         for name in ("fetch", "fetch_locked"):
             monkeypatch.setattr(Leases, name, self._lossy_fetch(getattr(Leases, name)))
 
