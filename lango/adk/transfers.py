@@ -35,22 +35,22 @@ def agents_of(node: BaseNode) -> Iterator[BaseAgent]:
     """Every agent under a node, itself included, parents first."""
     if isinstance(node, BaseAgent):
         yield node
-        below: list[Any] = list(node.sub_agents)
+        children: list[Any] = list(node.sub_agents)
     else:
         graph = node.graph if isinstance(node, Workflow) else None
-        below = list(graph.nodes) if graph else []
-    for child in below:
+        children = list(graph.nodes) if graph else []
+    for child in children:
         yield from agents_of(child)
 
 
 def check_names(root: BaseNode) -> None:
     """Raise AppLoadError if two agents of a tree share a name: events identify agents by name."""
     names = Counter(agent.name for agent in agents_of(root))
-    twice = sorted(name for name, times in names.items() if times > 1)
-    if twice:
+    duplicates = sorted(name for name, times in names.items() if times > 1)
+    if duplicates:
         raise AppLoadError(
-            f"Several agents under {root.name} are named {', '.join(twice)}. Give each agent of a "
-            "tree a name of its own: stored events name agents by it."
+            f"Several agents under {root.name} are named {', '.join(duplicates)}. Give each agent "
+            "of a tree a name of its own: stored events name agents by it."
         )
 
 

@@ -158,9 +158,9 @@ def _variable_name(path: str) -> str:
 def _merged(lower: Layer, upper: Layer) -> Layer:
     merged = dict(lower)
     for key, value in upper.items():
-        below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict):
-            value = _merged(cast(Layer, below), cast(Layer, value))
+        lower_value = merged.get(key)
+        if isinstance(lower_value, dict) and isinstance(value, dict):
+            value = _merged(cast(Layer, lower_value), cast(Layer, value))
         merged[key] = value
     return merged
 

@@ -163,9 +163,9 @@ class ContextReader:
         # A waiting call is loaded whatever its age, unlike the messages between it and the window.
         return [*older, ContextCut(None, None, between, None, "not_given")]
 
-    async def _seen(self, upto: int) -> SeenMessages:
+    async def _seen(self, last_seq: int) -> SeenMessages:
         ref = await self._store.locate(self._key)
-        return SeenMessages(self._store.database, ref.pk or 0, upto)
+        return SeenMessages(self._store.database, ref.pk or 0, last_seq)
 
     async def _talk(self, rows: Sequence[StoredMessage]) -> list[StoredTalk]:
         """Rows converted as for a request; rows without content are skipped."""

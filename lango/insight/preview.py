@@ -94,11 +94,11 @@ def preview(
     """The part of the talk that the next call would get, after the summary of what came before."""
     messages = [message for stored in talk for message in stored.messages]
     before = [summary.message] if summary else []
-    coming = [_NEXT] if _waits_for_a_user(messages) else []
+    next_message = [_NEXT] if _waits_for_a_user(messages) else []
     try:
-        start = len(before) + (len(messages) if coming else _open_turn(talk))
+        start = len(before) + (len(messages) if next_message else _open_turn(talk))
         fitted = fit(
-            [*before, *messages, *coming],
+            [*before, *messages, *next_message],
             by.room,
             by.calibration,
             lambda _: start,
@@ -107,13 +107,15 @@ def preview(
     except ContextTooLongError as error:
         return ContextPreview(by.room, 0, (), tuple(not_loaded), str(error))
     has_summary = summary is not None and summary.message in fitted.messages[:1]
-    sent_count = len(fitted.messages) - len(coming) - has_summary
+    sent_count = len(fitted.messages) - len(next_message) - has_summary
     sent = newest_of(talk, sent_count)
     cut = talk[: len(talk) - len(sent)]
-    turn = by.call.turn if by.call and not coming else ""
+    turn = by.call.turn if by.call and not next_message else ""
     return ContextPreview(
         budget=by.room,
-        tokens=sum(map(request_tokens, fitted.messages[: len(fitted.messages) - len(coming)])),
+        tokens=sum(
+            map(request_tokens, fitted.messages[: len(fitted.messages) - len(next_message)])
+        ),
         sections=(
             *([summary.section(text_room)] if summary and has_summary else []),
             *message_sections(sent, text_room, turn=turn, shortened=fitted.shortened),

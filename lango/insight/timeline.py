@@ -257,8 +257,8 @@ def _error_of(turn: Turn) -> StepError | None:
     if error is None:
         return None
     kind = str(error.get("type", ""))
-    inside = str(error.get("error_id") or (turn.invocation_id if kind == _INTERNAL else ""))
-    return StepError(kind, str(error.get("message", "")), bool(error.get("retryable")), inside)
+    error_id = str(error.get("error_id") or (turn.invocation_id if kind == _INTERNAL else ""))
+    return StepError(kind, str(error.get("message", "")), bool(error.get("retryable")), error_id)
 
 
 def _retry(turn: Turn, event: TimelineEvent) -> Step:

@@ -86,8 +86,8 @@ def _tools(request: ModelRequest, names: ToolNames) -> JsonObject:
     choice: Any = request.tool_choice
     if choice == "required" and request.allowed_tools:
         allowed = [{"type": "function", "name": names.wire(name)} for name in request.allowed_tools]
-        several = {"type": "allowed_tools", "mode": "required", "tools": allowed}
-        choice = allowed[0] if len(allowed) == 1 else several
+        allowed_tools = {"type": "allowed_tools", "mode": "required", "tools": allowed}
+        choice = allowed[0] if len(allowed) == 1 else allowed_tools
     return {"tools": tools} | ({} if choice == "auto" else {"tool_choice": choice})
 
 

@@ -258,10 +258,10 @@ def _open(shot: Snapshot) -> int:
 
 def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
     """The differences between the sessions of two trials, except ids, which always differ."""
-    for was, is_now in zip(clean.history, after.history, strict=False):
-        if _by_branch(was) != _by_branch(is_now):
-            lost = list((Counter(was) - Counter(is_now)).elements())[:2]
-            new = list((Counter(is_now) - Counter(was)).elements())[:2]
+    for expected, actual in zip(clean.history, after.history, strict=False):
+        if _by_branch(expected) != _by_branch(actual):
+            lost = list((Counter(expected) - Counter(actual)).elements())[:2]
+            new = list((Counter(actual) - Counter(expected)).elements())[:2]
             yield f"the history differs: lacks {lost}, has {new}"
     if len(clean.history) != len(after.history):
         yield f"{len(after.history)} sessions, not {len(clean.history)}"

@@ -75,7 +75,7 @@ class AdkEvents:
         if is_end or logged.type in KNOWN_BY or logged.type in _DELTAS:
             new = await turn_events(self._store, self._turn, self._stored.last)
             self._stored.add(new)
-        events = [each.event for each in self._stored.take(everything=is_end)]
+        events = [stored_event.event for stored_event in self._stored.take(everything=is_end)]
         return list(all_json(events, app_state=self._app_state))
 
 
@@ -97,19 +97,19 @@ class _StoredEvents:
 
     def add(self, stored: Iterable[StoredEvent]) -> None:
         """Add events that are newly stored, except the turn's own message."""
-        for each in stored:
-            self.last = each
-            is_message = each.event.id.endswith(user_event_id(""))
-            self._is_over |= is_message and each.event.id != self._message
+        for stored_event in stored:
+            self.last = stored_event
+            is_message = stored_event.event.id.endswith(user_event_id(""))
+            self._is_over |= is_message and stored_event.event.id != self._message
             if self._is_over:
                 continue
             names = [
                 name_of(event.type, event.data())
-                for event in self._reader.read(each.event)
+                for event in self._reader.read(stored_event.event)
                 if event.type in KNOWN_BY
             ]
-            if each.event.id != self._message:
-                self._waiting.append((each, names))
+            if stored_event.event.id != self._message:
+                self._waiting.append((stored_event, names))
 
     def take(self, *, everything: bool) -> Iterator[StoredEvent]:
         """Remove and return the events up to the first that the log has not reached."""

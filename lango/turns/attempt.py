@@ -438,8 +438,10 @@ class Attempt:
             self._context.feeds.publish(self.claim.turn, question)
         self.end = _with_stored_fields(end, closed)
         entries = types_and_data((*unwritten, *questions, self.end))
-        at = closed.turn.ended or time.time()
-        self.last_events = logged_events(entries, closed.turn.last_event, self.claim.epoch, at)
+        end_time = closed.turn.ended or time.time()
+        self.last_events = logged_events(
+            entries, closed.turn.last_event, self.claim.epoch, end_time
+        )
         return closed
 
 

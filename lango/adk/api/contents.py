@@ -122,7 +122,8 @@ def problems_of(error: ValidationError) -> str:
     """What is wrong with JSON, without its values."""
     details = error.errors(include_input=False, include_url=False, include_context=False)
     problems = [
-        f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details[:_MAX_PROBLEMS]
+        f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+        for detail in details[:_MAX_PROBLEMS]
     ]
     return "; ".join(problems)
 
@@ -133,7 +134,7 @@ def checked_size(part: types.Part, files: FileLimits) -> int:
     MediaTypeError for a type that clients may not upload, BodyTooLargeError for too many bytes.
     """
     responses = part.function_response.parts if part.function_response else None
-    blobs = [part.inline_data, *(each.inline_data for each in responses or ())]
+    blobs = [part.inline_data, *(response.inline_data for response in responses or ())]
     return sum(_checked_blob(blob, files) for blob in blobs if blob is not None)
 
 
@@ -165,22 +166,24 @@ def read_answers(message: ClientMessage, history: History) -> ClientAnswers | No
     CallNotFoundError, or TurnConflictError for a call that was answered.
     """
     waits, calls = open_waits(history), _asked(history)
-    answered = [each for each in message.responses if each.id in waits and each.id in calls]
+    answered = [
+        response for response in message.responses if response.id in waits and response.id in calls
+    ]
     if message.parts:
         if answered:
             raise UnsupportedRequestError(_MIXED)
         return None
     # The result of a call may be delivered again.
-    answered = answered or [each for each in message.responses if each.id in calls]
+    answered = answered or [response for response in message.responses if response.id in calls]
     if not answered:
         raise CallNotFoundError
-    (invocation, *others) = dict.fromkeys(calls[each.id or ""][0] for each in answered)
+    (invocation, *others) = dict.fromkeys(calls[response.id or ""][0] for response in answered)
     if others:
         raise TurnConflictError("Answer the calls of one invocation at a time.")
-    names = [calls[each.id or ""][1] for each in answered]
+    names = [calls[response.id or ""][1] for response in answered]
     return ClientAnswers(
         invocation,
-        tuple(_answer(each, name) for each, name in zip(answered, names, strict=True)),
+        tuple(_answer(response, name) for response, name in zip(answered, names, strict=True)),
         is_result=len(answered) == 1 and names[0] not in QUESTIONS,
     )
 

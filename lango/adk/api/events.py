@@ -57,7 +57,7 @@ async def turn_events(
 async def session_events(store: SqlSessionStore, session: SessionRef) -> list[Event]:
     """All events of a session."""
     rows = await read_all(store.database, session.pk or 0)
-    return [each.event for each in await _events(store, session.key, rows)]
+    return [stored_event.event for stored_event in await _events(store, session.key, rows)]
 
 
 async def _events(

@@ -72,9 +72,9 @@ def named_tools(spec: str, options: Mapping[str, Any]) -> list[Tool | AdkTool]:
 def _refuse_namesakes(agent: str, tools: Iterable[AdkTool]) -> None:
     """Refuse duplicate tool names; the names in a toolset are unknown until it runs."""
     names = [tool_name(tool) for tool in tools]
-    twice = sorted({name for name in names if name and names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"Agent {agent} has more than one tool called {', '.join(twice)}.")
+    duplicates = sorted({name for name in names if name and names.count(name) > 1})
+    if duplicates:
+        raise ConfigError(f"Agent {agent} has more than one tool called {', '.join(duplicates)}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,5 +9,5 @@ from google.adk.workflow import BaseNode
 def agent_of(context: ReadonlyContext | None) -> BaseNode | None:
     """The agent that is about to call its model; None if ADK does not expose it."""
     # ADK exposes the agent itself only on writable contexts.
-    around = getattr(context, "_invocation_context", None)
-    return getattr(around, "agent", None)
+    invocation = getattr(context, "_invocation_context", None)
+    return getattr(invocation, "agent", None)

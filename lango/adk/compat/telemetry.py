@@ -23,6 +23,6 @@ def forget_partial_responses() -> None:
 
 def _record_and_forget(scope: Any, invocation_context: Any, response: LlmResponse) -> None:
     collected: list[LlmResponse] = scope.llm_responses
-    newest = next((each for each in reversed(collected) if each.usage_metadata), None)
-    collected[:] = [each for each in collected if not each.partial or each is newest]
+    newest = next((event for event in reversed(collected) if event.usage_metadata), None)
+    collected[:] = [event for event in collected if not event.partial or event is newest]
     _record(scope, invocation_context, response)

@@ -91,7 +91,9 @@ def state_of(config: AuthConfig) -> str | None:
 def has_address(config: AuthConfig) -> bool:
     """Whether a tool brings the consent address of its request itself."""
     credentials = (config.exchanged_auth_credential, config.raw_auth_credential)
-    return any(each.oauth2.auth_uri for each in credentials if each and each.oauth2)
+    return any(
+        credential.oauth2.auth_uri for credential in credentials if credential and credential.oauth2
+    )
 
 
 def give_new_state(config: AuthConfig) -> None:
@@ -104,7 +106,11 @@ def give_new_state(config: AuthConfig) -> None:
         return
     exchanged.oauth2.state = token_urlsafe(32)
     address = urlsplit(exchanged.oauth2.auth_uri or "")
-    parameters = [each for each in address.query.split("&") if each and not _STATE.match(each)]
+    parameters = [
+        parameter
+        for parameter in address.query.split("&")
+        if parameter and not _STATE.match(parameter)
+    ]
     query = "&".join([*parameters, f"state={exchanged.oauth2.state}"])
     exchanged.oauth2.auth_uri = address._replace(query=query).geturl()
 

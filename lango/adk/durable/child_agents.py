@@ -83,8 +83,8 @@ class ChildAgents:
         sessions = self._for_child(name)
         sessions.output_keys = output_keys(tool.agent)
         sessions.places = agent_places(tool.agent)
-        around = context.session
-        key = SessionKey(sessions.tenant, around.app_name, around.user_id, name)
+        parent_session = context.session
+        key = SessionKey(sessions.tenant, parent_session.app_name, parent_session.user_id, name)
         await sessions.writes.open_child(key, _initial_state(context))
         message = types.Content(role="user", parts=[types.Part(text=request_text(tool, args))])
         runner = _runner(tool, self._prepare(tool.agent), context, sessions)
@@ -107,22 +107,22 @@ def _initial_state(context: ToolContext) -> StateChange:
 def _runner(
     tool: AgentTool, root: BaseNode, context: ToolContext, sessions: ClaimedSessions
 ) -> Runner:
-    around = context.get_invocation_context()
-    plugins = around.plugin_manager.plugins if tool.include_plugins else []
+    invocation = context.get_invocation_context()
+    plugins = invocation.plugin_manager.plugins if tool.include_plugins else []
     own_plugins = [
-        plugin for plugin in around.plugin_manager.plugins if _is_always_included(plugin)
+        plugin for plugin in invocation.plugin_manager.plugins if _is_always_included(plugin)
     ]
     runner = Runner(
         app=App(
             name=context.session.app_name,
             root_agent=root,
             plugins=list(plugins or own_plugins),
-            resumability_config=around.resumability_config,
+            resumability_config=invocation.resumability_config,
         ),
         artifact_service=forwarded_artifacts(context),
         session_service=sessions,
-        memory_service=around.memory_service,
-        credential_service=around.credential_service,
+        memory_service=invocation.memory_service,
+        credential_service=invocation.credential_service,
     )
     runner.plugin_manager.set_skip_closing_plugins(True)  # the turn closes them
     return runner
@@ -136,8 +136,8 @@ def _is_always_included(plugin: BasePlugin) -> bool:
 async def _drive(
     runner: Runner, key: SessionKey, invocation_id: str, resumed: Resumed, context: ToolContext
 ) -> None:
-    around = context.get_invocation_context()
-    config = (around.run_config or RunConfig()).model_copy(
+    invocation = context.get_invocation_context()
+    config = (invocation.run_config or RunConfig()).model_copy(
         update={"streaming_mode": _NOT_STREAMING, "support_cfc": False}
     )
     run = runner.run_async(
@@ -150,7 +150,7 @@ async def _drive(
     async with aclosing(run) as events:
         async for event in events:
             _pass_on(event, context)
-            if around.is_aborted:
+            if invocation.is_aborted:
                 break
 
 

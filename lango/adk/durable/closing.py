@@ -126,12 +126,12 @@ def _all_open(events: Sequence[Event]) -> Iterator[_Open]:
 
 async def _close_child(sessions: ClaimedSessions, call_id: str) -> None:
     """Close the child session of a call that runs an agent, if it exists."""
-    name, around = child_id(sessions.invocation_id, call_id), sessions.claim.turn.session
-    key = SessionKey(around.tenant, around.app_name, around.user_id, name)
-    below = ClaimedSessions(sessions, sessions.claim, name)
-    session = await load(below, key)
+    name, turn_session = child_id(sessions.invocation_id, call_id), sessions.claim.turn.session
+    key = SessionKey(turn_session.tenant, turn_session.app_name, turn_session.user_id, name)
+    child_sessions = ClaimedSessions(sessions, sessions.claim, name)
+    session = await load(child_sessions, key)
     if session is not None:
-        await _answer_all(below, session, list(session.events), ())
+        await _answer_all(child_sessions, session, list(session.events), ())
 
 
 def _answer(name: str, calls: Sequence[_Open], ledger_results: Mapping[str, Finished]) -> Event:

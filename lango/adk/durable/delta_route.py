@@ -47,8 +47,8 @@ def _nodes(node: BaseNode) -> Iterator[BaseNode]:
     """A node and all nodes below it."""
     yield node
     graph = node.graph if isinstance(node, Workflow) else None
-    for below in graph.nodes if graph else getattr(node, "sub_agents", ()):
-        yield from _nodes(below)
+    for child in graph.nodes if graph else getattr(node, "sub_agents", ()):
+        yield from _nodes(child)
 
 
 def _reads_partials(plugin: BasePlugin) -> bool:

@@ -136,7 +136,7 @@ async def _run_sequence(
     if run.body_done or not agent.sub_agents:
         _skip_body(agent, ctx)
         return
-    agents = {below.name: below for below in agent.sub_agents}
+    agents = {sub_agent.name: sub_agent for sub_agent in agent.sub_agents}
     for name in run.cursor.order(list(agents)):
         if name != run.cursor.current:
             state = SequentialAgentState(current_sub_agent=name)
@@ -161,7 +161,7 @@ async def _run_loop(
     if run.body_done or not agent.sub_agents:
         _skip_body(agent, ctx)
         return
-    agents = {below.name: below for below in agent.sub_agents}
+    agents = {sub_agent.name: sub_agent for sub_agent in agent.sub_agents}
     names, rounds, current = list(agents), run.cursor.rounds, run.cursor.current
     order, is_over = run.cursor.order(names), False
     while not is_over and (limit is None or rounds < limit):
@@ -238,8 +238,8 @@ def gated(root: BaseNode) -> BaseNode:
 
 
 def _gate(agent: BaseAgent) -> None:
-    for below in agent.sub_agents:
-        _gate(below)
+    for sub_agent in agent.sub_agents:
+        _gate(sub_agent)
     for kind, body in _BODIES.items():
         if runs_as_adk_does(agent, kind):
             hook(agent, _run_callbacks, body)

@@ -62,10 +62,10 @@ class UnloadedApp:
         key = claim.turn.session
         if claim.verdict is None:
             raise TurnError(f"The app {key.app_name!r} is not loaded here.")
-        around = SessionServiceAdapter(
+        service = SessionServiceAdapter(
             self.store, tenant=key.tenant, token_budget=None, root_agent_name=key.app_name
         )
-        sessions = ClaimedSessions(around, claim)
+        sessions = ClaimedSessions(service, claim)
         yield await give_up(
             sessions, claim.verdict, lambda session: speaker_after(session.events, key.app_name)
         )

@@ -56,15 +56,15 @@ def agent_places(root: BaseNode) -> dict[str, AgentPlace]:
 
 
 def _places(agent: BaseAgent, parent: BaseAgent | None = None) -> Iterator[AgentPlace]:
-    below = [place for sub in agent.sub_agents for place in _places(sub, agent)]
+    sub_places = [place for sub in agent.sub_agents for place in _places(sub, agent)]
     yield AgentPlace(
         agent.name,
         parent.name if parent else None,
         isinstance(parent, CONTAINERS),
-        frozenset({agent.name, *(place.name for place in below)}),
+        frozenset({agent.name, *(place.name for place in sub_places)}),
         not (parent is None and _ends_with_its_text(agent)),
     )
-    yield from below
+    yield from sub_places
 
 
 def _ends_with_its_text(agent: BaseAgent) -> bool:
@@ -74,8 +74,8 @@ def _ends_with_its_text(agent: BaseAgent) -> bool:
 
 def root_container(places: Mapping[str, AgentPlace]) -> str | None:
     """The root's name, if it is one of CONTAINERS."""
-    below = (place.parent for place in places.values() if place.in_container)
-    return next((name for name in below if name and places[name].parent is None), None)
+    containers = (place.parent for place in places.values() if place.in_container)
+    return next((name for name in containers if name and places[name].parent is None), None)
 
 
 def step_of(event: Event) -> Step | None:

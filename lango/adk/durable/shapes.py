@@ -72,20 +72,20 @@ def _problems(root: BaseNode) -> Iterator[str]:
 def _container_problems(root: BaseAgent) -> Iterator[str]:
     if not any(runs_as_adk_does(root, kind) for kind in CONTAINERS):
         yield f"{root.name} ({type(root).__name__}) overrides how it runs"
-    for below in root.sub_agents:
-        if isinstance(below, CONTAINERS):
-            yield from _container_problems(below)
+    for sub_agent in root.sub_agents:
+        if isinstance(sub_agent, CONTAINERS):
+            yield from _container_problems(sub_agent)
             continue
-        yield from _llm_problems(below, f"in {type(root).__name__} {root.name}")
-        if below.sub_agents:
-            yield f"{below.name} in {root.name} has sub-agents"
+        yield from _llm_problems(sub_agent, f"in {type(root).__name__} {root.name}")
+        if sub_agent.sub_agents:
+            yield f"{sub_agent.name} in {root.name} has sub-agents"
 
 
 def _chat_problems(root: BaseNode) -> Iterator[str]:
     """The problems of an agent that talks with the user, and of its sub-agents."""
     yield from _llm_problems(root, "")
-    for below in root.sub_agents if isinstance(root, BaseAgent) else ():
-        yield from _chat_problems(below)
+    for sub_agent in root.sub_agents if isinstance(root, BaseAgent) else ():
+        yield from _chat_problems(sub_agent)
 
 
 def _node_problems(node: BaseNode) -> Iterator[str]:
@@ -135,17 +135,17 @@ def check_answerable(root: BaseNode, asker: str) -> None:
     """
     agents = {agent.name: agent for agent in agents_of(root)}
     agent = agents.get(asker)
-    around = agent.parent_agent if agent is not None else None
-    while agent is not None and around is not None:
-        if _all_containers(around):
+    parent = agent.parent_agent if agent is not None else None
+    while agent is not None and parent is not None:
+        if _all_containers(parent):
             return
-        if _has_agents_after(around, agent):
+        if _has_agents_after(parent, agent):
             raise NotResumableError(
-                f"{asker} asked in {around.name}, a {type(around).__name__} that is not the root "
+                f"{asker} asked in {parent.name}, a {type(parent).__name__} that is not the root "
                 "agent. ADK would not run the agents that follow there, so the answer was "
-                f"refused. Make {around.name} the root agent, or let its last agent ask."
+                f"refused. Make {parent.name} the root agent, or let its last agent ask."
             )
-        agent, around = around, around.parent_agent
+        agent, parent = parent, parent.parent_agent
 
 
 def _all_containers(agent: BaseAgent | None) -> bool:
@@ -166,13 +166,13 @@ def fingerprint(root: BaseNode) -> str:
 
 
 def _outline(node: BaseNode) -> Any:
-    below: list[Any] = []
+    children: list[Any] = []
     if isinstance(node, BaseAgent):
-        below = [_outline(agent) for agent in node.sub_agents]
+        children = [_outline(agent) for agent in node.sub_agents]
     elif isinstance(node, Workflow) and node.graph:
-        below = [_outline(child) for child in node.graph.nodes]
-        below += [f"{edge.from_node.name}>{edge.to_node.name}" for edge in node.graph.edges]
-    return [type(node).__name__, node.name, sorted(tool_names(node)), below]
+        children = [_outline(child) for child in node.graph.nodes]
+        children += [f"{edge.from_node.name}>{edge.to_node.name}" for edge in node.graph.edges]
+    return [type(node).__name__, node.name, sorted(tool_names(node)), children]
 
 
 def tool_names(node: BaseNode) -> set[str]:

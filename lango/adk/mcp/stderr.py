@@ -23,7 +23,7 @@ class LogPipe:
         self._name = name
         self._ends: tuple[int, int] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._rest = b""
+        self._partial_line = b""
 
     def fileno(self) -> int:
         """The write end."""
@@ -40,12 +40,12 @@ class LogPipe:
         if self._ends is None:
             return
         self._read()
-        self._log(self._rest)
+        self._log(self._partial_line)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._ends[0])
         for end in self._ends:
             os.close(end)
-        self._ends, self._loop, self._rest = None, None, b""
+        self._ends, self._loop, self._partial_line = None, None, b""
 
     def _read(self) -> None:
         if self._ends is None:
@@ -54,12 +54,12 @@ class LogPipe:
             data = os.read(self._ends[0], _CHUNK)
         except BlockingIOError:
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
         for line in lines:
             self._log(line)
-        if len(self._rest) > _MAX_LINE:
-            self._log(self._rest)
-            self._rest = b""
+        if len(self._partial_line) > _MAX_LINE:
+            self._log(self._partial_line)
+            self._partial_line = b""
 
     def _log(self, line: bytes) -> None:
         text = line[:_MAX_LINE].decode("utf-8", "replace").rstrip()

@@ -84,8 +84,8 @@ class ServerToolset(ConnectedToolset):
     def __init__(self, server: McpServer) -> None:
         self.server = server
         self._stderr = LogPipe(server.name)
-        self._known = ListedTools()
-        self._known_in: str | None = None
+        self._listed = ListedTools()
+        self._listed_in: str | None = None
         self._listing: asyncio.Task[ListedTools] | None = None
         self._complaints: set[str] = set()
         connection = _connection(server)
@@ -132,14 +132,14 @@ class ServerToolset(ConnectedToolset):
 
     async def listed(self, turn: str | None) -> ListedTools:
         """The server's listing, fetched once per turn and shared by concurrent callers."""
-        if turn is None or self._known_in != turn:
+        if turn is None or self._listed_in != turn:
             if self._listing is None or self._listing.done():
                 self._listing = asyncio.create_task(self._list())
                 self._listing.add_done_callback(_seen)
             # A cancelled turn must not cancel the listing for other waiters.
-            self._known = await asyncio.shield(self._listing)
-            self._known_in = turn
-        return self._known
+            self._listed = await asyncio.shield(self._listing)
+            self._listed_in = turn
+        return self._listed
 
     def listing(self, listed: ListedTools) -> ServerTools:
         """The listed names, from which `server_tool_names` makes unique ones."""
@@ -163,7 +163,7 @@ class ServerToolset(ConnectedToolset):
                 "doctor` tries it again.",
                 *(self.server.name, reason),
             )
-            return replace(self._known, error=reason)
+            return replace(self._listed, error=reason)
         return self._usable(tools)
 
     @_retried

@@ -45,7 +45,7 @@ class ClaimedTurn:
     """The running claimed turn, and the usage of its earlier attempts."""
 
     holding: Holding
-    spent: EarlierUsage = NOTHING_SPENT
+    earlier_usage: EarlierUsage = NOTHING_SPENT
 
 
 @dataclass(eq=False, slots=True)
@@ -101,7 +101,7 @@ Start = Callable[[ModelCaller, ModelCall], Awaitable[None]]
 claimed_turn: ContextVar[ClaimedTurn | None] = ContextVar("lango_claimed_turn", default=None)
 """Set while a claimed turn runs, for all its agents, including those that its tools run."""
 current_caller: ContextVar[ModelCaller | None] = ContextVar("lango_caller", default=None)
-_around: ContextVar[ModelCaller | None] = ContextVar("lango_caller_around", default=None)
+_outer_caller: ContextVar[ModelCaller | None] = ContextVar("lango_outer_caller", default=None)
 
 
 def note_caller(context: ReadonlyContext, llm_request: LlmRequest) -> ModelCaller:
@@ -121,7 +121,7 @@ def note_tool(context: ReadonlyContext) -> str:
     ADK runs every tool in its own context, so the note ends with the tool.
     """
     caller = _caller_of(context)
-    _around.set(caller)
+    _outer_caller.set(caller)
     return caller.turn
 
 
@@ -149,26 +149,26 @@ def _credentials_since(events: Sequence[Event], call_id: str) -> int:
 
 def is_inner(invocation_id: str) -> bool:
     """Whether an invocation is of an agent that another invocation's tool runs."""
-    around = _around.get()
-    return around is not None and around.turn != invocation_id
+    outer_caller = _outer_caller.get()
+    return outer_caller is not None and outer_caller.turn != invocation_id
 
 
 def is_in_tool() -> bool:
     """Whether the running code belongs to a tool call."""
-    return _around.get() is not None
+    return _outer_caller.get() is not None
 
 
 def _caller_of(context: ReadonlyContext) -> ModelCaller:
-    around = _around.get()
-    if around is not None and around.turn != context.invocation_id:
+    outer_caller = _outer_caller.get()
+    if outer_caller is not None and outer_caller.turn != context.invocation_id:
         return ModelCaller(
-            around.session,
-            around.turn,
-            around.tenant,
+            outer_caller.session,
+            outer_caller.turn,
+            outer_caller.tenant,
             context.agent_name,
-            around.session_pk,
-            around.database,
-            claimed=around.claimed,
+            outer_caller.session_pk,
+            outer_caller.database,
+            claimed=outer_caller.claimed,
         )
     session = context.session
     link = link_of(session)

@@ -151,10 +151,10 @@ class PreparedCall:
         """Calibrate the estimate by the provider's own count, for the next request."""
         conversation = self._conversation
         calibration = self.calibrations.of(conversation)
-        learnt = calibration.after(
+        new_calibration = calibration.after(
             self.fitted.messages, estimated=self.estimated, reported=usage.input
         )
-        self.calibrations.learn(conversation, learnt)
+        self.calibrations.learn(conversation, new_calibration)
 
     def starts(self, attempt: ModelAttempt) -> ModelCall:
         """Count an attempt, and return its record before its request goes out."""

@@ -44,7 +44,7 @@ class ReceivedAnswer:
 
     provider: str
     model: str
-    taken: set[str] = field(default_factory=set[str])
+    used_ids: set[str] = field(default_factory=set[str])
     done: Done | None = None
     _texts: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
@@ -140,8 +140,8 @@ class ReceivedAnswer:
     def _call_part(self, call: ToolCall) -> types.Part:
         if not call.name:
             raise self.broken("The model called a tool without naming it.")
-        call_id = usable_id(call.id, self.taken)
-        self.taken.add(call_id)
+        call_id = usable_id(call.id, self.used_ids)
+        self.used_ids.add(call_id)
         arguments = self._arguments(call)
         return types.Part(
             function_call=build(types.FunctionCall, id=call_id, name=call.name, args=arguments)

@@ -61,7 +61,9 @@ class OperationToolset(UncachedToolset):
     ) -> OfferedTools[OperationTool]:
         """The tools, with names that are unique in the agent."""
         turn = context.invocation_id if context else ""
-        toolsets = [each for each in toolsets_of(agent) if isinstance(each, OperationToolset)]
+        toolsets = [
+            candidate for candidate in toolsets_of(agent) if isinstance(candidate, OperationToolset)
+        ]
         other_toolsets = [toolset for toolset in toolsets if toolset is not self]
         read = [self.read(turn), *(toolset.read(turn) for toolset in other_toolsets)]
         own_document, *other_documents = await asyncio.gather(*read, return_exceptions=True)
@@ -70,9 +72,9 @@ class OperationToolset(UncachedToolset):
                 raise own_document
             return OfferedTools((), (), str(own_document).rstrip("."))
         listings = [self.listing(own_document)]
-        for toolset, each in zip(other_toolsets, other_documents, strict=True):
-            if not isinstance(each, BaseException):  # it reports that itself
-                listings.append(toolset.listing(each))
+        for toolset, document in zip(other_toolsets, other_documents, strict=True):
+            if not isinstance(document, BaseException):  # it reports that itself
+                listings.append(toolset.listing(document))
         names, *_ = server_tool_names(listings, await self._taken(agent, context))
         tools = tuple(
             OperationTool(operation, name.name, self.document)

@@ -166,6 +166,6 @@ def _valid(pairs: Sequence[tuple[_Piece, Message]]) -> list[tuple[_Piece, Messag
 def _contents(pieces: Sequence[_Piece]) -> Iterator[types.Content]:
     """The pieces, grouped by content again."""
     for _, together in groupby(pieces, key=lambda piece: piece.content):
-        several = list(together)
-        parts = [part for piece in several for part in piece.parts]
-        yield types.Content(role=several[0].role, parts=parts)
+        group = list(together)
+        parts = [part for piece in group for part in piece.parts]
+        yield types.Content(role=group[0].role, parts=parts)

@@ -50,7 +50,7 @@ class _Used:
 
         An interrupted call counts with its estimated prompt, which had been sent.
         """
-        usage = claimed.spent
+        usage = claimed.earlier_usage
         prompts = [price(model, Usage(input=tokens)) or 0.0 for model, tokens in usage.cut_off]
         return cls(
             usage.model_calls,

@@ -296,8 +296,8 @@ def _message(row: StoredMessage) -> dict[str, Any]:
 
 def _heading(row: StoredMessage) -> str:
     author = "" if row.author in ("", row.role) else f" ({one_line(row.author, 60)})"
-    at = moment(row.timestamp)
-    return f"{row.seq} {row.role}{author}, {at:%Y-%m-%d %H:%M:%S}, {row.tokens:,} tokens"
+    created = moment(row.timestamp)
+    return f"{row.seq} {row.role}{author}, {created:%Y-%m-%d %H:%M:%S}, {row.tokens:,} tokens"
 
 
 def _shown_text(row: StoredMessage) -> str:

@@ -46,11 +46,11 @@ class Calibrations:
     """Keeps the `most` calibrations that were learned last."""
 
     most: int = _MAX_CALIBRATIONS
-    _known: OrderedDict[Key, Calibration] = field(default_factory=OrderedDict[Key, Calibration])
+    _by_name: OrderedDict[Key, Calibration] = field(default_factory=OrderedDict[Key, Calibration])
 
     def of(self, conversation: ModelConversation) -> Calibration:
         """The conversation's calibration; an empty one if it is new."""
-        calibrations = (self._known.get(name) for name in conversation.names())
+        calibrations = (self._by_name.get(name) for name in conversation.names())
         return next(filter(None, calibrations), Calibration())
 
     def learn(self, conversation: ModelConversation, calibration: Calibration) -> None:
@@ -58,12 +58,12 @@ class Calibrations:
         names = list(conversation.names())
         if not names:
             return
-        old = next((name for name in names if name in self._known), None)
+        old = next((name for name in names if name in self._by_name), None)
         if old is not None:
-            self._known.pop(old, None)
-        self._known[names[0]] = calibration
-        while len(self._known) > self.most:
-            self._known.popitem(last=False)
+            self._by_name.pop(old, None)
+        self._by_name[names[0]] = calibration
+        while len(self._by_name) > self.most:
+            self._by_name.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._by_name)

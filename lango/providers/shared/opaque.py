@@ -56,6 +56,6 @@ def interleave(
     waiting = list(pieces)
     for place, own_pieces in enumerate(([], text, *([call] for call in calls))):
         yield from own_pieces
-        yield from (piece for at, piece in waiting if at == place)
-    beyond = 1 + len(calls)
-    yield from (piece for at, piece in waiting if not 0 <= at <= beyond)
+        yield from (piece for position, piece in waiting if position == place)
+    end = 1 + len(calls)
+    yield from (piece for position, piece in waiting if not 0 <= position <= end)

@@ -18,7 +18,9 @@ class StopText:
         if self.reached or not self._stops:
             return "" if self.reached else text
         self._pending += text
-        positions = [at for stop in self._stops if (at := self._pending.find(stop)) >= 0]
+        positions = [
+            position for stop in self._stops if (position := self._pending.find(stop)) >= 0
+        ]
         if positions:
             self.reached = True
             output, self._pending = self._pending[: min(positions)], ""

@@ -105,7 +105,7 @@ class Keys:
         self._keys = KeyStore(database)
         self._attempts = Attempts(clock)
         # By id and hash: no secret stays in memory longer than its request.
-        self._known: OrderedDict[_Name, tuple[ApiKey, float]] = OrderedDict()
+        self._cached_keys: OrderedDict[_Name, tuple[ApiKey, float]] = OrderedDict()
         self._unknown: OrderedDict[_Name, float] = OrderedDict()  # until this time
 
     async def caller(self, request: Request, credential: str) -> Caller:
@@ -134,18 +134,18 @@ class Keys:
 
     async def _find(self, key_text: KeyText, address: str) -> ApiKey | None:
         name, moment = (key_text.id, key_text.hash), self.clock()
-        cached, until = self._known.get(name, (None, 0.0))
+        cached, until = self._cached_keys.get(name, (None, 0.0))
         if cached is not None and moment <= until:
-            self._known.move_to_end(name)
+            self._cached_keys.move_to_end(name)
             return cached
         first = cached is None
         key = await (
             self._look_up_uncached(key_text, address) if first else self._keys.find(key_text)
         )
         if key is None:
-            self._known.pop(name, None)
+            self._cached_keys.pop(name, None)
         else:
-            _remember(self._known, name, (key, moment + TRUST))
+            _remember(self._cached_keys, name, (key, moment + TRUST))
         return key
 
     async def _look_up_uncached(self, key_text: KeyText, address: str) -> ApiKey | None:
@@ -154,7 +154,7 @@ class Keys:
         if self._is_unknown(name):
             return None
         async with self._attempts.look_up(address):
-            cached, _ = self._known.get(name, (None, 0.0))
+            cached, _ = self._cached_keys.get(name, (None, 0.0))
             if cached is not None or self._is_unknown(name):  # another request looked it up
                 return cached
             key = await self._keys.find(key_text)

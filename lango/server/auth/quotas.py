@@ -38,17 +38,17 @@ class _Usages:
     """The newest known usage of each tenant."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, _Usage] = OrderedDict()
+        self._usages: OrderedDict[str, _Usage] = OrderedDict()
 
     async def of(self, tenant: str, read: Callable[[], Awaitable[int]], fresh: float) -> _Usage:
         """A tenant's usage, read from the database if the known one is older than `fresh`."""
-        usage = self._known.get(tenant)
+        usage = self._usages.get(tenant)
         if usage is None or time.monotonic() - usage.read_at > fresh:
-            at = time.monotonic()
-            usage = self._known[tenant] = _Usage(await read(), at)
-            self._known.move_to_end(tenant)
-            if len(self._known) > _MAX_TENANTS:
-                self._known.popitem(last=False)
+            read_at = time.monotonic()
+            usage = self._usages[tenant] = _Usage(await read(), read_at)
+            self._usages.move_to_end(tenant)
+            if len(self._usages) > _MAX_TENANTS:
+                self._usages.popitem(last=False)
         return usage
 
 

@@ -48,10 +48,10 @@ _AHEAD: Final = 1_000  # events read ahead for a slow client
 
 def frame(turn_id: str, event: LoggedEvent) -> bytes:
     """An event as a frame of server-sent events."""
-    at = datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z")
+    timestamp = datetime.fromtimestamp(event.at, UTC).isoformat().replace("+00:00", "Z")
     is_part = event.length is not None
     place = str(event.position) if is_part else event.number
-    fields = {"id": place, "type": event.type, "turn": turn_id, "at": at} | event.data
+    fields = {"id": place, "type": event.type, "turn": turn_id, "at": timestamp} | event.data
     return f"id: {place}\nevent: {event.type}\ndata: {json_text(fields)}\n\n".encode()
 
 

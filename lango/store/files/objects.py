@@ -118,7 +118,11 @@ class ObjectStore:
             # Its type names a package for tables, which obstore does not need.
             pages = self._client.list(folder, chunk_size=_PAGE)  # pyright: ignore[reportUnknownMemberType]
             async for page in pages:
-                yield [each["path"] for each in page if each["last_modified"] < before]
+                yield [
+                    stored_object["path"]
+                    for stored_object in page
+                    if stored_object["last_modified"] < before
+                ]
 
     @contextmanager
     def _errors(self) -> Generator[None]:

@@ -30,15 +30,15 @@ class MessageRange:
 class SeenMessages:
     """The messages of a session as they were when `upto` was the newest seq."""
 
-    def __init__(self, database: Database, session_pk: int, upto: int) -> None:
+    def __init__(self, database: Database, session_pk: int, last_seq: int) -> None:
         self._database = database
-        self._upto = upto
+        self._last_seq = last_seq
         self._of_session = messages.c.session_pk == session_pk
-        self._stood = sa.or_(messages.c.undone_by.is_(None), messages.c.undone_by > upto)
+        self._stood = sa.or_(messages.c.undone_by.is_(None), messages.c.undone_by > last_seq)
         self._seen = (
             self._of_session,
             messages.c.role != CONTROL,
-            messages.c.seq <= upto,
+            messages.c.seq <= last_seq,
             self._stood,
         )
 
@@ -54,7 +54,7 @@ class SeenMessages:
     async def summaries(self) -> list[StoredMessage]:
         """The rows of the summaries that were stored before the call's own answer, in order."""
         later = sa.select(sa.func.min(messages.c.seq)).where(
-            self._of_session, messages.c.role != CONTROL, messages.c.seq > self._upto
+            self._of_session, messages.c.role != CONTROL, messages.c.seq > self._last_seq
         )
         is_before = messages.c.seq < sa.func.coalesce(later.scalar_subquery(), _NO_END)
         statement = sa.select(*ROW).where(

@@ -179,9 +179,9 @@ async def load_window(
         after = min(session.turn_seq - 1, edge.seq if edge else 0)
     rows = list(await transaction.all(_ROWS_AFTER, of_pk=session.pk, after=after))
     if row.compacted_seq is not None and row.compacted_seq <= after:
-        at = row.compacted_seq
-        rows = [*await transaction.all(_ROW_AT, of_pk=session.pk, at=at), *rows]
-    stored = [StoredMessage._make(cast("Sequence[Any]", each)) for each in rows]
+        summary_seq = row.compacted_seq
+        rows = [*await transaction.all(_ROW_AT, of_pk=session.pk, at=summary_seq), *rows]
+    stored = [StoredMessage._make(cast("Sequence[Any]", columns)) for columns in rows]
     return LoadedSession(session, stored, after == 0, after)
 
 
@@ -191,14 +191,14 @@ async def with_pinned(connection: AsyncConnection, loaded: LoadedSession) -> Loa
     pinned = spans(loaded.session.open_calls, loaded.window_after)
     for first in range(0, len(pinned), _SPANS):
         span = _spans(pinned[first : first + _SPANS])
-        inside = messages.c.seq.between(span.c.first, span.c.last)
+        in_span = messages.c.seq.between(span.c.first, span.c.last)
         in_invocation = sa.or_(
             span.c.invocation == "", span.c.invocation == messages.c.invocation_id
         )
         of_session = messages.c.session_pk == loaded.session.pk
         statement = (
             sa.select(*ROW)
-            .join_from(span, messages, sa.and_(of_session, inside, in_invocation))
+            .join_from(span, messages, sa.and_(of_session, in_span, in_invocation))
             .where(live)
         )
         rows |= {

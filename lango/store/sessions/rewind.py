@@ -180,15 +180,15 @@ async def _artifacts(
     after: list[JsonObject],
 ) -> dict[str, int]:
     """ADK's artifact change, completed: ADK knows only the versions that were loaded."""
-    standing, current = folded(before, ARTIFACTS), folded([*before, *after], ARTIFACTS)
+    previous, current = folded(before, ARTIFACTS), folded([*before, *after], ARTIFACTS)
     delta = dict(rewind.artifact_delta)
     key = SessionKey(session.tenant, session.app_name, session.user_id, session.id)
     for name in sorted(current):
         if name in delta:
-            if name in standing:  # ADK may have hidden it, not knowing of this version
-                await refill_version(connection, key, name, standing[name], into=delta[name])
-        elif current[name] != standing.get(name):
-            restored = await restore_version(connection, key, name, standing.get(name))
+            if name in previous:  # ADK may have hidden it, not knowing of this version
+                await refill_version(connection, key, name, previous[name], into=delta[name])
+        elif current[name] != previous.get(name):
+            restored = await restore_version(connection, key, name, previous.get(name))
             delta |= {} if restored is None else {name: restored}
     return delta
 

@@ -48,7 +48,7 @@ class ImportResult:
 
     is_new: bool
     added: int  # rows
-    known: int  # rows that were here before
+    existing: int  # rows that were here before
     continued: int  # rows here that the source does not have: the session has been used since
 
 
@@ -136,7 +136,9 @@ async def _import(
         async for batch in stream:
             failpoint("import.batch")
             await writer.add(batch)
-    imported = ImportResult(is_new, writer.added, writer.known, row.next_seq - 1 - writer.known)
+    imported = ImportResult(
+        is_new, writer.added, writer.existing, row.next_seq - 1 - writer.existing
+    )
     if imported.continued and imported.added:  # raising rolls the transaction back
         raise SessionExistsError(
             "Both this session and its source have new events since the last import."
@@ -181,7 +183,7 @@ class _Writer:
         self, connection: AsyncConnection, key: SessionKey, row: sa.Row[Any], *, is_new: bool
     ) -> None:
         self.added = 0
-        self.known = 0
+        self.existing = 0
         self._connection = connection
         self._key = key
         self._pk: int = row.pk
@@ -194,7 +196,7 @@ class _Writer:
         """Write the entries of a batch that are not here yet."""
         fresh = batch if self._is_new else await self._unknown(batch)
         self.added += len(fresh)
-        self.known += len(batch) - len(fresh)
+        self.existing += len(batch) - len(fresh)
         for entry in fresh:
             if entry.rewind is not None:
                 await self._undo(entry)

@@ -87,10 +87,10 @@ def _steps(answer: ScriptedAnswer, model: str) -> Iterator[Step]:
 
 
 def _reasoning(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]:
-    at: JsonObject = {"output_index": len(output)}
+    item_place: JsonObject = {"output_index": len(output)}
     item: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": []}
-    yield "response.output_item.added", {**at, "item": item}
-    place = {**at, "item_id": "rs_1", "summary_index": 0}
+    yield "response.output_item.added", {**item_place, "item": item}
+    place = {**item_place, "item_id": "rs_1", "summary_index": 0}
     part = {"type": "summary_text", "text": ""}
     if answer.thoughts:
         yield "response.reasoning_summary_part.added", {**place, "part": part}
@@ -99,15 +99,15 @@ def _reasoning(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Ste
         item = {**item, "summary": [{**part, "text": answer.thoughts}]}
     if answer.signature:
         item = {**item, "encrypted_content": answer.signature}
-    yield "response.output_item.done", {**at, "item": item}
+    yield "response.output_item.done", {**item_place, "item": item}
     output.append(item)
 
 
 def _message(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]:
-    at: JsonObject = {"output_index": len(output)}
+    item_place: JsonObject = {"output_index": len(output)}
     item: JsonObject = {"id": "msg_1", "type": "message", "role": "assistant"}
-    yield "response.output_item.added", {**at, "item": {**item, "content": []}}
-    place = {**at, "item_id": "msg_1", "content_index": 0}
+    yield "response.output_item.added", {**item_place, "item": {**item, "content": []}}
+    place = {**item_place, "item_id": "msg_1", "content_index": 0}
     part: JsonObject = {"type": "output_text", "text": "", "annotations": []}
     yield "response.content_part.added", {**place, "part": part}
     for piece in answer.pieces(answer.text):
@@ -116,7 +116,7 @@ def _message(answer: ScriptedAnswer, output: list[JsonObject]) -> Iterator[Step]
     full_part = {**part, "text": answer.text}
     yield "response.content_part.done", {**place, "part": full_part}
     item |= {"status": "completed", "content": [full_part]}
-    yield "response.output_item.done", {**at, "item": item}
+    yield "response.output_item.done", {**item_place, "item": item}
     output.append(item)
 
 
@@ -195,13 +195,13 @@ def _check_tools(problems: Problems, body: JsonObject) -> None:
     problems.need(choice is None or tools, "tool_choice: without tools")
     if isinstance(choice, dict):
         tool_choice = obj(choice)
-        several = (
+        allowed_tools = (
             objects(tool_choice.get("tools"))
             if tool_choice.get("type") == "allowed_tools"
             else [tool_choice]
         )
-        missing = [tool.get("name") for tool in several if tool.get("name") not in names]
-        problems.need(several and not missing, f"tool_choice: no tools {missing}")
+        missing = [tool.get("name") for tool in allowed_tools if tool.get("name") not in names]
+        problems.need(allowed_tools and not missing, f"tool_choice: no tools {missing}")
     else:
         problems.need(choice in (None, "auto", "none", "required"), f"tool_choice: {choice}")
 

@@ -31,8 +31,8 @@ class Problems(list[str]):
 
     def unique(self, names: list[str], path: str) -> None:
         """Allow no name twice."""
-        twice = sorted({name for name in names if names.count(name) > 1})
-        self.need(not twice, f"{path}: {', '.join(twice)} more than once")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        self.need(not duplicates, f"{path}: {', '.join(duplicates)} more than once")
 
     def between(self, body: JsonObject, key: str, low: float, high: float) -> None:
         """Require a number, if present, to be within bounds."""

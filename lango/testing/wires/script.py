@@ -41,7 +41,7 @@ class ScriptedAnswer:
 
     def pieces(self, text: str) -> list[str]:
         """A text in deltas."""
-        return [text[at : at + self.delta] for at in range(0, len(text), self.delta)]
+        return [text[start : start + self.delta] for start in range(0, len(text), self.delta)]
 
 
 @dataclass(frozen=True, slots=True)

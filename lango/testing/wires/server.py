@@ -209,8 +209,8 @@ async def _pieces(
 ) -> AsyncIterator[bytes]:
     for chunk in data:
         step = size or len(chunk) or 1
-        for at in range(0, len(chunk), step):
-            yield chunk[at : at + step]
+        for start in range(0, len(chunk), step):
+            yield chunk[start : start + step]
             await asyncio.sleep(0)
     if forever:
         await asyncio.Event().wait()

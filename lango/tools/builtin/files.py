@@ -118,9 +118,9 @@ class Files:
         with self._files.folder(path) as descriptor:
             walk = os.fwalk(".", dir_fd=descriptor, follow_symlinks=False)
             for folder, _, names, parent in walk:
-                inside = [*filter(None, (base, folder.removeprefix(".").removeprefix("/")))]
+                parts = [*filter(None, (base, folder.removeprefix(".").removeprefix("/")))]
                 for name in names:
-                    yield "/".join([*inside, name]), parent, name
+                    yield "/".join([*parts, name]), parent, name
 
     def _holds(self, name: str, parent: int, text: str) -> bool:
         """Whether a file contains the text."""

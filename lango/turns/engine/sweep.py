@@ -50,5 +50,7 @@ class MissedTurnSweep:
         now = time.monotonic()
         if len(self._first_seen) > _MAX_HEADS:
             since = now - _REMEMBERED
-            self._first_seen = {turn: at for turn, at in self._first_seen.items() if at > since}
+            self._first_seen = {
+                turn: seen_at for turn, seen_at in self._first_seen.items() if seen_at > since
+            }
         return now - self._first_seen.setdefault(head.turn, now) >= READY_FOR

@@ -75,12 +75,12 @@ class TurnCallIds:
             if call is None:
                 parts.append(part)
                 continue
-            was = call.id or ""
+            old_id = call.id or ""
             if self._is_new_needed(call):
                 call = call.model_copy(update={"id": new_id("call")})
                 part = part.model_copy(update={"function_call": call})
             self._taken.add(call.id or "")
-            still_marked |= {call.id or ""} if was in marks else set()
+            still_marked |= {call.id or ""} if old_id in marks else set()
             parts.append(part)
         if event.content is not None:
             event.content = event.content.model_copy(update={"parts": parts})

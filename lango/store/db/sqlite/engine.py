@@ -152,8 +152,8 @@ def refuse_network_file_system(path: Path, mounts: Path = Path("/proc/self/mount
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         _, point, fs_type, *_ = line.split(" ")
         point = point.replace("\\040", " ")
-        inside = target == point or target.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
+        is_inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if is_inside and len(point) >= len(best):
             best, kind = point, fs_type
     if kind in _NETWORK_FILE_SYSTEMS:
         raise UnsupportedUrlError(
