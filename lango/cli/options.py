@@ -69,8 +69,8 @@ def command_of(place: Place, *words: str) -> str:
         "--schema": schema,
         "--config": config and str(config),
     }
-    written = [word for flag, value in flags.items() if value for word in (flag, value)]
-    return shlex.join(["lango", *words, *written])
+    arguments = [word for flag, value in flags.items() if value for word in (flag, value)]
+    return shlex.join(["lango", *words, *arguments])
 
 
 def store_flags(url: str | None = None, schema: str | None = None) -> dict[str, Any]:

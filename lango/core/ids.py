@@ -37,10 +37,10 @@ def check_key(kind: str, *columns: str, room: int = MAX_KEY_BYTES) -> None:
     """Raise InvalidIdError if the columns of a key (the kind's own last) exceed `room` bytes."""
     if sum(map(len, columns)) * _MAX_BYTES_PER_CHARACTER <= room:
         return
-    used = sum(len(column.encode(errors="surrogatepass")) for column in columns)
-    if used > room:
+    size = sum(len(column.encode(errors="surrogatepass")) for column in columns)
+    if size > room:
         raise InvalidIdError(
-            f"The {kind} and the names of its owner have {used} bytes together, {room} at most are "
+            f"The {kind} and the names of its owner have {size} bytes together, {room} at most are "
             f"allowed: {columns[-1][:40]!r}"
         )
 

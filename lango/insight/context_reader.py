@@ -134,7 +134,7 @@ class ContextReader:
     async def _preview(self, calls: Sequence[ModelCall]) -> ContextPreview:
         """The next call's history, loaded as ADK would load it."""
         outer_calls = [call for call in calls if call.first_seq is not None]  # not an inner agent's
-        by = basis(outer_calls, await self._sent(outer_calls[-1]) if outer_calls else [])
+        preview_basis = basis(outer_calls, await self._sent(outer_calls[-1]) if outer_calls else [])
         session = await load_session(self._store, self._key, self._token_budget)
         if session is None:
             raise SessionNotFoundError
@@ -146,7 +146,7 @@ class ContextReader:
         else:
             rows = [row for row in rows if row.seq > (summary.replaces.last or 0)]
             not_loaded = [summary.replaces]
-        return preview(await self._talk(rows), by, not_loaded, self._text_room, summary)
+        return preview(await self._talk(rows), preview_basis, not_loaded, self._text_room, summary)
 
     async def _newest_summary(self, rows: Sequence[StoredMessage]) -> StoredSummary | None:
         return await _newest_of(await self._seen(rows[-1].seq), rows) if rows else None

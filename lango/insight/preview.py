@@ -86,7 +86,7 @@ def _room(
 
 def preview(
     talk: Sequence[StoredTalk],
-    by: PreviewBasis,
+    preview_basis: PreviewBasis,
     not_loaded: Sequence[ContextCut] = (),
     text_room: int | None = TEXT_ROOM,
     summary: StoredSummary | None = None,
@@ -99,20 +99,20 @@ def preview(
         start = len(before) + (len(messages) if next_message else _open_turn(talk))
         fitted = fit(
             [*before, *messages, *next_message],
-            by.room,
-            by.calibration,
+            preview_basis.room,
+            preview_basis.calibration,
             lambda _: start,
             lambda _: len(before),
         )
     except ContextTooLongError as error:
-        return ContextPreview(by.room, 0, (), tuple(not_loaded), str(error))
+        return ContextPreview(preview_basis.room, 0, (), tuple(not_loaded), str(error))
     has_summary = summary is not None and summary.message in fitted.messages[:1]
     sent_count = len(fitted.messages) - len(next_message) - has_summary
     sent = newest_of(talk, sent_count)
     cut = talk[: len(talk) - len(sent)]
-    turn = by.call.turn if by.call and not next_message else ""
+    turn = preview_basis.call.turn if preview_basis.call and not next_message else ""
     return ContextPreview(
-        budget=by.room,
+        budget=preview_basis.room,
         tokens=sum(
             map(request_tokens, fitted.messages[: len(fitted.messages) - len(next_message)])
         ),
@@ -120,7 +120,7 @@ def preview(
             *([summary.section(text_room)] if summary and has_summary else []),
             *message_sections(sent, text_room, turn=turn, shortened=fitted.shortened),
         ),
-        cut=(*not_loaded, *([cut_of(cut, by.why)] if cut else [])),
+        cut=(*not_loaded, *([cut_of(cut, preview_basis.why)] if cut else [])),
     )
 
 

@@ -152,8 +152,10 @@ def _tools(request: ModelRequest, names: ToolNames, messages: list[JsonObject]) 
     ]
     if not declared:
         # A history with calls is refused unless some tool is declared.
-        used = {b["name"] for m in messages for b in m["content"] if b["type"] == "tool_use"}
-        declared = [{"name": name, "input_schema": EMPTY} for name in sorted(used)]
+        called_names = {
+            b["name"] for m in messages for b in m["content"] if b["type"] == "tool_use"
+        }
+        declared = [{"name": name, "input_schema": EMPTY} for name in sorted(called_names)]
         choice = {"type": "none"}
     if not declared:
         return {}

@@ -117,10 +117,10 @@ async def metrics_port(app: FastAPI, settings: MetricsSettings) -> AsyncGenerato
         if exporter is None:
             yield None
             return
-        beside = FastAPI(openapi_url=None)
-        add_metrics(beside, exporter)
+        metrics_app = FastAPI(openapi_url=None)
+        add_metrics(metrics_app, exporter)
         with listen(settings.host, settings.port, METRICS_OPTIONS) as listening:
-            server = plain_server(beside)
+            server = plain_server(metrics_app)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             try:
                 yield f"{web_address(*listening.getsockname()[:2])}{PATH}"

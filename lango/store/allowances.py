@@ -133,8 +133,8 @@ async def check_open_turns(
         _check_turns(row.open, allowed)
 
 
-def _check_turns(used: int, allowed: int) -> None:
-    if used >= allowed:
+def _check_turns(open_turns: int, allowed: int) -> None:
+    if open_turns >= allowed:
         raise KeyLimitError(
             f"Limit of {allowed} open turns reached for this caller.",
             limit="turns",

@@ -172,8 +172,8 @@ async def _insert(
     existing = (await connection.execute(statement)).one_or_none()
     if existing is not None:
         return existing
-    written = sa.insert(api_keys).values(values).returning(api_keys)
-    return (await connection.execute(written)).one()
+    insertion = sa.insert(api_keys).values(values).returning(api_keys)
+    return (await connection.execute(insertion)).one()
 
 
 async def _replace(

@@ -19,9 +19,9 @@ _open_turns = (
 _COUNT_OPEN: Final = Prepared(sa.select(sa.func.count().label("open")).select_from(_open_turns))
 
 
-async def count_open_turns(database: Database, tenant: str, most: int) -> int:
-    """The tenant's turns that have not ended, counted up to `most`."""
-    (row,) = await database.read(_COUNT_OPEN, in_tenant=tenant, most=most)
+async def count_open_turns(database: Database, tenant: str, limit: int) -> int:
+    """The tenant's turns that have not ended, counted up to `limit`."""
+    (row,) = await database.read(_COUNT_OPEN, in_tenant=tenant, most=limit)
     return row.open
 
 

@@ -267,8 +267,10 @@ def differences(clean: Snapshot, after: Snapshot) -> Iterator[str]:
         yield f"{len(after.history)} sessions, not {len(clean.history)}"
     if clean.state != after.state or clean.user_state != after.user_state:
         keys = clean.state.keys() | after.state.keys()
-        wrong = {k: after.state.get(k) for k in keys if clean.state.get(k) != after.state.get(k)}
-        yield f"the state differs: {wrong or 'of the user'}"
+        different = {
+            k: after.state.get(k) for k in keys if clean.state.get(k) != after.state.get(k)
+        }
+        yield f"the state differs: {different or 'of the user'}"
     if clean.artifacts != after.artifacts:
         yield f"artifacts {after.artifacts}, not {clean.artifacts}"
     if clean.memory != after.memory:

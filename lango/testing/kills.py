@@ -165,12 +165,12 @@ class _Sweeper:
         next_kills = [
             self.drawn.randint(1, 14) for _ in range(self.drawn.randint(0, self.more_kills))
         ]
-        went_on = [self._resume(key, path, at, workers) for at in (*next_kills, None)]
-        recoveries = [recovery for _, recovery in went_on]
-        last = went_on[-1][0]
+        resumed = [self._resume(key, path, at, workers) for at in (*next_kills, None)]
+        recoveries = [recovery for _, recovery in resumed]
+        last = resumed[-1][0]
         after = asyncio.run(snapshot(self.sweep.url, key))
         report.trials += 1
-        report.kills += 1 + sum(process.is_cut for process, _ in went_on)
+        report.kills += 1 + sum(process.is_cut for process, _ in resumed)
         report.unknown += after.has_unknown
         report.killed_at[before.points[-1]] += 1
         for problem in wrongs(clean, trace, Trial(before, recoveries, after)):

@@ -45,19 +45,19 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     loop = asyncio.get_running_loop()
     slots = thread_slots()
     tenant = await slots.acquire()
-    done: asyncio.Future[Any] = loop.create_future()
+    outcome: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
     def settle(result: Any, error: BaseException | None) -> None:
         slots.release(tenant)
-        if done.done():  # the caller no longer waits
+        if outcome.done():  # the caller no longer waits
             return
         if error is None:
-            done.set_result(result)
+            outcome.set_result(result)
         elif isinstance(error, StopIteration):  # a future cannot hold it
-            done.set_exception(RuntimeError("the tool raised StopIteration"))
+            outcome.set_exception(RuntimeError("the tool raised StopIteration"))
         else:
-            done.set_exception(error)
+            outcome.set_exception(error)
 
     def run() -> None:
         result, error = None, None
@@ -75,4 +75,4 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     except BaseException:
         slots.release(tenant)
         raise
-    return await done
+    return await outcome

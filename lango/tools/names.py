@@ -94,16 +94,16 @@ def _named(
     used_names: Collection[str],
 ) -> list[NamedTool]:
     named_tools: list[NamedTool] = []
-    used: set[str] = set()
+    given_names: set[str] = set()
     for tool in listing.tools:
         name, longer = listing.wanted(tool), listing.longer(tool)
         problem = _problem(listing, name, unique, used_names)
         if tool in RESERVED:  # McpTool raises for these, even under another name
             named_tools.append(_left_out(listing, tool, "a tool of ADK has that name"))
-        elif not problem and name not in used:
+        elif not problem and name not in given_names:
             named_tools.append(NamedTool(tool, name))
-            used.add(name)
-        elif not problem or longer in used:
+            given_names.add(name)
+        elif not problem or longer in given_names:
             named_tools.append(
                 _left_out(
                     listing, tool, f"the {listing.kind} lists {longer if problem else name!r} twice"
@@ -111,7 +111,7 @@ def _named(
             )
         elif tool and longer in free and TOOL_NAME.fullmatch(longer):
             named_tools.append(_renamed(listing, tool, longer, problem))
-            used.add(longer)
+            given_names.add(longer)
         else:
             named_tools.append(_left_out(listing, tool, problem))
     return named_tools

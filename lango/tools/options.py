@@ -45,6 +45,6 @@ def read_options(kind: type[T], spec: str, values: Mapping[str, Any]) -> T:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        wrong = "; ".join(f"{place_of([*e['loc']])}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(f"{place_of([*e['loc']])}: {e['msg']}" for e in error.errors())
         names = ", ".join(kind.model_fields)
-        raise InvalidToolError(f"{spec}: {wrong}. Its options are {names}.") from error
+        raise InvalidToolError(f"{spec}: {problems}. Its options are {names}.") from error

@@ -20,8 +20,8 @@ class ThreadSlots:
     slots; if its functions hang, the next tenant gets a quarter, the one after that an eighth.
     """
 
-    def __init__(self, most: int) -> None:
-        self._free = most
+    def __init__(self, limit: int) -> None:
+        self._free = limit
         self._in_use: Counter[str] = Counter()
         self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
 

@@ -60,19 +60,19 @@ class TurnMetrics:
                 self._ended(turn, measured, item.end)
 
     def _begin(self, claim: Claim) -> None:
-        turn, waited = claim.turn, None
+        turn, queue_time = claim.turn, None
         if claim.verdict is None:  # else it is only closed
             lost_for = claim.lost_for if claim.resumes else None
             self._recorder.attempt_began(turn.session.app_name, _cause(claim), lost_for)
             if turn.attempts == 1 and turn.started is not None:
-                waited = max(turn.started - max(turn.created, turn.run_at or 0.0), 0.0)
-                self._recorder.turn_started(turn.session.app_name, waited)
-        self._running[turn.id] = _Measured(time.monotonic(), waited)
+                queue_time = max(turn.started - max(turn.created, turn.run_at or 0.0), 0.0)
+                self._recorder.turn_started(turn.session.app_name, queue_time)
+        self._running[turn.id] = _Measured(time.monotonic(), queue_time)
 
     def _first_word(self, turn: Turn, measured: _Measured) -> None:
-        waited = (measured.waited or 0.0) + time.monotonic() - measured.began
+        delay = (measured.waited or 0.0) + time.monotonic() - measured.began
         measured.waited = None
-        self._recorder.first_word(turn.session.app_name, waited)
+        self._recorder.first_word(turn.session.app_name, delay)
 
     def _tool_finished(self, measured: _Measured, item: ToolFinished) -> None:
         began = measured.calls.pop(item.call, None)

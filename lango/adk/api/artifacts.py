@@ -90,13 +90,13 @@ def read_artifact(data: JsonObject, about: JsonObject | None, files: FileLimits)
         part = types.Part.model_validate_json(json_text(data))
     except ValidationError as error:
         raise UnsupportedRequestError(f"artifact.{problems_of(error)}") from None
-    beside = part.model_dump(
+    other_fields = part.model_dump(
         mode="json", exclude_none=True, exclude={"text": True, "inline_data": {"data"}}
     )
-    if not beside.keys() <= _STORED:
+    if not other_fields.keys() <= _STORED:
         raise UnsupportedRequestError("An artifact has one of text, inlineData, fileData.")
     size = checked_size(part, files) + len((part.text or "").encode())
-    beside_size = len(json_text([beside, about]).encode())
+    beside_size = len(json_text([other_fields, about]).encode())
     if beside_size > MAX_BESIDE:
         raise BodyTooLargeError(
             f"customMetadata and the fields beside the data may have {MAX_BESIDE} bytes together."

@@ -106,14 +106,14 @@ async def _answer_all(
     if not by_event:
         return []
     ledger_results = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
-    written: list[Event] = []
+    answers: list[Event] = []
     for calls in by_event.values():
         for open_call in calls:  # children first: an answered call is not visited again
             await _close_child(sessions, open_call.call.id or "")
         name = calls[0].event.id + _closing(sessions.claim.turn)
-        written.append(_answer(name, calls, ledger_results))
-        await sessions.append_event(session, written[-1])
-    return written
+        answers.append(_answer(name, calls, ledger_results))
+        await sessions.append_event(session, answers[-1])
+    return answers
 
 
 def _all_open(events: Sequence[Event]) -> Iterator[_Open]:

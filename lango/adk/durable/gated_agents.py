@@ -174,10 +174,10 @@ async def _run_loop(
             async with aclosing(agents[name].run_async(ctx)) as events:
                 async for event in events:
                     yield event
-            done = journal_of(ctx).run(name)
-            if done.waits:
+            agent_run = journal_of(ctx).run(name)
+            if agent_run.waits:
                 return
-            if done.escalates:
+            if agent_run.escalates:
                 is_over = True
                 break
         order, rounds = names, rounds + 1

@@ -279,16 +279,16 @@ class AgentRun:
     @property
     def cursor(self) -> SequencePosition:
         """The position of a sequence or loop."""
-        noted = [
+        states = [
             event.actions.agent_state
             for event in self.events
             if event.author == self.name and event.actions.agent_state
         ]
-        if not noted:
+        if not states:
             return SequencePosition()
-        rounds = _rounds(noted[-1])
-        current = str(noted[-1].get("current_sub_agent", ""))
-        earlier = {str(n.get("current_sub_agent")) for n in noted[:-1] if _rounds(n) == rounds}
+        rounds = _rounds(states[-1])
+        current = str(states[-1].get("current_sub_agent", ""))
+        earlier = {str(n.get("current_sub_agent")) for n in states[:-1] if _rounds(n) == rounds}
         return SequencePosition(current, rounds, frozenset(earlier - {current}))
 
     def temp_state(self, step: Step) -> JsonObject:

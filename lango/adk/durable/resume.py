@@ -65,12 +65,12 @@ async def resumable(
     root = runner.agent
     may_have_begun = sessions.claim.resumes or _in_fixed_order(root)
     session = await load(sessions, key) if may_have_begun else None
-    written = since_message(sessions, session, message_id) if session else []
-    if session is None or not written:
+    turn_history = since_message(sessions, session, message_id) if session else []
+    if session is None or not turn_history:
         return await _begun(sessions, session, root, message_id, message, state)
-    stored = written[1:]
+    stored = turn_history[1:]
     repaired = await _repaired(sessions, session)
-    content: types.Content | None = written[0].content or message
+    content: types.Content | None = turn_history[0].content or message
     if _answers(content or message):  # ADK needs it again; the store knows it by its id
         sessions.message_id = message_id
     elif _in_fixed_order(root):
@@ -80,7 +80,7 @@ async def resumable(
 
 async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
     """Write the missing events; each repair sees the events of those before it."""
-    done: list[Event] = []
+    repaired: list[Event] = []
     results = await sessions.ledger.results(sessions.claim, sessions.invocation_id)
     for repair in REPAIRS_OF_AGENTS if sessions.places else REPAIRS:
         own_events = [e for e in session.events if e.invocation_id == sessions.invocation_id]
@@ -89,8 +89,8 @@ async def _repaired(sessions: ClaimedSessions, session: Session) -> list[Event]:
             if is_end(event) and place is not None and not place.stores_end:
                 continue
             await sessions.append_event(session, event)
-            done.append(event)
-    return done
+            repaired.append(event)
+    return repaired
 
 
 async def _begun(

@@ -312,8 +312,8 @@ class _ClaimedTurn:
         session = await load(self.sessions, self.key)
         if session is None:  # deleted together with the turn
             return []
-        written = await close_history(self.sessions, session, self.message_id)
-        return [turn_event for event in written for turn_event in reader.read(event)]
+        answers = await close_history(self.sessions, session, self.message_id)
+        return [turn_event for event in answers for turn_event in reader.read(event)]
 
     async def _claimed_turn(self) -> ClaimedTurn:
         """The turn with its usage so far; unfinished calls of earlier attempts are marked."""
@@ -343,8 +343,8 @@ class _ClaimedTurn:
     async def _problem(self) -> TurnError | None:
         """Why a turn that lost its worker cannot resume; None if it can."""
         session = await load(self.sessions, self.key)
-        written = since_message(self.sessions, session, self.message_id) if session else []
-        if session is None or len(written) < 2:
+        turn_history = since_message(self.sessions, session, self.message_id) if session else []
+        if session is None or len(turn_history) < 2:
             return None  # nothing has happened that could be repeated
         if not self.agent.shape.is_exact:
             problems = "; ".join(self.agent.shape.problems)
@@ -352,7 +352,7 @@ class _ClaimedTurn:
                 f"The turn's worker died, and the turn cannot be resumed: {problems}."
             )
         if self.claim.ran_under != self.agent.fingerprint:
-            return self._changed(written)
+            return self._changed(turn_history)
         return None
 
     async def given_up(self, verdict: GivenUp) -> GivenUp:
@@ -372,9 +372,9 @@ class _ClaimedTurn:
         ]
         return speaker_after(events, self.agent.runner.root.name)
 
-    def _changed(self, written: Sequence[Event]) -> AgentChangedError | None:
+    def _changed(self, turn_history: Sequence[Event]) -> AgentChangedError | None:
         """The error if a deploy removed parts the turn needs; ended agents may be missing."""
-        turn_events = before_closing(written, self.claim.turn)
+        turn_events = before_closing(turn_history, self.claim.turn)
         needed, target = unfinished_agents(turn_events), open_transfer(turn_events)
         calls = {
             call.name or "": event.author

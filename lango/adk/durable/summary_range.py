@@ -102,8 +102,8 @@ def fitting(summary: Sequence[Event], events: Sequence[Event], room: int) -> lis
 
 def _shortened(events: Sequence[Event], room: int) -> list[Event]:
     """The events with the ends of their texts left out, all in proportion."""
-    least = events_tokens(_cut_events(events, 0.0))  # names, and what is around the texts
-    share = max(room - least, 0) / max(events_tokens(events) - least, 1)
+    fixed_tokens = events_tokens(_cut_events(events, 0.0))  # names, and what is around the texts
+    share = max(room - fixed_tokens, 0) / max(events_tokens(events) - fixed_tokens, 1)
     return _cut_events(events, min(share, 1.0))
 
 

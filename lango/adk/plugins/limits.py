@@ -92,38 +92,38 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """End the turn if a limit is reached, else count the call."""
-        used = self._used(note_caller(callback_context, llm_request).turn)
-        error = next(self._reached(used), None)
+        totals = self._used(note_caller(callback_context, llm_request).turn)
+        error = next(self._reached(totals), None)
         if error is not None:
             return StopResponse(error)
-        used.model_calls += 1
+        totals.model_calls += 1
         return await super().before_model_callback(
             callback_context=callback_context, llm_request=llm_request
         )
 
-    def _reached(self, used: _Used) -> Iterator[TurnLimitError]:
+    def _reached(self, totals: _Used) -> Iterator[TurnLimitError]:
         """The limits that allow no further model call."""
-        if self.model_calls is not None and used.model_calls >= self.model_calls:
-            yield _limit_error("model_calls", self.model_calls, used.model_calls + 1)
-        if self.tool_calls is not None and used.tool_calls > self.tool_calls:
-            yield _limit_error("tool_calls", self.tool_calls, used.tool_calls)
-        if self.tokens is not None and used.tokens >= self.tokens:
-            yield _limit_error("tokens", self.tokens, used.tokens)
-        if self.cost is not None and used.cost >= self.cost:
-            yield _limit_error("cost", self.cost, used.cost)
+        if self.model_calls is not None and totals.model_calls >= self.model_calls:
+            yield _limit_error("model_calls", self.model_calls, totals.model_calls + 1)
+        if self.tool_calls is not None and totals.tool_calls > self.tool_calls:
+            yield _limit_error("tool_calls", self.tool_calls, totals.tool_calls)
+        if self.tokens is not None and totals.tokens >= self.tokens:
+            yield _limit_error("tokens", self.tokens, totals.tokens)
+        if self.cost is not None and totals.cost >= self.cost:
+            yield _limit_error("cost", self.cost, totals.cost)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """Count the call, and refuse it if it exceeds the limit."""
         del tool, tool_args
-        used = self._used(note_tool(tool_context))
+        totals = self._used(note_tool(tool_context))
         call = (tool_context.invocation_id, call_key(tool_context))
-        if call in used.counted:
-            used.counted.remove(call)
+        if call in totals.counted:
+            totals.counted.remove(call)
             return None
-        used.tool_calls += 1
-        if self.tool_calls is None or used.tool_calls <= self.tool_calls:
+        totals.tool_calls += 1
+        if self.tool_calls is None or totals.tool_calls <= self.tool_calls:
             return None
         return {"error": f"Not run: a turn may call tools {self.tool_calls} times."}
 
@@ -132,9 +132,9 @@ class LimitsPlugin(RecordingPlugin, TurnPlugin[_Used]):
         usage = record.attempt.usage
         if usage is None:
             return
-        used = self._used(caller.turn)
-        used.tokens += usage.input + usage.output
-        used.cost += record.price or 0.0
+        totals = self._used(caller.turn)
+        totals.tokens += usage.input + usage.output
+        totals.cost += record.price or 0.0
         if self.cost is not None and record.price is None:
             self._warn_unpriced(f"{record.attempt.provider}:{record.attempt.model}")
 

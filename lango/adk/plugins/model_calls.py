@@ -108,14 +108,16 @@ class ModelCallsPlugin(RecordingPlugin):
         return self.store.database.is_same(caller.database)
 
     async def _write(self, batch: Sequence[_Written]) -> None:
-        await self._calls.settle([written.record for written in batch if written.kind == "settle"])
+        await self._calls.settle(
+            [write_item.record for write_item in batch if write_item.kind == "settle"]
+        )
         busy: StoreBusyError | None = None
-        for tenant in {written.tenant for written in batch}:
+        for tenant in {write_item.tenant for write_item in batch}:
             for kind, write in (("add", self._calls.add), ("parts", self._calls.add_parts)):
                 records = [
-                    written.record
-                    for written in batch
-                    if (written.tenant, written.kind) == (tenant, kind)
+                    write_item.record
+                    for write_item in batch
+                    if (write_item.tenant, write_item.kind) == (tenant, kind)
                 ]
                 try:
                     await write(tenant, records)

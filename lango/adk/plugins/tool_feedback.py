@@ -34,8 +34,8 @@ class ToolFeedbackPlugin(BasePlugin):
         del tool_args, tool_context
         # ADK reports cancellations too, for clean-up.
         cancelled = isinstance(cast(object, error), asyncio.CancelledError)
-        off = isinstance(error, CredentialsDisabledError)  # for the operator, not the model
-        if cancelled or off or _is_stand_in(tool):
+        is_disabled = isinstance(error, CredentialsDisabledError)  # for the operator, not the model
+        if cancelled or is_disabled or _is_stand_in(tool):
             return None
         return feedback(error, tool.name)
 

@@ -180,7 +180,7 @@ def _cells(key: ApiKey) -> tuple[str, ...]:
     state = _state(key)
     if state == "live" and key.expires is not None:
         state = f"until {_time(key.expires)}"
-    used = _time(key.last_used) or "never"
+    last_used = _time(key.last_used) or "never"
     scopes = " ".join(sorted(key.scopes))
-    cells = (key.id, key.name, key.user or "-", scopes, limits, state, used)
+    cells = (key.id, key.name, key.user or "-", scopes, limits, state, last_used)
     return tuple(one_line(cell, _WIDTH) for cell in cells)

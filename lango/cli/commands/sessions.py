@@ -167,17 +167,23 @@ def import_session(
 
     place = (url, schema, config)
     names = {"app_name": app, "user_id": user, "session_id": session}
-    done = with_store(place, tenant, partial(import_from, path=file, names=names), may_create=True)
+    result = with_store(
+        place, tenant, partial(import_from, path=file, names=names), may_create=True
+    )
     if as_json:
-        key = done.key
-        names = {"id": done.public_id, "app": key.app_name, "user": key.user_id}
-        counts = {"entries": done.entries, "artifacts": done.artifacts, "memories": done.memories}
+        key = result.key
+        names = {"id": result.public_id, "app": key.app_name, "user": key.user_id}
+        counts = {
+            "entries": result.entries,
+            "artifacts": result.artifacts,
+            "memories": result.memories,
+        }
         print_json({**names, "alias": key.session_id, **counts})
         return
-    extras = {"artifacts": done.artifacts, "entries of memory": done.memories}
+    extras = {"artifacts": result.artifacts, "entries of memory": result.memories}
     counts = "".join(f", {count:,} {label}" for label, count in extras.items() if count)
-    owner = f"{one_line(done.key.user_id, 80)} in {one_line(done.key.app_name, 80)}"
-    typer.echo(f"{done.public_id} of {owner}: {done.entries:,} entries{counts}.")
+    owner = f"{one_line(result.key.user_id, 80)} in {one_line(result.key.app_name, 80)}"
+    typer.echo(f"{result.public_id} of {owner}: {result.entries:,} entries{counts}.")
 
 
 @app.command()

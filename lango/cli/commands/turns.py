@@ -239,5 +239,5 @@ def _took(turn: Turn) -> str:
 
 
 def _tokens(turn: Turn) -> str:
-    used = turn.usage or {}
-    return f"{used.get('input', 0) + used.get('output', 0):,}" if used else ""
+    usage = turn.usage or {}
+    return f"{usage.get('input', 0) + usage.get('output', 0):,}" if usage else ""

@@ -82,9 +82,9 @@ def _listed(call: ContextCall) -> str:
 def _of_call(call: ContextView) -> Iterator[str]:
     attempt = call.attempt
     tries = f", attempt {attempt.number}" if attempt.number > 1 else ""
-    by = f" by {call.agent}" if call.agent else ""
+    agent = f" by {call.agent}" if call.agent else ""
     purpose = " for a summary" if call.kind == "summary" else ""
-    yield one_line(f"{call.call or 'A call'} to {_model(attempt)}{by}{purpose}{tries}", 200)
+    yield one_line(f"{call.call or 'A call'} to {_model(attempt)}{agent}{purpose}{tries}", 200)
     yield f"  turn    {one_line(call.turn, 100) or '-'}"
     yield f"  time    {_times(attempt)}"
     for earlier in call.attempts[:-1]:
@@ -169,9 +169,9 @@ def _tokens(attempt: ContextAttempt) -> str:
 def _budget(call: ContextView) -> str:
     if call.budget is None:
         return "not recorded"
-    used = call.attempt.estimated
-    used -= sum(section.tokens or 0 for section in _before_messages(call.sections))
-    return f"{call.budget:,} for messages, as the model counts; they are estimated at {used:,}"
+    tokens = call.attempt.estimated
+    tokens -= sum(section.tokens or 0 for section in _before_messages(call.sections))
+    return f"{call.budget:,} for messages, as the model counts; they are estimated at {tokens:,}"
 
 
 def _prompt(section: ContextSection) -> _Line:
@@ -216,13 +216,13 @@ def _numbers(numbers: Sequence[int | None]) -> str:
 
 def _scaled(lines: Sequence[_Line]) -> Iterator[str]:
     """The lines in columns. Sent parts set the scale of the bars; bars of cut parts are clipped."""
-    most = max((line.tokens or 0 for line in lines if not line.is_cut), default=0) or 1
+    largest = max((line.tokens or 0 for line in lines if not line.is_cut), default=0) or 1
     numbers = max((len(line.number) for line in lines), default=0)
     names = max((len(one_line(line.name, _NAME)) for line in lines), default=0)
     width = shutil.get_terminal_size().columns
     for line in lines:
         tokens = "?" if line.tokens is None else f"{line.tokens:,}" if line.tokens else ""
-        full = min(_BAR, -(-_BAR * (line.tokens or 0) // most))
+        full = min(_BAR, -(-_BAR * (line.tokens or 0) // largest))
         bar = ("░" if line.is_cut else "█") * full
         head = f"  {line.number:>{numbers}}  {one_line(line.name, _NAME):<{names}}  {tokens:>7}  "
         room = max(width - len(head) - _BAR - 2, _NARROWEST)

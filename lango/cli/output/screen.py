@@ -233,9 +233,9 @@ def _remark(event: TurnEvent) -> str:
             )
             return f"→ {event.name}({arguments})"
         case ToolProgress():
-            of = "" if event.total is None else f" of {event.total:g}"
+            total = "" if event.total is None else f" of {event.total:g}"
             text = f" · {event.text}" if event.text else ""
-            return f"… {event.name}: {event.current:g}{of}{text}"
+            return f"… {event.name}: {event.current:g}{total}{text}"
         case ToolFinished():
             return f"← {event.name}: {_json(event.result)}"
         case AgentChanged():

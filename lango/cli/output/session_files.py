@@ -56,11 +56,11 @@ def atomic_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
 
 async def import_from(opened: OpenStore, path: Path, names: dict[str, str | None]) -> RestoreResult:
     """Import the session of a file."""
-    to, database = NewNames(opened.tenant, **names), opened.store.database
+    new_names, database = NewNames(opened.tenant, **names), opened.store.database
     passes = 1 if database.objects is None else 2
     try:
         with progress_bar("importing", passes * _size(path), DownloadColumn()) as advance:
-            return await restore_session(database, lambda: _lines(path, advance), to)
+            return await restore_session(database, lambda: _lines(path, advance), new_names)
     except OSError as error:
         raise ImportSourceError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -113,8 +113,8 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
     """The width that each column needs; 0 for an empty one."""
     longest = [max((len(row[number]) for row in rows), default=0) for number in range(len(columns))]
     return [
-        most and max(most, len(column.heading))
-        for most, column in zip(longest, columns, strict=True)
+        width and max(width, len(column.heading))
+        for width, column in zip(longest, columns, strict=True)
     ]
 
 

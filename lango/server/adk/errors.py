@@ -39,11 +39,11 @@ class AdkRoute(AnsweringRoute):
     def answer(self, error: Exception, scope: Scope) -> Response:
         """The answer in ADK's form."""
         if isinstance(error, RequestValidationError):
-            wrong = [
+            problems = [
                 {name: detail[name] for name in ("type", "loc", "msg")}
                 for detail in error.errors()[:MAX_FIELDS]
             ]
-            return respond(422, wrong)
+            return respond(422, problems)
         if isinstance(error, HTTPException):
             return respond(error.status_code, error.detail, dict(error.headers or {}))
         return _answer(error, scope)

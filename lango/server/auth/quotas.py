@@ -65,16 +65,16 @@ class Quotas:
     async def take_turn(self, tenant: str) -> None:
         """Count one more turn; QuotaError at the quota of open turns or of the history."""
         await self.take_history(tenant)
-        most = self._settings.open_turns
-        if most is None:
+        limit = self._settings.open_turns
+        if limit is None:
             return
         database = self._database()
         usage = await self._turns.of(
-            tenant, lambda: count_open_turns(database, tenant, most), FRESH
+            tenant, lambda: count_open_turns(database, tenant, limit), FRESH
         )
-        if usage.used >= most:
+        if usage.used >= limit:
             raise QuotaError(
-                f"This tenant may have {most} open turns, and has them. Wait for some to end, or "
+                f"This tenant may have {limit} open turns, and has them. Wait for some to end, or "
                 "cancel some.",
                 quota="open_turns",
                 retry_after=RETRY_AFTER_TURN,
@@ -83,15 +83,15 @@ class Quotas:
 
     async def take_history(self, tenant: str, tokens: int = 0) -> None:
         """Count tokens; QuotaError at the quota of the history, or if they would exceed it."""
-        most = self._settings.history_tokens
-        if most is None:
+        limit = self._settings.history_tokens
+        if limit is None:
             return
         usage = await self._tokens.of(
             tenant, lambda: sum_history_tokens(self._database(), tenant), HISTORY_FRESH
         )
-        if usage.used >= most or usage.used + tokens > most:
+        if usage.used >= limit or usage.used + tokens > limit:
             raise QuotaError(
-                f"The history of this tenant may have {most} tokens, and has {usage.used}. "
+                f"The history of this tenant may have {limit} tokens, and has {usage.used}. "
                 "Delete sessions that are not needed.",
                 quota="history_tokens",
                 retry_after=_RETRY_AFTER_DELETE,
@@ -100,15 +100,15 @@ class Quotas:
 
     async def take_bytes(self, tenant: str, size: int) -> None:
         """Count a file; QuotaError if the tenant's files would together exceed their quota."""
-        most = self._settings.file_bytes
-        if most is None:
+        limit = self._settings.file_bytes
+        if limit is None:
             return
         usage = await self._bytes.of(
             tenant, lambda: sum_file_bytes(self._database(), tenant), FRESH
         )
-        if usage.used + size > most:
+        if usage.used + size > limit:
             raise QuotaError(
-                f"The files of this tenant may take {most} bytes, and {usage.used} are taken. "
+                f"The files of this tenant may take {limit} bytes, and {usage.used} are taken. "
                 "Delete sessions whose files are not needed.",
                 quota="file_bytes",
                 retry_after=_RETRY_AFTER_DELETE,

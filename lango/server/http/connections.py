@@ -57,23 +57,23 @@ class OpenConnections:
     server is busy only when all connections have a request to answer.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._open: set[LimitedProtocol] = set()
         self._waiting: dict[LimitedProtocol, None] = {}  # the longest wait first
 
     @property
     def are_too_many(self) -> bool:
         """Whether there are more connections than the limit."""
-        return len(self._open) > self._most
+        return len(self._open) > self._limit
 
     def add(self, new: LimitedProtocol) -> None:
         """Add a connection; at the limit, drop one that waits for a request."""
-        if len(self._open) >= self._most and self._waiting:
+        if len(self._open) >= self._limit and self._waiting:
             self._drop(next(iter(self._waiting)))
         self._open.add(new)
         self._waiting[new] = None
-        if len(self._open) > self._most + RESERVE:
+        if len(self._open) > self._limit + RESERVE:
             self._drop(new)
 
     def wait(self, connection: LimitedProtocol) -> None:
@@ -276,23 +276,23 @@ class ConnectionLimit:
         await JsonHeaders(refusal)(scope, receive, send)
 
 
-def connection_limit(most: int) -> int:
-    """How many connections this process can have, up to `most`.
+def connection_limit(connections: int) -> int:
+    """How many connections this process can have, up to `connections`.
 
     Raises the process's limit of open files if needed, as far as the hard limit allows.
     """
-    files = most + RESERVE + OTHER_FILES
+    files = connections + RESERVE + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < files:
         allowed = files if hard == resource.RLIM_INFINITY else min(files, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
         soft = allowed
     if soft == resource.RLIM_INFINITY or soft >= files:
-        return most
+        return connections
     room = max(soft - RESERVE - OTHER_FILES, 1)
     logger.warning(
         "This process may open %d files, so it takes %d connections at a time, not %d. "
         "Raise the limit: `ulimit -n %d`, or LimitNOFILE of the service.",
-        *(soft, room, most, files),
+        *(soft, room, connections, files),
     )
     return room

@@ -182,8 +182,8 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
-    wrong = fields_of(cast("RequestValidationError", error))
-    problem = Problem(type=type_of("InvalidRequest"), title=_INVALID, status=422, errors=wrong)
+    problems = fields_of(cast("RequestValidationError", error))
+    problem = Problem(type=type_of("InvalidRequest"), title=_INVALID, status=422, errors=problems)
     return _respond(problem, request.scope)
 
 

@@ -158,13 +158,13 @@ class Streams:
 
     def _check(self, caller: Caller) -> None:
         of_tenant = [slot.holder for slot in self.slots if slot.tenant == caller.tenant]
-        for owner, count, most in (
+        for owner, count, limit in (
             ("key", of_tenant.count(_holder(caller)), self._limits.of_key),
             ("tenant", len(of_tenant), self._limits.of_tenant),
         ):
-            if count >= most:
+            if count >= limit:
                 raise KeyLimitError(
-                    f"This {owner} may have {most} streams at a time on a server, and has them: "
+                    f"This {owner} may have {limit} streams at a time on a server, and has them: "
                     f"close some. The operator can raise server.max_streams_per_{owner}.",
                     limit="streams",
                 )

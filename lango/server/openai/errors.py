@@ -62,9 +62,9 @@ class OpenAIRoute(AnsweringRoute):
     def answer(self, error: Exception, scope: Scope) -> Response:
         """The answer in OpenAI's form."""
         if isinstance(error, RequestValidationError):
-            wrong = fields_of(error)
-            message = "; ".join(f"{field.at}: {field.problem}" for field in wrong)
-            param = wrong[0].at.removeprefix("body.") if wrong else None
+            problems = fields_of(error)
+            message = "; ".join(f"{field.at}: {field.problem}" for field in problems)
+            param = problems[0].at.removeprefix("body.") if problems else None
             return respond(400, message, "invalid_request", param=param)
         return answer(error, scope)
 

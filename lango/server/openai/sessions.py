@@ -159,10 +159,10 @@ class ConversationSubmitter:
                 turn = await self._submit(point.session, conversation.text, after=point.last)
                 return turn, point.public_id
             point = await self._point(conversation)
-        to, public_id = self._new_session()
-        await self._admit(to)
-        await fork(self._store.database, point, to, public_id)
-        return await self._submit(to, conversation.text), public_id
+        forked, public_id = self._new_session()
+        await self._admit(forked)
+        await fork(self._store.database, point, forked, public_id)
+        return await self._submit(forked, conversation.text), public_id
 
     async def _point(self, conversation: SentConversation) -> ConversationPoint:
         if points := await self._known(conversation.earlier):

@@ -130,9 +130,9 @@ def is_in_transaction(raw: Any) -> bool:
     return not raw.is_closed() and bool(raw.is_in_transaction())
 
 
-def must_be_probed(used: float) -> bool:
-    """Whether a connection that was last used at `used` may have died since."""
-    return time.monotonic() - used > TRY_AFTER
+def must_be_probed(last_used: float) -> bool:
+    """Whether a connection may have died since `last_used`."""
+    return time.monotonic() - last_used > TRY_AFTER
 
 
 class IdleConnections:
@@ -145,11 +145,11 @@ class IdleConnections:
     def __init__(self) -> None:
         self._dead_before = 0.0
 
-    async def answers(self, raw: Any, used: float) -> bool:
-        """Whether asyncpg's connection, last used at `used`, is usable; else it is terminated."""
-        if not must_be_probed(used):
+    async def answers(self, raw: Any, last_used: float) -> bool:
+        """Whether asyncpg's connection is usable; else it is terminated."""
+        if not must_be_probed(last_used):
             return True
-        if used < self._dead_before:
+        if last_used < self._dead_before:
             raw.terminate()
             return False
         if await answers(raw):
@@ -164,10 +164,10 @@ class IdleConnections:
         event.listen(pool, "close", _terminate_idle)
 
     def _try(self, connection: Any, record: Any, _lent: object) -> None:
-        used = record.info.get(_USED)
-        if used is None or not must_be_probed(used):
+        last_used = record.info.get(_USED)
+        if last_used is None or not must_be_probed(last_used):
             return
-        if not connection.run_async(partial(self.answers, used=used)):
+        if not connection.run_async(partial(self.answers, last_used=last_used)):
             raise InvalidatePoolError("An idle connection to the database is gone.")
 
 
@@ -177,8 +177,8 @@ def _note_use(_connection: object, record: Any) -> None:
 
 def _terminate_idle(connection: Any, record: Any) -> None:
     """Terminate an idle connection: the graceful close of a dead one would wait for an answer."""
-    used = record.info.get(_USED)
-    if used is not None and must_be_probed(used):
+    last_used = record.info.get(_USED)
+    if last_used is not None and must_be_probed(last_used):
         connection.driver_connection.terminate()
 
 

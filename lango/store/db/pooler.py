@@ -140,8 +140,8 @@ def pooled_class(usual: Any) -> Any:
             if len(self._known) >= _KEPT:
                 self._known.clear()
             statement = self._known.get(query) or await self.prepare(query)
-            done = await getattr(statement, method)(*values, **options)
+            result = await getattr(statement, method)(*values, **options)
             self._known[query] = statement
-            return done
+            return result
 
     return PooledConnection

@@ -63,8 +63,8 @@ class ObjectCleanup:
         after = ""
         while keys := await self._database.read(_queued, after):
             await self._delete_unused(objects, keys)
-            done = sa.delete(object_deletions).where(object_deletions.c.key.in_(keys))
-            await self._database.write(_execute, done)
+            deletion = sa.delete(object_deletions).where(object_deletions.c.key.in_(keys))
+            await self._database.write(_execute, deletion)
             after = keys[-1]
 
     async def _sweep(self, objects: ObjectStore, folder: str, older_than: timedelta) -> int:
@@ -91,8 +91,8 @@ async def _queued(connection: AsyncConnection, after: str) -> list[str]:
 async def _unused(connection: AsyncConnection, keys: Sequence[str]) -> list[str]:
     """Those of these keys that no row has."""
     statement = sa.select(artifacts.c.object_key).where(artifacts.c.object_key.in_(keys))
-    used = set((await connection.execute(statement)).scalars())
-    return [key for key in keys if key not in used]
+    used_keys = set((await connection.execute(statement)).scalars())
+    return [key for key in keys if key not in used_keys]
 
 
 async def _execute(connection: AsyncConnection, statement: sa.Delete) -> None:

@@ -78,7 +78,7 @@ def _sums(*groups: sa.Label[Any]) -> sa.Select[*tuple[Any, ...]]:
     return sa.select(*groups, *(column.label(name) for name, column in _SUMS.items()))
 
 
-def _groups(connection: AsyncConnection, by: Sequence[UsageBy]) -> list[sa.Label[Any]]:
+def _groups(connection: AsyncConnection, groups: Sequence[UsageBy]) -> list[sa.Label[Any]]:
     columns: dict[UsageBy, sa.ColumnElement[Any]] = {
         "day": _day(connection),
         "app": model_calls.c.app_name,
@@ -86,7 +86,7 @@ def _groups(connection: AsyncConnection, by: Sequence[UsageBy]) -> list[sa.Label
         "model": model_calls.c.model,
         "user": model_calls.c.user_id,
     }
-    return [columns[name].label(f"by_{name}") for name in by]
+    return [columns[name].label(f"by_{name}") for name in groups]
 
 
 def _day(connection: AsyncConnection) -> sa.ColumnElement[Any]:

@@ -94,8 +94,8 @@ async def turn_texts(database: Database, turn: Turn, end: End) -> list[TurnText]
     """
     if not isinstance(end, Completed | InputRequired):
         return []
-    of = {"of_session": turn.session_pk, "of_invocation": turn.invocation_id}
-    return await with_terms(turn.session, await database.read(_TURN_TEXTS, **of))
+    parameters = {"of_session": turn.session_pk, "of_invocation": turn.invocation_id}
+    return await with_terms(turn.session, await database.read(_TURN_TEXTS, **parameters))
 
 
 def is_long(texts: Sequence[TurnText]) -> bool:

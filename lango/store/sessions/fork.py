@@ -34,32 +34,32 @@ from lango.store.turns.rows import is_turn
 
 
 async def fork(
-    database: Database, point: ConversationPoint, to: SessionKey, public_id: str
+    database: Database, point: ConversationPoint, target: SessionKey, public_id: str
 ) -> None:
-    """Create the session `to` with the history up to `point`; an existing one is left as it is.
+    """Create the session `target` with the history up to `point`; an existing one is left as it is.
 
     SessionNotFoundError if the session of the point was deleted.
     """
-    to.checked()
+    target.checked()
 
     async def once(connection: AsyncConnection) -> None:
         statement = sa.select(sessions).where(sessions.c.pk == point.session_pk)
         source = (await connection.execute(statement)).one_or_none()
         if source is None:
             raise missing(SessionRef(point.session))
-        new_pk = await _insert(connection, source, to, public_id)
+        new_pk = await _insert(connection, source, target, public_id)
         if new_pk is not None:
-            await _fill(connection, source, point, to, new_pk)
+            await _fill(connection, source, point, target, new_pk)
 
     await database.write(once, is_long=True)
 
 
 async def _insert(
-    connection: AsyncConnection, source: sa.Row[Any], to: SessionKey, public_id: str
+    connection: AsyncConnection, source: sa.Row[Any], target: SessionKey, public_id: str
 ) -> int | None:
     moment = now(connection)
     row: dict[str, Any] = {
-        **to.of_row,
+        **target.of_row,
         "public_id": public_id,
         "title": source.title,
         "state": {},
@@ -75,7 +75,7 @@ async def _fill(
     connection: AsyncConnection,
     source: sa.Row[Any],
     point: ConversationPoint,
-    to: SessionKey,
+    target: SessionKey,
     new_pk: int,
 ) -> None:
     invocation = await connection.scalar(
@@ -88,7 +88,7 @@ async def _fill(
     counters = await _counters(connection, source, new_pk, last, invocation or "")
     values = counters.columns | {"state": await _state(connection, source, changes)}
     await connection.execute(sa.update(sessions).where(sessions.c.pk == new_pk).values(values))
-    await copy_artifacts(connection, point.session, to, changes)
+    await copy_artifacts(connection, point.session, target, changes)
 
 
 async def _last_seq(connection: AsyncConnection, pk: int, turn: int) -> int:
@@ -174,7 +174,7 @@ async def _counters(
 
 
 async def copy_artifacts(
-    connection: AsyncConnection, old: SessionKey, to: SessionKey, changes: list[JsonObject]
+    connection: AsyncConnection, old: SessionKey, target: SessionKey, changes: list[JsonObject]
 ) -> None:
     """Copy the data of events, and the versions of each artifact up to the one current then."""
     stood = rewinding.folded(changes, rewinding.ARTIFACTS)
@@ -187,7 +187,7 @@ async def copy_artifacts(
     for row in (await connection.execute(locked)).all():
         if row.kind == ARTIFACT and row.version > stood.get(row.name, -1):
             continue
-        copied = sa.select(sa.literal(to.session_id), *columns).where(artifacts.c.pk == row.pk)
+        copied = sa.select(sa.literal(target.session_id), *columns).where(artifacts.c.pk == row.pk)
         insert = sa.insert(artifacts).from_select(names, copied)
         new_pk = await connection.scalar(insert.returning(artifacts.c.pk))
         chunks = sa.select(

@@ -174,8 +174,8 @@ async def load_window(
     session, row = session_and_row
     after = 0
     if budget is not None and session.total_tokens > budget:
-        least = session.total_tokens - budget
-        edge = await transaction.one(_EDGE, of_pk=session.pk, least=least)
+        lower_bound = session.total_tokens - budget
+        edge = await transaction.one(_EDGE, of_pk=session.pk, least=lower_bound)
         after = min(session.turn_seq - 1, edge.seq if edge else 0)
     rows = list(await transaction.all(_ROWS_AFTER, of_pk=session.pk, after=after))
     if row.compacted_seq is not None and row.compacted_seq <= after:

@@ -52,14 +52,14 @@ def after_append(
 def check_room(calls: RetainedCalls, entry: Entry) -> None:
     """TurnLimitError if the entry opens calls and the session has too many open ones already."""
     open_calls = [call_id for call_id, call in (calls.open or {}).items() if not call["answered"]]
-    used = len({*open_calls, *entry.opens_calls})
-    if entry.opens_calls and used > MAX_OPEN:
+    count = len({*open_calls, *entry.opens_calls})
+    if entry.opens_calls and count > MAX_OPEN:
         raise TurnLimitError(
-            f"{used - 1} calls of this session wait for an answer, and more cannot be asked: "
+            f"{count - 1} calls of this session wait for an answer, and more cannot be asked: "
             "answer or rewind some of them, or begin a new session.",
             limit="open_calls",
             allowed=MAX_OPEN,
-            used=used,
+            used=count,
         )
 
 

@@ -65,7 +65,7 @@ class RestoreResult:
     memories: int  # entries of memory
 
 
-async def restore_session(database: Database, lines: Lines, to: NewNames) -> RestoreResult:
+async def restore_session(database: Database, lines: Lines, new_names: NewNames) -> RestoreResult:
     """Write the session of an export; its artifacts' bytes first, if there is an object store.
 
     SessionExistsError if there is one of its name, ImportSourceError if the export is incomplete
@@ -73,10 +73,10 @@ async def restore_session(database: Database, lines: Lines, to: NewNames) -> Res
     memory only new entries.
     """
 
-    objects = await _stored_artifacts(database, to.tenant, lines) if database.objects else {}
+    objects = await _stored_artifacts(database, new_names.tenant, lines) if database.objects else {}
 
     async def once(connection: AsyncConnection) -> RestoreResult:
-        restorer = _Restorer(connection, to, objects)
+        restorer = _Restorer(connection, new_names, objects)
         for line in lines():
             await restorer.take(line)
         return restorer.restored()
@@ -125,10 +125,10 @@ class _Restorer:
     """Takes the lines of an export, one by one."""
 
     def __init__(
-        self, connection: AsyncConnection, to: NewNames, objects: Mapping[int, ObjectContent]
+        self, connection: AsyncConnection, new_names: NewNames, objects: Mapping[int, ObjectContent]
     ) -> None:
         self._connection = connection
-        self._to = to
+        self._new_names = new_names
         self._objects = objects  # by the number of the artifact
         self._root: tuple[SessionKey, int, str] | None = None  # with its pk and public id
         self._key = SessionKey("", "", "", "")  # of the session that the lines describe
@@ -174,12 +174,12 @@ class _Restorer:
     async def _header(self, fields: JsonObject) -> None:
         if fields.get("version") != exporting.VERSION:
             raise _damaged(f"its version is not {exporting.VERSION}, the one known here")
-        to = self._to
+        new_names = self._new_names
         key = SessionKey(
-            to.tenant,
-            to.app_name or _text(fields, "app_name"),
-            to.user_id or _text(fields, "user_id"),
-            to.session_id or _text(fields, "id"),
+            new_names.tenant,
+            new_names.app_name or _text(fields, "app_name"),
+            new_names.user_id or _text(fields, "user_id"),
+            new_names.session_id or _text(fields, "id"),
         ).checked()
         if await self._connection.scalar(sa.select(sessions.c.pk).where(key_is(key))) is not None:
             raise SessionExistsError(
@@ -245,8 +245,8 @@ class _Restorer:
         for table, rows in self._batches.items():
             if rows:
                 # The user may have an entry already: it stays.
-                once = upsert(self._connection, table).on_conflict_do_nothing()
-                insert = once if table is memories else sa.insert(table)
+                upsertion = upsert(self._connection, table).on_conflict_do_nothing()
+                insert = upsertion if table is memories else sa.insert(table)
                 await self._connection.execute(insert, rows)
                 rows.clear()
         self._size = 0

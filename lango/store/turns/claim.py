@@ -319,8 +319,8 @@ class TurnQueue:
     ) -> ClosedTurn | None:
         """End a turn in one statement; None if nothing was done: it is lost, or closed already."""
         pk, number, key = claim.turn.session_pk, claim.turn.number, claim.turn.session
-        used = await read_usage(self.database, pk, number)
-        last, ending = turn_rows.ending_of(claim.turn, end, used, events, causes)
+        usage = await read_usage(self.database, pk, number)
+        last, ending = turn_rows.ending_of(claim.turn, end, usage, events, causes)
         typed_data = types_and_data(last)
         remembered = ([text.seq for text in texts], [text.terms for text in texts])
         records = await self.database.fetch_locked(

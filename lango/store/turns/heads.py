@@ -59,30 +59,32 @@ def _heads(apps: int, limit: int, lateral: bool) -> Prepared:
     lookup for each flow, however many of its turns wait. The limit is a literal: for a parameter,
     PostgreSQL plans for a tenth of all rows.
     """
-    most = sa.literal_column(str(limit), sa.Integer)
+    limit_column = sa.literal_column(str(limit), sa.Integer)
     names: list[sa.BindParameter[str]] = [sa.bindparam(f"app_{place}") for place in range(apps)]
     flows = [_skip_scan(name, turns.c.flow, "from_flow", FLOWS) for name in names]
     tenants = [_skip_scan(name, turns.c.tenant, "from_tenant", TENANTS) for name in names]
     walk = _walked if lateral else _listed
     selections = [_chosen(name, *of) for name, *of in zip(names, flows, tenants, strict=True)]
-    walks = [walk(name, of, most) for name, of in zip(names, selections, strict=True)]
+    walks = [walk(name, of, limit_column) for name, of in zip(names, selections, strict=True)]
     ready = _ranked(sa.union_all(*walks).subquery())
-    candidates = sa.union_all(sa.select(_lost(names, most).subquery()), ready).subquery()
+    candidates = sa.union_all(sa.select(_lost(names, limit_column).subquery()), ready).subquery()
     columns = (candidates.c[name] for name in ("session_pk", "app", "tenant", "id", "lost", "rank"))
     order = candidates.c.lost.desc(), candidates.c.rank, sa.func.random()
     next_flow = _next([of.c.flow for of in flows], FLOWS).label("next_flow")
     next_tenant = _next([of.c.tenant for of in tenants], TENANTS).label("next_tenant")
-    return Prepared(sa.select(*columns, next_flow, next_tenant).order_by(*order).limit(most))
+    return Prepared(
+        sa.select(*columns, next_flow, next_tenant).order_by(*order).limit(limit_column)
+    )
 
 
-def _next(names: list[sa.ColumnElement[str]], most: int) -> sa.ScalarSelect[Any]:
+def _next(names: list[sa.ColumnElement[str]], limit: int) -> sa.ScalarSelect[Any]:
     """The last name of skip scans that found as many as they may; None if they found all."""
-    last = [sa.select(name.label("name")).where(name.table.c.step == most) for name in names]
+    last = [sa.select(name.label("name")).where(name.table.c.step == limit) for name in names]
     last_names = sa.union_all(*last).subquery()
     return sa.select(sa.func.min(last_names.c.name)).scalar_subquery()
 
 
-def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Found:
+def _lost(names: list[sa.BindParameter[str]], limit_column: sa.ColumnClause[int]) -> _Found:
     living = sa.select(workers.c.id).where(workers.c.beat > ago("dead_after"))
     return (
         sa.select(
@@ -103,11 +105,13 @@ def _lost(names: list[sa.BindParameter[str]], most: sa.ColumnClause[int]) -> _Fo
                 turns.c.cancel_requested,
             ),
         )
-        .limit(most)
+        .limit(limit_column)
     )
 
 
-def _skip_scan(app: sa.BindParameter[str], column: sa.Column[str], start: str, most: int) -> sa.CTE:
+def _skip_scan(
+    app: sa.BindParameter[str], column: sa.Column[str], start: str, limit: int
+) -> sa.CTE:
     """The values of a column in the ready turns of an app, each found after the one before."""
     is_ready = turns.c.ready.is_not(None), turns.c.app == app
     first = sa.select(sa.func.min(column).label(column.name), _FIRST.label("step"))
@@ -116,7 +120,7 @@ def _skip_scan(app: sa.BindParameter[str], column: sa.Column[str], start: str, m
     following = sa.select(sa.func.min(column)).where(*is_ready, column > last)
     return values.union_all(
         sa.select(following.correlate(values).scalar_subquery(), values.c.step + 1).where(
-            last.is_not(None), values.c.step < most
+            last.is_not(None), values.c.step < limit
         )
     )
 
@@ -134,26 +138,33 @@ def _chosen(app: sa.BindParameter[str], flows: sa.CTE, tenants: sa.CTE) -> sa.CT
 
 
 def _waits(
-    of: sa.FromClause, app: sa.BindParameter[str], flows: sa.CTE, *columns: sa.ColumnElement[Any]
+    source: sa.FromClause,
+    app: sa.BindParameter[str],
+    flows: sa.CTE,
+    *columns: sa.ColumnElement[Any],
 ) -> _Found:
-    """The ready turns of a flow, the longest wait first; `of` are the turns."""
-    is_of_flow = of.c.ready.is_not(None), of.c.app == app, of.c.flow == flows.c.flow
-    return sa.select(*columns).where(*is_of_flow).order_by(of.c.ready).correlate(flows)
+    """The ready turns of a flow, the longest wait first; `source` are the turns."""
+    is_of_flow = source.c.ready.is_not(None), source.c.app == app, source.c.flow == flows.c.flow
+    return sa.select(*columns).where(*is_of_flow).order_by(source.c.ready).correlate(flows)
 
 
-def _walked(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
+def _walked(
+    app: sa.BindParameter[str], flows: sa.CTE, limit_column: sa.ColumnClause[int]
+) -> _Found:
     """The turns of each flow that wait longest."""
-    waits = _waits(turns, app, flows, *_SHOWN).limit(most).lateral()
+    waits = _waits(turns, app, flows, *_SHOWN).limit(limit_column).lateral()
     return sa.select(waits).select_from(flows.join(waits, sa.true()))
 
 
-def _listed(app: sa.BindParameter[str], flows: sa.CTE, most: sa.ColumnClause[int]) -> _Found:
+def _listed(
+    app: sa.BindParameter[str], flows: sa.CTE, limit_column: sa.ColumnClause[int]
+) -> _Found:
     """The same without a lateral join, by the row ids of SQLite.
 
     A join by columns would not do: SQLite may begin it at the turns, and read all that wait.
     """
     waiting = turns.alias("waiting")
-    ids = _waits(waiting, app, flows, sa.literal_column("waiting._rowid_")).limit(most)
+    ids = _waits(waiting, app, flows, sa.literal_column("waiting._rowid_")).limit(limit_column)
     is_listed = sa.literal_column("turns._rowid_").in_(ids.select_from(waiting))
     return sa.select(*_SHOWN).select_from(flows.join(turns, is_listed))
 

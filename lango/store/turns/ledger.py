@@ -115,8 +115,8 @@ class ToolLedger:
 
     async def results(self, claim: Claim, invocation_id: str) -> dict[str, Finished]:
         """The results of an invocation's tool calls, by call key."""
-        of = {"of_session": claim.turn.session_pk, "invocation": invocation_id}
-        rows = await self.database.read(_FINISHED, **of)
+        parameters = {"of_session": claim.turn.session_pk, "invocation": invocation_id}
+        rows = await self.database.read(_FINISHED, **parameters)
         return {row.call_key: Finished(row.result, row.actions or {}) for row in rows}
 
 

@@ -177,10 +177,10 @@ class TurnLog:
 
     async def append(self, claim: Claim, events: Sequence[Event]) -> int:
         """Append to one turn's log; returns the last event's number. Fenced if the turn is lost."""
-        (written,) = await self.append_many([LogWrite(claim, events)])
-        if written is None:
+        (stored,) = await self.append_many([LogWrite(claim, events)])
+        if stored is None:
             raise Fenced
-        return written[-1].number
+        return stored[-1].number
 
     async def append_many(self, writes: Sequence[LogWrite]) -> list[Sequence[LoggedEvent] | None]:
         """Append to many logs at once; returns the logged events, None for a turn that is lost.
@@ -205,9 +205,9 @@ class TurnLog:
                 }
 
         failpoint("log.before")
-        written = await retrying(once)
+        stored = await retrying(once)
         failpoint("log.after")
-        return [written.get(write.claim.id) for write in writes]
+        return [stored.get(write.claim.id) for write in writes]
 
     async def _append_at_once(
         self, writes: Sequence[LogWrite], batch: str
@@ -360,8 +360,8 @@ async def _append(
     row = await turn_rows.lock_claimed(transaction, claim)
     if row is None:
         return None
-    of = {"of_session": row.session_pk, "of_turn": row.number}
-    stored = await transaction.one(_OF_BATCH, **of, of_batch=batch)
+    parameters = {"of_session": row.session_pk, "of_turn": row.number}
+    stored = await transaction.one(_OF_BATCH, **parameters, of_batch=batch)
     if stored is not None:
         last, created = stored.number + len(events) - 1, stored.created
     else:

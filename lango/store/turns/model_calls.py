@@ -58,11 +58,11 @@ async def enter_call(database: Database, claim: Claim, record: ModelCall) -> Non
     turn = claim.turn
     row = row_of(turn.session.tenant, record, turn.session_pk)
     values: dict[str, Any] = {f"{_NEW}{name}": value for name, value in row.items()}
-    of = {"of_session": turn.session_pk, "of_number": turn.number, "claim": claim.id}
+    parameters = {"of_session": turn.session_pk, "of_number": turn.number, "claim": claim.id}
 
     async def once() -> bool:
         try:
-            return bool(await database.write(_ENTER, **of, **values))
+            return bool(await database.write(_ENTER, **parameters, **values))
         except Exception as error:
             if not is_duplicate(error):  # the reply to an earlier try was lost
                 raise

@@ -315,8 +315,8 @@ async def lock_claimed(transaction: Transaction, claim: Claim) -> Row | None:
 
 async def still_held(database: Database, claim: Claim) -> bool:
     """Whether the claim holds at this moment, read without a lock."""
-    of = {"of_session": claim.turn.session_pk, "of_number": claim.turn.number}
-    return bool(await database.read(_CLAIMED, **of, claim=claim.id))
+    parameters = {"of_session": claim.turn.session_pk, "of_number": claim.turn.number}
+    return bool(await database.read(_CLAIMED, **parameters, claim=claim.id))
 
 
 async def hold(transaction: Transaction, claim: Claim) -> Row:
@@ -349,8 +349,8 @@ async def change_turn(
 
     The database increments the log's counter: a batch may have changed it since we read the row.
     """
-    of = {"of_session": row.session_pk, "of_number": row.number}
-    changed = await transaction.one(_CHANGE_TURN, **of, new_events=new_events, **values)
+    parameters = {"of_session": row.session_pk, "of_number": row.number}
+    changed = await transaction.one(_CHANGE_TURN, **parameters, new_events=new_events, **values)
     if changed is None:
         raise unknown_turn(row.id)
     return changed
@@ -393,8 +393,8 @@ async def end_turn(
     If a turn fails or is cancelled before its answer was stored, its call can be answered again.
     `causes` are those of tools that failed, by their error ids.
     """
-    used = await close_calls(transaction, session.pk, row.number, session.clock)
-    events, ending = ending_of(row, end, used, before, causes)
+    usage = await close_calls(transaction, session.pk, row.number, session.clock)
+    events, ending = ending_of(row, end, usage, before, causes)
     gives_back = isinstance(end, GivenUp) and not await _stored_answer(transaction, row)
     if gives_back:
         values["answers"] = None
@@ -415,13 +415,13 @@ async def end_turn(
 
 
 def ending_of(
-    turn: Row | Turn, end: End, used: Usage | None, before: Sequence[Event], causes: Causes | None
+    turn: Row | Turn, end: End, usage: Usage | None, before: Sequence[Event], causes: Causes | None
 ) -> tuple[list[Event], JsonObject]:
     """The last events of a turn that ends, and the columns of its row that say how it ended."""
     if isinstance(end, Failed) and not isinstance(end.error, LangoError):
         end = replace(end, error_id=turn.id)
-    if used is not None:
-        end = replace(end, usage=used)
+    if usage is not None:
+        end = replace(end, usage=usage)
     return [*before, end], {
         "state": end.type,
         "usage": asdict(end.usage),
@@ -460,7 +460,7 @@ async def add_events(
 ) -> None:
     """Write events for which the row's counter has just been incremented."""
     first = row.last_event - len(events) + 1
-    written: list[JsonObject] = [
+    event_rows: list[JsonObject] = [
         {
             "session_pk": row.session_pk,
             "turn": row.number,
@@ -473,8 +473,8 @@ async def add_events(
         }
         for number, event in enumerate(events, first)
     ]
-    if written:
-        await transaction.each(_ADD_EVENT, written)
+    if event_rows:
+        await transaction.each(_ADD_EVENT, event_rows)
 
 
 async def answered_calls(
@@ -496,8 +496,8 @@ async def answering_turn(
     transaction: Transaction, session_pk: int, invocation_id: str, call: str
 ) -> Row | None:
     """The turn whose first answer is to this call."""
-    of = {"of_session": session_pk, "invocation": invocation_id}
-    return await transaction.one(_ANSWER, **of, call=call)
+    parameters = {"of_session": session_pk, "invocation": invocation_id}
+    return await transaction.one(_ANSWER, **parameters, call=call)
 
 
 async def waited_calls(transaction: Transaction, session_pk: int, invocation_id: str) -> set[str]:
@@ -523,8 +523,8 @@ async def settle_answers(transaction: Transaction, session_pk: int, invocation_i
 
 async def read_waited_calls(database: Database, turn: Turn) -> set[str]:
     """The calls that the turns of a turn's invocation have waited for."""
-    of = {"of_session": turn.session_pk, "invocation": turn.invocation_id}
-    return {call for row in await database.read(_WAITING, **of) for call in row.waits_for}
+    parameters = {"of_session": turn.session_pk, "invocation": turn.invocation_id}
+    return {call for row in await database.read(_WAITING, **parameters) for call in row.waits_for}
 
 
 async def read_turn(database: Database, tenant: str, turn_id: str) -> Turn:

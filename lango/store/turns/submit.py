@@ -418,12 +418,14 @@ async def _check_waiting(
 ) -> None:
     """Raise unless every call waits for an answer and the check passes."""
     invocation = asking_turn.session_pk, asking_turn.invocation_id
-    by = await turn_rows.answered_calls(transaction, *invocation)
+    answering_turns = await turn_rows.answered_calls(transaction, *invocation)
     for call in calls:
-        if call in by:
-            raise TurnConflictError(f"The call {call} has been answered already, by {by[call]}.")
-    waited = await turn_rows.waited_calls(transaction, *invocation)
-    unknown = [call for call in calls if call not in waited]
+        if call in answering_turns:
+            raise TurnConflictError(
+                f"The call {call} has been answered already, by {answering_turns[call]}."
+            )
+    waiting_calls = await turn_rows.waited_calls(transaction, *invocation)
+    unknown = [call for call in calls if call not in waiting_calls]
     if unknown and await turn_rows.is_open_invocation(transaction, *invocation):
         raise SessionBusyError(
             f"Turn {asking_turn.id} is not over, and waits for no result yet. Send it again."

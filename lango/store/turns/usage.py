@@ -85,10 +85,10 @@ async def close_calls(
 
     Marks an unfinished call as cut off.
     """
-    used = await transaction.one(_USED, of_session=session_pk, of_turn=number)
-    if used is not None and used.started:
+    sums = await transaction.one(_USED, of_session=session_pk, of_turn=number)
+    if sums is not None and sums.started:
         await mark_cut_off(transaction, session_pk, number, at)
-    return _usage(used)
+    return _usage(sums)
 
 
 async def read_usage(database: Database, session_pk: int, number: int) -> Usage | None:
@@ -96,10 +96,10 @@ async def read_usage(database: Database, session_pk: int, number: int) -> Usage 
     return _usage(only(await database.read(_USED, of_session=session_pk, of_turn=number)))
 
 
-def _usage(used: Row | None) -> Usage | None:
-    if used is None or not used.attempts:
+def _usage(sums: Row | None) -> Usage | None:
+    if sums is None or not sums.attempts:
         return None
-    return Usage(int(used.input), int(used.output), int(used.cached), int(used.reasoning))
+    return Usage(int(sums.input), int(sums.output), int(sums.cached), int(sums.reasoning))
 
 
 async def spent_on_models(transaction: Transaction, session_pk: int, number: int) -> EarlierUsage:

@@ -164,8 +164,8 @@ def _check_tools(problems: Problems, body: JsonObject, messages: list[JsonObject
         problems.need(_NAME.fullmatch(name), f"tools: bad name {name!r}")
         problems.need(is_schema(tool.get("input_schema")), f"tools: {name} has no object schema")
     blocks = [block for message in messages for block in objects(message.get("content"))]
-    used = any(block.get("type") in ("tool_use", "tool_result") for block in blocks)
-    problems.need(tools or not used, "tools: needed, for the messages hold tool_use")
+    needs_tools = any(block.get("type") in ("tool_use", "tool_result") for block in blocks)
+    problems.need(tools or not needs_tools, "tools: needed, for the messages hold tool_use")
     choice = obj(body.get("tool_choice"))
     problems.need(not choice or tools, "tool_choice: without tools")
     problems.need(choice.get("type") in (None, "auto", "any", "tool", "none"), "tool_choice: type")

@@ -130,8 +130,8 @@ def _call(answer: ScriptedAnswer, call: Call, output: list[JsonObject]) -> Itera
     place = {"output_index": index, "item_id": item["id"]}
     for piece in answer.pieces(call.arguments):
         yield "response.function_call_arguments.delta", {**place, "delta": piece}
-    done = {**place, "arguments": call.arguments}
-    yield "response.function_call_arguments.done", done
+    arguments_event = {**place, "arguments": call.arguments}
+    yield "response.function_call_arguments.done", arguments_event
     item |= {"arguments": call.arguments, "status": "completed"}
     yield "response.output_item.done", {"output_index": index, "item": item}
     output.append(item)

@@ -122,8 +122,8 @@ class _Dispatch:
             )
             return True
         self._unpolled.clear()
-        most = 2 * slots + len(self._left_out())
-        heads = await self._queue.heads(self._worker.apps, most, self._worker.most_losses)
+        limit = 2 * slots + len(self._left_out())
+        heads = await self._queue.heads(self._worker.apps, limit, self._worker.most_losses)
         # What was claimed during the poll is left out, too: its rows may be from before the claim.
         left_out, may_begin = self._left_out(), self._worker.may_begin
         free = [head for head in heads if head.session_pk not in left_out and may_begin(head)]

@@ -142,10 +142,10 @@ class TurnActivity:
         turn_id = attempt.claim.turn.id
         self._running[turn_id] = attempt
         try:
-            over: list[asyncio.Future[None]] = [attempt.task, self._stopped]
+            endings: list[asyncio.Future[None]] = [attempt.task, self._stopped]
             while not (
                 await asyncio.wait(
-                    over, timeout=HEARTBEAT_EVERY, return_when=asyncio.FIRST_COMPLETED
+                    endings, timeout=HEARTBEAT_EVERY, return_when=asyncio.FIRST_COMPLETED
                 )
             )[0]:
                 activity.heartbeat()

@@ -178,15 +178,15 @@ class LogWriter:
             if pages:
                 self._last_flush = time.monotonic()
             parts: dict[str, Sequence[LoggedEvent]] = {}
-            written: list[_Page] = []
+            batch: list[_Page] = []
             for page in pages:
                 if self._may_stream(page):
                     parts[page.claim.turn.id] = [page.next_part()]
                 else:
-                    written.append(page)
+                    batch.append(page)
             self._wakes.publish_events(parts)
-            for first in range(0, len(written), TURNS_PER_WRITE):
-                await self._write(written[first : first + TURNS_PER_WRITE])
+            for first in range(0, len(batch), TURNS_PER_WRITE):
+                await self._write(batch[first : first + TURNS_PER_WRITE])
                 self._last_flush = time.monotonic()
 
     def _may_stream(self, page: _Page) -> bool:
@@ -261,12 +261,12 @@ class LogWriter:
     async def _send(self, pages: Sequence[_Page]) -> None:
         """Write the events in doubt."""
         try:
-            written = await self._log.append_many([LogWrite(p.claim, p.in_doubt) for p in pages])
+            stored = await self._log.append_many([LogWrite(p.claim, p.in_doubt) for p in pages])
         except BaseException:
             self._has_events.set()
             raise
         published: dict[str, Sequence[LoggedEvent]] = {}
-        for page, events in zip(pages, written, strict=True):
+        for page, events in zip(pages, stored, strict=True):
             if events is None:
                 page.lose()
             else:

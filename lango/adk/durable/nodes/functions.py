@@ -135,12 +135,12 @@ async def _run_try(
         recorder.note_failure(key, of_child=isinstance(error, DynamicNodeFailError))
         raise
     # A node that asks a person has not ended: it asks again.
-    over = all(isinstance(item, Event) for item in produced)
-    if over:
+    is_complete = all(isinstance(item, Event) for item in produced)
+    if is_complete:
         produced = _with_pending(produced, ctx, recorder.failures[key] + 1)
         for event in produced:
             recorder.secrets.mask_event(event)
-    stored_events = [_dumped(item) for item in produced] if over else None
+    stored_events = [_dumped(item) for item in produced] if is_complete else None
     await recorder.ledger.finish(recorder.claim, run, stored_events)
     return produced
 
