@@ -25,7 +25,7 @@ from tests.server.auth.canaries import (
 from tests.server.auth.issuers import issuing, new_key
 from tests.server.auth.matrix import WAYS, matrix
 from tests.server.http.fuzzing import fuzzed
-from tests.server.places import house
+from tests.server.places import served_app
 from tests.server.routes.operations import OPERATIONS, Operation
 
 _AT_ONCE: Final = 50  # cases of an operation before the next operation
@@ -39,7 +39,7 @@ async def _matrix(url: str, operations: Sequence[Operation], outcome: Outcome) -
             continue
         # Tenants of its own: what one operation has created, another would find.
         with temporary_place(url) as place:
-            async with house(place, new_tenant()) as served:
+            async with served_app(place, new_tenant()) as served:
                 tried = await matrix(served)
                 for wrong in await tried.wrongs(operation):
                     outcome.fail(wrong)
@@ -75,7 +75,7 @@ async def _canaries(url: str, outcome: Outcome) -> int:
             for number, request in enumerate(REQUESTS):
                 statuses = await send_everywhere(app, number, texts, canaries)
                 outcome.expect(max(statuses) < 500, f"{request[:2]}: {max(statuses)}")
-        async with house(place, tenant) as served:
+        async with served_app(place, tenant) as served:
             await say(served, canaries)
         for secret, text in canaries.leaks():
             outcome.fail(f"{secret} leaked: {text[:300]}")

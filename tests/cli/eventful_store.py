@@ -8,7 +8,7 @@ from typing import Any
 
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
-from tests.cli.running import Ran, run
+from tests.cli.running import CommandResult, run
 from tests.server.eventful import eventful
 
 
@@ -37,7 +37,7 @@ class Shell:
     def __init__(self, url: str, tenant: str) -> None:
         self._where = ("--url", url, "--tenant", tenant)
 
-    def run(self, *words: str) -> Ran:
+    def run(self, *words: str) -> CommandResult:
         return run(*words, *self._where)
 
     def out(self, *words: str) -> str:

@@ -14,7 +14,7 @@ COLUMNS = "200"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """What a command left behind."""
 
     code: int
@@ -22,7 +22,7 @@ class Ran:
     err: str
 
 
-def run(*arguments: str) -> Ran:
+def run(*arguments: str) -> CommandResult:
     """Run one command to its end."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
@@ -36,4 +36,4 @@ def run(*arguments: str) -> Ran:
             main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    return Ran(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())

@@ -39,13 +39,13 @@ async def crowded(
 
 
 @dataclass
-class Given:
+class ApiResponses:
     """What the API has given a page."""
 
     answers: list[Response]
 
     @classmethod
-    def to(cls, page: Page) -> Given:
+    def to(cls, page: Page) -> ApiResponses:
         given = cls([])
         page.on("response", lambda each: given.answers.append(each) if "/v1/" in each.url else None)
         return given
@@ -86,7 +86,7 @@ async def settle(page: Page) -> None:
 
 
 async def test_a_long_conversation(opened: Page, crowded: Stage) -> None:
-    given = Given.to(opened)
+    given = ApiResponses.to(opened)
     await opened.goto(f"{crowded.url}/console/#/sessions/{LONG_ONE}")
     await expect(messages(opened, "assistant").last).to_contain_text(f"Message {MESSAGES}.")
     assert 10 < await given.rows("messages") <= 2 * A_PAGE  # the page, and the one above it
@@ -114,7 +114,7 @@ async def test_short_pages_load_until_the_top_is_out_of_sight(opened: Page, crow
 
 
 async def test_many_sessions(opened: Page, crowded: Stage) -> None:
-    given = Given.to(opened)
+    given = ApiResponses.to(opened)
     await opened.goto(f"{crowded.url}/console/#/sessions")
     await expect(opened.locator("tbody tr")).to_have_count(A_PAGE)
     assert await given.rows("sessions") <= A_PAGE

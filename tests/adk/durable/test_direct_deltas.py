@@ -44,7 +44,7 @@ WORDS = "one two three four five"
 
 
 @dataclass
-class Heard:
+class Deliveries:
     """What a turn yielded, and what it published directly."""
 
     yielded: list[TurnEvent] = field(default_factory=list[TurnEvent])
@@ -60,8 +60,8 @@ def _text(events: list[TurnEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, MessageDelta))
 
 
-async def heard(make: Callable[[], Root], url: str) -> Heard:
-    found, key = Heard(), new_key()
+async def heard(make: Callable[[], Root], url: str) -> Deliveries:
+    found, key = Deliveries(), new_key()
     sweep = Sweep(make, ("TURN",), url)
     log, publish = found.yielded.append, found.direct.append
     await run_turns(sweep, key, f"worker-{key.tenant}", (), log=log, publish=publish)
@@ -290,7 +290,7 @@ def _parts(response: LlmResponse) -> list[types.Part]:
 
 
 async def test_without_a_publisher_every_delta_passes_through_adk(sqlite_url: str) -> None:
-    found, key = Heard(), new_key()
+    found, key = Deliveries(), new_key()
     sweep = Sweep(_answering, ("TURN",), sqlite_url)
     log = found.yielded.append
     await run_turns(sweep, key, f"worker-{key.tenant}", (), log=log, publish=None)

@@ -193,7 +193,7 @@ def servers() -> list[int]:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldResources:
     """What this process holds on to."""
 
     tasks: int
@@ -201,12 +201,12 @@ class Held:
     children: int
 
     @classmethod
-    def now(cls) -> Held:
+    def now(cls) -> HeldResources:
         """Count, after what is only garbage has been collected."""
         gc.collect()
         files = len(os.listdir("/proc/self/fd"))
         return cls(len(asyncio.all_tasks()), files, len(children()))
 
-    def is_within(self, other: Held) -> bool:
+    def is_within(self, other: HeldResources) -> bool:
         """Whether this is no more than another; an earlier test may have let go of something."""
         return all(own <= theirs for own, theirs in zip(astuple(self), astuple(other), strict=True))

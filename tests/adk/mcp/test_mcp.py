@@ -21,7 +21,7 @@ from lango.adk.sessions.service import SessionServiceAdapter
 from lango.errors import InvalidToolError, MissingExtraError
 from tests.adk.mcp.mcp_places import (
     ROGUE,
-    Held,
+    HeldResources,
     McpConversation,
     OnHttp,
     OnStdio,
@@ -162,17 +162,17 @@ async def test_nothing_is_left_after_a_hundred_turns(place: Place) -> None:
     await McpConversation(InMemorySessionService(), mcp_toolset(McpServer("none", ("none",)))).say(
         "hello"
     )
-    before = Held.now()
+    before = HeldResources.now()
     await turn(0)
-    connected = Held.now()
+    connected = HeldResources.now()
     for number in range(TURNS):
         if number == TURNS // 2:
             await place.kill()
             await place.restart()
         await turn(number)
-    assert Held.now().is_within(connected)
+    assert HeldResources.now().is_within(connected)
     await toolset.close()
-    assert Held.now().is_within(before)
+    assert HeldResources.now().is_within(before)
 
 
 async def test_many_turns_at_once_share_one_server(bench: Bench, notes: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from lango.store.sessions.entries import SessionKey
 from lango.store.sessions.store import SqlSessionStore
-from tests.cli.running import Ran, run
+from tests.cli.running import CommandResult, run
 from tests.server.routes.long_talks import LongTalk, long_talk
 
 KEY = SessionKey("", "shop", "user", "s1")
@@ -33,7 +33,7 @@ async def _asked(talk: LongTalk) -> int:
     return [row.seq for row in await talk.rows() if row.role == "user"][-1]
 
 
-def context(url: str, *arguments: str) -> Ran:
+def context(url: str, *arguments: str) -> CommandResult:
     return run("context", *arguments, "--url", url)
 
 

@@ -12,7 +12,7 @@ import pytest
 from google.adk.sessions.database_session_service import DatabaseSessionService
 
 from lango.store.schema import migrate
-from tests.cli.running import Ran, run
+from tests.cli.running import CommandResult, run
 
 PASSWORD = "s3cret"
 
@@ -23,7 +23,7 @@ def schema() -> str:
     return f"lango_{uuid4().hex}"
 
 
-def refusal(done: Ran) -> str:
+def refusal(done: CommandResult) -> str:
     """The one line that a command says when it cannot do what it should."""
     assert done.code == 1
     assert done.out == ""

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from faults.carriers.bus_servers import bus_server
 from faults.carriers.temporal_server import temporal_server
 from faults.database.own_cluster import free_port
-from tests.cli.running import Ran, run
+from tests.cli.running import CommandResult, run
 from tests.support.databases import direct, server_url, through
 from tests.support.pgbouncer import pgbouncer, require_pgbouncer
 
@@ -73,7 +73,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("loaded.py").write_text(LOADED)
 
 
-def examined(*apps: str) -> tuple[Ran, dict[str, str]]:
+def examined(*apps: str) -> tuple[CommandResult, dict[str, str]]:
     """What it prints of these apps, and each finding by its name, mark included."""
     Path("lango.yaml").write_text(SETTINGS + "".join(APPS[app] for app in apps))
     ran = run("doctor")

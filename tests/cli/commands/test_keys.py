@@ -13,10 +13,10 @@ import pytest
 from lango.core.keys import KeyText
 from lango.store.keys import ApiKey, KeyStore
 from lango.store.sessions.store import SqlSessionStore
-from tests.cli.running import Ran, run
+from tests.cli.running import CommandResult, run
 
 
-def made_by(done: Ran) -> str:
+def made_by(done: CommandResult) -> str:
     """The key that a command has shown."""
     assert done.code == 0, done.err
     assert "only time it is shown" in done.err

@@ -354,12 +354,14 @@ async def test_nothing_is_sent_that_could_not_be_noted_before() -> None:
     model, other = Model("Hello."), Model("Hello.")
     provider = PolicyProvider(model, FAST, fallbacks=[Fallback(other, "o")])
     with pytest.raises(OSError, match="no place"):
-        await events_of(provider.answer(Sent(ask()), on_start=refuse, on_attempt=attempts.append))
+        await events_of(
+            provider.answer(FittingRequest(ask()), on_start=refuse, on_attempt=attempts.append)
+        )
     assert (model.asked, other.asked, attempts) == ([], [], [])
 
 
 @dataclass(frozen=True)
-class Sent:
+class FittingRequest:
     """A request that fits every model."""
 
     made: ModelRequest

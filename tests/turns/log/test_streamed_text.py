@@ -75,7 +75,7 @@ class HubBus:
     def unsubscribe(self, topic: str) -> None: ...
 
 
-class There:
+class ReaderProcess:
     """Another process that reads."""
 
     def __init__(self, place: Place, hub: Hub) -> None:
@@ -99,8 +99,8 @@ async def writing(place: Place, hub: Hub) -> AsyncIterator[Process]:
 
 
 @pytest_asyncio.fixture
-async def there(place: Place, hub: Hub) -> AsyncIterator[There]:
-    made = There(place, hub)
+async def there(place: Place, hub: Hub) -> AsyncIterator[ReaderProcess]:
+    made = ReaderProcess(place, hub)
     async with made.store, made.engine:
         yield made
 
@@ -149,7 +149,7 @@ async def _texts(turns: Turns, turn_id: str, after: Position) -> list[LoggedEven
 
 
 async def test_text_is_streamed_before_it_is_written(
-    writing: Process, there: There, monkeypatch: pytest.MonkeyPatch
+    writing: Process, there: ReaderProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.turns.log.writer.STREAM_FOR", 3600.0)
     turn = Writing(writing, await claimed(writing))
@@ -208,7 +208,7 @@ async def _until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(_AGAIN)
 
 
-async def test_a_reader_resumes_within_an_event(writing: Process, there: There) -> None:
+async def test_a_reader_resumes_within_an_event(writing: Process, there: ReaderProcess) -> None:
     turn = Writing(writing, await claimed(writing))
     await turn.say("a", "bc", "de")
     within = Position(3, 3, turn.claim.epoch)
@@ -225,7 +225,7 @@ async def test_a_reader_resumes_within_an_event(writing: Process, there: There) 
 
 
 async def test_the_text_of_a_lost_attempt_is_not_taken_for_the_next_ones(
-    writing: Process, there: There
+    writing: Process, there: ReaderProcess
 ) -> None:
     turn = Writing(writing, await claimed(writing))
     await turn.say("a", "lost")
@@ -246,7 +246,7 @@ async def _take_over(here: Process, claim: Claim) -> Claim:
 
 
 async def test_a_worker_that_lost_its_turn_in_an_outage_streams_nothing(
-    writing: Process, there: There, monkeypatch: pytest.MonkeyPatch
+    writing: Process, there: ReaderProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = Writing(writing, await claimed(writing))
     with monkeypatch.context() as outage:
@@ -269,7 +269,7 @@ async def test_a_worker_that_lost_its_turn_in_an_outage_streams_nothing(
 
 
 async def test_a_worker_that_knows_that_it_lost_its_turn_streams_nothing(
-    writing: Process, there: There
+    writing: Process, there: ReaderProcess
 ) -> None:
     turn = Writing(writing, await claimed(writing))
     await turn.say("a")
@@ -286,7 +286,9 @@ async def test_a_worker_that_knows_that_it_lost_its_turn_streams_nothing(
     assert [event.data.get("text") for event in await reading] == ["a", ""]
 
 
-async def test_without_the_bus_the_log_has_all(writing: Process, there: There, hub: Hub) -> None:
+async def test_without_the_bus_the_log_has_all(
+    writing: Process, there: ReaderProcess, hub: Hub
+) -> None:
     turn = Writing(writing, await claimed(writing))
     reading = asyncio.create_task(_texts(there.turns, turn.claim.turn.id, Position(2)))
     await asyncio.sleep(0.1)

@@ -80,7 +80,7 @@ def scripted(says: Says) -> ScriptedProvider:
 
 
 @dataclass
-class Ran:
+class SampleResult:
     """All that can be seen of a conversation."""
 
     given: list[Event] = field(default_factory=list[Event])
@@ -99,10 +99,10 @@ async def run(
     monkeypatch: pytest.MonkeyPatch,
     *,
     streaming: bool,
-) -> Ran:
+) -> SampleResult:
     """Each turn by a Runner of its own, with the sample's module imported for it alone."""
     skip_a2a()
-    ran, provider = Ran(), scripted(talk.says)
+    ran, provider = SampleResult(), scripted(talk.says)
     with monkeypatch.context() as patch:
         # The samples name a model as everybody does; ADK's registry is asked for it, and this is
         # what it has.

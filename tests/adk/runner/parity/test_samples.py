@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.adk.runner.parity.same import Names, difference, plain, rename, visible
-from tests.adk.runner.parity.sample_runs import Ran, ours, run, theirs
+from tests.adk.runner.parity.sample_runs import SampleResult, ours, run, theirs
 from tests.adk.runner.parity.sample_talks import TALKS
 
 FOLDER = Path(__file__).parent / "samples"
@@ -72,7 +72,7 @@ def _same(mine: list[Any], adks: list[Any]) -> None:
     assert not difference(mine, adks), difference(mine, adks)
 
 
-def _requests(ran: Ran, names: Names, at_once: bool) -> list[Any]:
+def _requests(ran: SampleResult, names: Names, at_once: bool) -> list[Any]:
     """What the model was sent; agents that work at once ask, and are quoted, in any order."""
     requests = [json.loads(rename(json.dumps(one), names)) for one in ran.requests]
     if at_once:
