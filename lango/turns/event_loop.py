@@ -3,16 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import sys
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
+
+from lango.telemetry.tracing.current import tracer
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
+_GRACE: Final = 5.0
+"""Seconds that tasks have to end after `main`, once they are cancelled."""
+
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`, with the faster loop: for long-running processes, not short commands."""
+    """Like `asyncio.run`, with the faster loop: for long-running processes, not short commands.
+
+    A task that ignores its cancellation does not keep the process: it ends with the exit code 0.
+    """
     with asyncio.Runner(loop_factory=_new_loop) as runner:
-        return runner.run(main)
+        result = runner.run(main)
+        remaining = runner.run(_cancel_all())
+        if remaining:
+            _leave(remaining)
+        return result
+
+
+async def _cancel_all() -> int:
+    """Cancel all other tasks; the number of those that do not end."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    return len((await asyncio.wait(tasks, timeout=_GRACE))[1]) if tasks else 0
+
+
+def _leave(remaining: int) -> NoReturn:
+    """End the process at once: asyncio would wait for its tasks without limit."""
+    logger.warning("The process ends despite tasks that ignore their cancellation: %d.", remaining)
+    current = tracer()
+    if current is not None:
+        current.flush()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
