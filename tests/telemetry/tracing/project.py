@@ -88,12 +88,14 @@ class Project:
     store: str
     receiver: str
     app: str
+    engine: str = "database"
 
     def write(self, agent: str = "make", **telemetry: Any) -> None:
         """Write the settings and the code."""
         settings = {
             "apps": {self.app: f"traced_shop:{agent}"},
             "store": {"url": self.store},
+            "engine": self.engine,
             "telemetry": {"endpoint": self.receiver, **telemetry},
         }
         (self.folder / "lango.yaml").write_text(yaml.safe_dump(settings))
