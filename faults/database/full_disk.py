@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-_SIZE: Final = "48m"
 _FILLER: Final = "filler"
 _PIECE: Final = bytes(64 * 1024)
 
@@ -65,11 +64,11 @@ class LimitedFiles:
 
 
 @contextmanager
-def small_disk() -> Generator[SmallDisk | LimitedFiles]:
+def small_disk(megabytes: int = 48) -> Generator[SmallDisk | LimitedFiles]:
     """A disk that is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="lango-") as name:
         folder = Path(name)
-        if not _ran("mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "lango", name):
+        if not _ran("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "lango", name):
             yield LimitedFiles(folder)
             return
         try:

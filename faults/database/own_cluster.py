@@ -16,6 +16,7 @@ from typing import Final
 
 _OWNER: Final = "postgres"
 """The user that runs the server if we are root: PostgreSQL refuses to run as root."""
+_LOG: Final = "log"
 _START_WITHIN: Final = 120
 _LOWEST_PORT: Final = 20_000
 _PORTS: Final = 12_000
@@ -34,6 +35,11 @@ class Cluster:
     def url(self) -> str:
         """The URL of its database."""
         return f"postgresql://{_OWNER}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def log(self) -> str:
+        """What the server has logged."""
+        return (self.folder / _LOG).read_text("utf-8")
 
     def restart(self) -> None:
         """Stop it in immediate mode and start it again; return when it accepts connections."""
@@ -73,15 +79,15 @@ class Cluster:
     def _control(self, action: str, *how: str) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         starts = action in ("start", "restart")
-        start_options = ["-o", options, "-l", str(self.folder / "log")] if starts else []
+        start_options = ["-o", options, "-l", str(self.folder / _LOG)] if starts else []
         data = ["-D", str(self.folder / "data"), "-w", "-t", str(_START_WITHIN)]
         _call([str(self.programs / "pg_ctl"), action, *data, *how, *start_options])
 
 
 @contextmanager
-def own_cluster() -> Generator[Cluster]:
-    """A PostgreSQL server for the caller alone."""
-    with _new_cluster() as cluster:
+def own_cluster(place: Path | None = None) -> Generator[Cluster]:
+    """A PostgreSQL server for the caller alone; its data is in a temporary folder of `place`."""
+    with _new_cluster(place) as cluster:
         cluster.start()
         yield cluster
 
@@ -96,10 +102,10 @@ def own_pair() -> Generator[tuple[Cluster, Cluster]]:
 
 
 @contextmanager
-def _new_cluster() -> Generator[Cluster]:
+def _new_cluster(place: Path | None = None) -> Generator[Cluster]:
     """A server that is not created yet; it is stopped at the end."""
     programs = _programs()
-    with tempfile.TemporaryDirectory(prefix="lango-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lango-", dir=place) as folder:
         if os.geteuid() == 0:
             shutil.chown(folder, _OWNER)
         cluster = Cluster(programs, Path(folder), free_port())

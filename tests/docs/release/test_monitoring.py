@@ -132,3 +132,10 @@ def test_every_metric_is_of_use() -> None:
 
 def test_the_page_names_what_the_rules_record() -> None:
     assert set(re.findall(r"`(lango:[\w:]+)`", PAGE)) == RECORDED
+
+
+def test_every_alert_and_entry_has_a_drill() -> None:
+    files = (ROOT / "tests/telemetry/runbook").glob("test_*.py")
+    named = set(re.findall(r'"([^"\n]+)"', "".join(file.read_text() for file in files)))
+    assert {rule["alert"] for rule in ALERTS} - named == set()
+    assert set(re.findall(r"^## (.+)$", RUNBOOK, re.MULTILINE)) - named == set()

@@ -69,9 +69,28 @@ async def block() -> str:
     return "late"
 
 
+@lango.tool
+async def cling() -> str:
+    "Swallow every cancellation."
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+
+
+@lango.tool
+async def look_up() -> str:
+    "Need a file that is not there."
+    return Path("stock").read_text()
+
+
+TOOLS = [hold, crash, stutter, block, cling, look_up]
+
+
 def make():
     model = lango.ModelAdapter(ScriptedProvider(delay=0.02), "demo")
-    return llm_agent("shop", model, tools=[hold, crash, stutter, block])
+    return llm_agent("shop", model, tools=TOOLS)
 """
 
 
@@ -83,6 +102,7 @@ class Drill:
     url: str
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     base: str = ""
+    server: Running | None = None
     auth: Mapping[str, str] = field(default_factory=dict[str, str])
     worker_ports: list[int] = field(default_factory=lambda: [free_port(), free_port()])
 
@@ -111,6 +131,7 @@ class Drill:
         with ExitStack() as stack:
             server = Running(self.folder, *options, environment=self.environment)
             stack.enter_context(server)
+            self.server = server
             server.wait_for("The console is at")
             address, metrics = re.findall(r"http://(127\.0\.0\.1:\d+)", server.err)[:2]
             self.base = f"http://{address}"
@@ -164,8 +185,10 @@ class Drill:
             for line in "\n".join(_blocks(entry, "sh")).splitlines()
             if line.startswith(command)
         ]
-        words = shlex.split(_EXAMPLES.sub(example, line))
-        done = lango(self.folder, *words[1:], environment=self.environment)
+        program, *words = shlex.split(_EXAMPLES.sub(example, line))
+        if program != "lango":
+            return _run([program, *words])
+        done = lango(self.folder, *words, environment=self.environment)
         return done.stdout + done.stderr
 
 

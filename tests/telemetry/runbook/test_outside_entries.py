@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
 import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from faults.database.full_disk import SmallDisk, small_disk
 from faults.database.own_cluster import own_cluster
 from lango.core.messages.streams import Usage
 from lango.store.schema import migrate
 from lango.testing.wires.script import Refusal, ScriptedAnswer
 from lango.testing.wires.server import WireServer
-from tests.cli.processes import lango
-from tests.support.prometheus import until
+from tests.cli.processes import PATIENCE, lango
+from tests.support.prometheus import Prometheus, until
 from tests.support.scrapes import HAS_PROMETHEUS
 from tests.telemetry.runbook.drills import ENTRIES, Drill
 
 pytestmark = pytest.mark.skipif(not HAS_PROMETHEUS, reason="Prometheus is not installed")
-MODEL = "{agent: {model: 'openai-chat:gpt-5'}}"
+DISK: Final = 100
+"""Megabytes: an empty database has 40."""
+MODEL: Final = "{agent: {model: 'openai-chat:gpt-5'}}"
 
 
 @contextmanager
@@ -147,16 +153,36 @@ def test_a_key_has_leaked(drill: Drill) -> None:
         drill.run(entry, "lango keys create")
 
 
-def test_postgresql_is_down(tmp_path: Path) -> None:
+def end_a_blocker(drill: Drill, entry: str, watch: Prometheus, turn: str) -> None:
+    """Let another program lock a table until lango's connections wait for it, then end it."""
+    lock = "lock table turn_events in access exclusive mode; select pg_sleep(3600)"
+    blocker = subprocess.Popen(["psql", drill.url, "-c", lock], stderr=subprocess.DEVNULL)
+    try:
+        with clients(drill, f"/v1/turns/{turn}/timeline"):
+            until(lambda: watch.is_firing("LangoConnectionsUsedUp"))
+            [_, queries, blocked] = drill.sql(entry)
+            [culprit] = {row["blocked_by"].strip("{}") for row in blocked}
+            assert {row["query"] for row in queries if row["pid"] == culprit} == {lock[:60]}
+            drill.rows(f"select pg_terminate_backend({culprit})")
+            assert blocker.wait(PATIENCE) != 0
+            until(lambda: drill.ask("GET", f"/v1/turns/{turn}/timeline").status_code == 200)
+        until(lambda: not watch.is_firing("LangoConnectionsUsedUp"))
+    finally:
+        blocker.kill()
+        blocker.wait(PATIENCE)
+
+
+def test_postgresql_is_slow_or_down(tmp_path: Path) -> None:
     entry = "PostgreSQL is slow, down or failed over"
     with own_cluster() as cluster:
         asyncio.run(migrate.upgrade(cluster.url))
         drill = Drill(tmp_path, cluster.url)
-        drill.write()
+        drill.write(store=f"{{url: '{cluster.url}', pool_size: 2, pool_overflow: 2}}")
         with drill.served() as watch, drill.worker() as worker:
             worker.wait_for("Probes and metrics")
             [turn] = drill.submit("call hold {}")
             until(lambda: drill.has_ended(turn, "running"))
+            end_a_blocker(drill, entry, watch, turn)
             cluster.stop()
             until(lambda: watch.is_firing("LangoDatabaseDown"))
             until(lambda: watch.is_firing("LangoHeartbeatLate"))
@@ -172,3 +198,33 @@ def test_postgresql_is_down(tmp_path: Path) -> None:
             (tmp_path / "go").touch()
             until(lambda: drill.has_ended(turn))
             until(lambda: not watch.is_firing("LangoDatabaseDown"))
+
+
+def test_the_disk_is_full(tmp_path: Path) -> None:
+    entry = "The disk is full"
+    with small_disk(DISK) as disk, own_cluster(disk.folder) as cluster:
+        if not isinstance(disk, SmallDisk):
+            pytest.skip("A file system cannot be mounted here")
+        asyncio.run(migrate.upgrade(cluster.url))
+        drill = Drill(tmp_path, cluster.url)
+        drill.write()
+        with drill.served(), drill.worker() as worker:
+            worker.wait_for("Probes and metrics")
+            [turn] = drill.submit("call hold {}")
+            until(lambda: drill.has_ended(turn, "running"))
+            disk.fill(())
+            until(lambda: drill.ask("GET", "/readyz").json()["store"] == "failing")
+            new = {"app": "shop"}  # until no page of the table has room
+            until(lambda: drill.ask("POST", "/v1/sessions", json=new).status_code == 503)
+            assert "No space left on device" in cluster.log
+            assert drill.has_ended(turn, "running")  # reads work
+            systems = drill.run(entry, "df -h").splitlines()
+            assert [line.split()[-2] for line in systems if str(disk.folder) in line] == ["100%"]
+            [[size], tables] = drill.sql(entry)
+            assert re.fullmatch(r"\d+ [kM]B", size["pg_size_pretty"])
+            assert "turn_events" in {row["relname"] for row in tables}
+            disk.free()
+            until(lambda: drill.ask("GET", "/readyz").status_code == 200)
+            (tmp_path / "go").touch()
+            until(lambda: drill.has_ended(turn))
+            assert drill.submit("hello")

@@ -83,11 +83,24 @@ def test_a_worker_dies_in_a_loop_until_its_turn_is_given_up(drill: Drill) -> Non
 
 def test_a_worker_hangs(drill: Drill) -> None:
     entry = "A worker hangs"
-    with drill.served() as watch, drill.worker() as hung:
+    with drill.served() as watch, ExitStack() as stack:
+        with drill.worker() as stuck:
+            stuck.wait_for("Probes and metrics")
+            [clings] = drill.submit("call cling {}")
+            until(lambda: drill.has_ended(clings, "running"))
+            drill.run("A turn is stuck", "lango turns cancel", clings)
+            drill.submit("call stutter {}")
+            until(lambda: watch.is_firing("LangoEventLoopBlocked"))
+            (drill.folder / "calm").touch()
+            until(lambda: watch.is_firing("LangoAbandonedRuns"))
+            stuck.wait_for(f"A tool or model of turn {clings} ignores its cancellation")
+            assert drill.has_ended(clings, "cancelled")
+            assert "cling" in drill.run(entry, "lango turns show", clings)
+            stuck.process.terminate()
+            assert stuck.end() == 0
+        hung = stack.enter_context(drill.worker())
         hung.wait_for("Probes and metrics")
-        drill.submit("call stutter {}")
-        until(lambda: watch.is_firing("LangoEventLoopBlocked"))
-        (drill.folder / "calm").touch()
+        until(lambda: not watch.is_firing("LangoAbandonedRuns"))
         [turn] = drill.submit("call block {}")
         hung.wait_for("The event loop has been blocked for")
         hung.wait_for("in block")
@@ -98,3 +111,37 @@ def test_a_worker_hangs(drill: Drill) -> None:
             another.wait_for("Probes and metrics")
             until(lambda: drill.has_ended(turn))
             assert "outcome unknown" in drill.run("A turn is stuck", "lango turns show", turn)
+
+
+def test_tools_and_requests_fail(drill: Drill) -> None:
+    entry = "Turns fail"
+    with drill.served() as watch, drill.worker() as worker:
+        worker.wait_for("Probes and metrics")
+        [turn] = drill.submit("hello")
+        session = drill.ask("GET", f"/v1/turns/{turn}").json()["session"]
+        drill.rows("alter table artifacts rename to artifacts_of_old")
+        problems = list[dict[str, str]]()
+
+        def fails(alert: str) -> bool:
+            problems.append(drill.ask("GET", f"/v1/sessions/{session}/files").json())
+            drill.submit("call look_up {}")
+            return watch.is_firing(alert)
+
+        until(lambda: fails("LangoRequestsFail"))
+        assert drill.server
+        assert problems[-1]["error_id"] in drill.server.err
+        assert 'relation "artifacts" does not exist' in drill.server.err
+        assert "lacks the tables artifacts" in drill.run(entry, "lango db check")
+        drill.rows("alter table artifacts_of_old rename to artifacts")
+        assert drill.ask("GET", f"/v1/sessions/{session}/files").status_code == 200
+
+        until(lambda: fails("LangoToolFails"))
+        [failures, [tool]] = drill.sql(entry)
+        assert failures == []  # turns complete
+        assert (tool["tool"], tool["error"]) == ("look_up", "FileNotFoundError")
+        assert "shop.py" in tool["place"]
+        shown = drill.run(entry, "lango turns show", tool["last_turn"])
+        assert "No such file or directory: 'stock'" in shown
+        (drill.folder / "stock").write_text("three left")
+        until(lambda: not fails("LangoToolFails"))
+        assert not watch.is_firing("LangoRequestsFail")
