@@ -6,9 +6,11 @@ from typing import Final
 
 from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 
+from lango.telemetry.tracing.collected import is_collected
 from lango.telemetry.tracing.current import tracer
 
-# ADK's `experimental` would build every message of a request as an attribute, to leave it out.
+# ADK's `experimental`, its default, builds every message of each request as an attribute, even if
+# content is left out and nothing collects spans.
 _WITHOUT: Final = TelemetryConfig(
     capture_message_content=ContentCapturingMode.NO_CONTENT,
     genai_semconv_stability_opt_in="stable",
@@ -20,8 +22,8 @@ _WITH: Final = TelemetryConfig(
 
 
 def adk_telemetry() -> TelemetryConfig | None:
-    """The configuration of a run of ADK; None, for ADK's defaults, while traces are off."""
+    """The configuration of a run of ADK; None, for ADK's defaults, if only others collect spans."""
     current = tracer()
-    if current is None:
-        return None
-    return _WITH if current.captures_content else _WITHOUT
+    if current is not None and current.captures_content:
+        return _WITH
+    return None if current is None and is_collected() else _WITHOUT

@@ -19,8 +19,10 @@ CLIENT_SPAN = "b7ad6b7169203331"
 TRACEPARENT = f"00-{CLIENT_TRACE}-{CLIENT_SPAN}-01"
 ENDS = ("completed", "failed", "cancelled")
 _SHOP = """\
+import asyncio
 import os
 import signal
+from pathlib import Path
 
 import lango
 from lango.adk.apps.build import llm_agent
@@ -56,6 +58,14 @@ async def fail(item: str) -> str:
     raise ValueError(f"no {item}")
 
 
+@lango.tool(idempotent=True)
+async def hold() -> str:
+    "Wait for a file."
+    while not Path("go").exists():
+        await asyncio.sleep(0.02)
+    return "released"
+
+
 def redact(name, text):
     if name == "gen_ai.tool.call.result":
         return None
@@ -68,7 +78,7 @@ def broken(name, text):
 
 def make():
     model = lango.ModelAdapter(ScriptedProvider(), "demo")
-    return llm_agent("shop", model, tools=[look, fail])
+    return llm_agent("shop", model, tools=[look, fail, hold])
 
 
 def stubborn():
@@ -89,6 +99,7 @@ class Project:
     receiver: str
     app: str
     engine: str = "database"
+    drain: float = 30.0
 
     def write(self, agent: str = "make", **telemetry: Any) -> None:
         """Write the settings and the code."""
@@ -96,6 +107,7 @@ class Project:
             "apps": {self.app: f"traced_shop:{agent}"},
             "store": {"url": self.store},
             "engine": self.engine,
+            "worker": {"drain": self.drain},
             "telemetry": {"endpoint": self.receiver, **telemetry},
         }
         (self.folder / "lango.yaml").write_text(yaml.safe_dump(settings))
