@@ -45,6 +45,11 @@ PLACES: Final = {
         frozenset({"_transport"}),
         "asyncio has no public way to close the pipes of a process that holds them open",
     ),
+    "opentelemetry": Place(
+        "lango/telemetry/tracing/collected.py",
+        frozenset({"opentelemetry._logs"}),
+        "the API of logs has no other module, and ADK reports messages to it",
+    ),
     "pydantic": Place(
         "lango/adk/sessions/pydantic_slots.py",
         frozenset(

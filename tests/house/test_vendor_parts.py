@@ -18,6 +18,12 @@ AIOSQLITE = Canary(
 ASYNCIO = Canary(
     "asyncio", "asyncio", "lango/tools/builtin/processes.py", "closing the pipes of a child process"
 )
+OPENTELEMETRY = Canary(
+    "opentelemetry",
+    "opentelemetry",
+    "lango/telemetry/tracing/collected.py",
+    "whether anything collects logs",
+)
 PYDANTIC = Canary(
     "pydantic",
     "pydantic",
@@ -92,6 +98,12 @@ def test_a_class_of_pydantic_lists_its_private_attributes_and_validators() -> No
     PYDANTIC.check(special, "BaseModel", "__private_attributes__ of that form")
     names = (slots.validator_names(Plain), slots.validator_names(Special))
     PYDANTIC.check(names == (set(), {"positive"}), "BaseModel", "__pydantic_decorators__")
+
+
+def test_opentelemetry_has_a_provider_of_logs_that_stands_in() -> None:
+    provider = OPENTELEMETRY.part("_logs", "get_logger_provider")()
+    module = type(provider).__module__
+    OPENTELEMETRY.check(module.startswith("opentelemetry._logs"), "get_logger_provider", module)
 
 
 def test_the_protocol_of_uvicorn_has_these_methods_and_attributes() -> None:
