@@ -23,6 +23,6 @@ def forget_partial_responses() -> None:
 
 def _record_and_forget(scope: Any, invocation_context: Any, response: LlmResponse) -> None:
     collected: list[LlmResponse] = scope.llm_responses
-    newest = next((event for event in reversed(collected) if event.usage_metadata), None)
-    collected[:] = [event for event in collected if not event.partial or event is newest]
+    newest = next((answer for answer in reversed(collected) if answer.usage_metadata), None)
+    collected[:] = [answer for answer in collected if not answer.partial or answer is newest]
     _record(scope, invocation_context, response)
