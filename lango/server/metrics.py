@@ -28,6 +28,8 @@ PATH: Final = "/metrics"
 QUERY_EVERY: Final = 5.0
 """Seconds for which the result of a query is reused, however often Prometheus asks."""
 _QUERY_SHARE: Final = 20  # a query that takes a second is made every twenty
+LONGEST_REUSE: Final = 30.0
+"""A query that is slow, or that failed, is made again after this many seconds: alerts need it."""
 _QUERY_TIMEOUT: Final = 5.0
 _LAG_EVERY: Final = 0.5
 
@@ -58,7 +60,8 @@ class Exporter:
             logger.info("The database did not answer a query for metrics: %s", type(error).__name__)
         self.recorder.show_fleet(fleet)
         took = time.monotonic() - began
-        self._query_after = time.monotonic() + max(QUERY_EVERY, _QUERY_SHARE * took)
+        reuse = min(max(QUERY_EVERY, _QUERY_SHARE * took), LONGEST_REUSE)
+        self._query_after = time.monotonic() + reuse
 
     def _show_process(self) -> None:
         recorder, services = self.recorder, self._services

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -100,6 +101,25 @@ async def test_scrapes_share_one_query(
     fresh = Exporter(recorder, services_of(small.app))
     await fresh.render()
     assert queries == 2
+
+
+async def test_after_a_slow_query_that_fails_the_next_is_not_far(
+    small: ServedApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([0.0, 0.0, 5.0, 5.0, 34.9, 35.0, 35.0, 35.1, 35.1])
+    monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    answers = iter([TimeoutError(), FleetState(alive=1)])
+
+    async def answer(_: object) -> FleetState:
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(metrics, "read_fleet", answer)
+    exporter = Exporter(recorder, services_of(small.app))
+    up = [Scrape((await exporter.render()).decode()).value("lango_database_up") for _ in range(3)]
+    assert up == [0, 0, 1]
 
 
 async def test_a_database_that_is_away_hides_no_other_metric(
