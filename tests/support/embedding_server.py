@@ -39,7 +39,7 @@ class EmbeddingServer:
 
     async def asked(self, count: int = 1) -> None:
         """Wait until it got so many requests."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while len(self.requests) < count:  # noqa: ASYNC110 - another thread counts
                 await asyncio.sleep(0.02)
 
@@ -53,7 +53,7 @@ class EmbeddingServer:
         self.paths.append(path)
         self.bodies.append(body)
         self.requests.append(texts)
-        self.open.wait(60)
+        self.open.wait(300)
         if self.status != 200:
             return self.status, {"error": {"message": "out of order"}}
         if (self.refused and self.refused in texts) or max(map(len, texts)) > self.too_long:

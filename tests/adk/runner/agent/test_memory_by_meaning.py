@@ -118,7 +118,7 @@ async def search(agent: Agent, query: str, user: str = "ann") -> list[str]:
 async def all_embedded(url: str, app: str) -> None:
     """Wait until the worker has embedded every entry of the app."""
     is_pending = sa.and_(memories.c.app_name == app, memories.c.embedding.is_(None))
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while True:
             async with beside(url) as connection:
                 if await connection.scalar(sa.select(sa.func.count()).where(is_pending)) == 0:
